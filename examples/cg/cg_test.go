@@ -64,7 +64,7 @@ func irregular(n int) (matrix, rhs []byte) {
 		v[i] = r.NormFloat64()
 	}
 	return append(fmt.Appendf(nil, "%%%%MatrixMarket matrix coordinate real symmetric\n%d %d %d\n", n, n, lines),
-		b.Bytes()...), formatVector(v)
+		b.Bytes()...), appendNumbers(appendHeader(nil, len(v)), v)
 }
 
 func TestTheSolutionIsThatOfElimination(t *testing.T) {
@@ -73,13 +73,13 @@ func TestTheSolutionIsThatOfElimination(t *testing.T) {
 	for _, c := range []struct{ rows, ranks int }{{100, 1}, {100, 2}, {100, 4}, {100, 8}, {37, 3}, {2, 4}, {1, 2}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			dir := t.TempDir()
-			o := options{input: filepath.Join(dir, "a.mtx"), rhs: filepath.Join(dir, "b.mtx")}
+			o := options{Input: filepath.Join(dir, "a.mtx"), RHS: filepath.Join(dir, "b.mtx")}
 			a, b := irregular(c.rows)
 			if c.rows == 100 {
 				a = laplace
 			}
-			require.NoError(t, os.WriteFile(o.input, a, 0o666))
-			require.NoError(t, os.WriteFile(o.rhs, b, 0o666))
+			require.NoError(t, os.WriteFile(o.Input, a, 0o666))
+			require.NoError(t, os.WriteFile(o.RHS, b, 0o666))
 			_, stderr, err := exampletest.Launch(t, c.ranks, dir, "-rhs", "b.mtx", "-output", "x.mtx", "-tolerance",
 				"1e-13", "a.mtx")
 			require.NoError(t, err, stderr)
@@ -106,16 +106,16 @@ func TestWithoutARightHandSideTheSolutionIsOnes(t *testing.T) {
 }
 
 func TestAWrongAnswerIsFound(t *testing.T) {
-	s, err := load(options{input: "testdata/laplace.mtx"})
+	s, err := load(options{Input: "testdata/laplace.mtx"})
 	require.NoError(t, err)
 	x := make([]float64, 100)
 	for i := range x {
 		x[i] = 1
 	}
 	p := problem{Rows: 100, Tolerance: 1e-8}
-	require.NoError(t, report(p, options{}, s, outcome{}, x, 1, 1))
+	require.NoError(t, verify(p, s, x))
 	x[7] += 1e-5
-	require.ErrorContains(t, report(p, options{}, s, outcome{}, x, 1, 1), "the answer is wrong: the residual is ")
+	require.ErrorContains(t, verify(p, s, x), "the answer is wrong: the residual is ")
 }
 
 // header is the beginning of a matrix.
@@ -209,7 +209,7 @@ func FuzzParseVector(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseVector(bytes.NewReader(formatVector(v)))
+		again, err := parseVector(bytes.NewReader(appendNumbers(appendHeader(nil, len(v)), v)))
 		require.NoError(t, err)
 		require.Equal(t, v, again)
 	})
@@ -237,7 +237,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	exampletest.Refused(t, []string{"-rhs", "none", file}, "cg: -rhs: open none: no such file")
 	exampletest.Refused(t, []string{"-rhs", file, file}, "cg: -rhs: "+file+": line 1: a matrix in format")
-	exampletest.Refused(t, []string{"-output", "none/x", file}, "cg: -output: open none/x: no such file")
+	exampletest.Refused(t, []string{"-output", "none/x", file}, "cg: -output: file: open none/x: no such file")
 	exampletest.Refused(t, []string{"-iterations", "2", file}, "cg: rank 0: no solution in 2 iterations: the residual is ")
 }
 

@@ -18,7 +18,8 @@
 //   - each iteration, a persistent NeighborAlltoallv fetches these numbers while the rank multiplies by what
 //     it has (halo.go, solve.go);
 //   - Allreduce makes the scalar products, the same to the last bit at every rank, so that all stop together
-//     (solve.go).
+//     (solve.go);
+//   - file.WriteOrdered writes the answer, of which each rank has a part (output.go).
 package main
 
 import (
@@ -66,6 +67,9 @@ func cg(_ context.Context, world *mpi.Comm) error {
 	if err != nil || p.Rows == 0 {
 		return err // without rows rank 0 was asked for help
 	}
+	if o, err = mpi.BcastValue(world, o, 0); err != nil {
+		return err
+	}
 	rows := newRows(p.Rows, world.Size())
 	a, b, err := distribute(world, rows, s)
 	if err != nil {
@@ -85,14 +89,27 @@ func cg(_ context.Context, world *mpi.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err := m.free(); err != nil || world.Rank() != 0 {
+	if err := m.free(); err != nil {
 		return err
 	}
-	return report(p, o, s, done, all, world.Size(), seconds)
+	if world.Rank() == 0 {
+		if err := verify(p, s, all); err != nil {
+			return err
+		}
+	}
+	if o.Output != "" {
+		if err := write(world, o.Output, p.Rows, x); err != nil {
+			return fmt.Errorf("-output: %w", err)
+		}
+	}
+	if world.Rank() == 0 {
+		report(p, o, s, done, all, world.Size(), seconds)
+	}
+	return nil
 }
 
-// options are what rank 0 alone needs.
-type options struct{ input, rhs, output string }
+// options are the names of files. BcastValue carries them, so the fields are exported.
+type options struct{ Input, RHS, Output string }
 
 // system is the matrix and the right-hand side.
 type system struct {
@@ -106,9 +123,9 @@ func prepare(args []string) (problem, options, system, error) {
 	var o options
 	flags := flag.NewFlagSet("cg", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is returned, and printed once
-	flags.StringVar(&o.rhs, "rhs", "", "a Matrix Market `file` with b\n"+
+	flags.StringVar(&o.RHS, "rhs", "", "a Matrix Market `file` with b\n"+
 		"(default: the b whose solution is ones)")
-	flags.StringVar(&o.output, "output", "", "`file` for x, in Matrix Market format")
+	flags.StringVar(&o.Output, "output", "", "`file` for x, in Matrix Market format")
 	flags.IntVar(&p.Iterations, "iterations", 0, "number of iterations at most\n"+
 		"(default: ten times the number of rows)")
 	flags.Float64Var(&p.Tolerance, "tolerance", 1e-8,
@@ -129,7 +146,7 @@ func prepare(args []string) (problem, options, system, error) {
 	case !(p.Tolerance >= 1e-14 && p.Tolerance <= 1):
 		return p, o, system{}, fmt.Errorf("-tolerance %v: must be from 1e-14 to 1", p.Tolerance)
 	}
-	o.input = flags.Arg(0)
+	o.Input = flags.Arg(0)
 	s, err := load(o)
 	if err != nil {
 		return p, o, system{}, err
@@ -149,19 +166,19 @@ var laplace string
 // load reads the files.
 func load(o options) (system, error) {
 	entries, err := coordinates{}, error(nil)
-	if o.input == "" {
+	if o.Input == "" {
 		entries, err = parseMatrix(strings.NewReader(laplace))
 	} else {
-		entries, err = read(o.input, parseMatrix)
+		entries, err = read(o.Input, parseMatrix)
 	}
 	if err != nil {
 		return system{}, err
 	}
 	s := system{a: entries.compress()}
 	if err := s.a.suits(); err != nil {
-		return system{}, fmt.Errorf("%s: %w", o.input, err)
+		return system{}, fmt.Errorf("%s: %w", o.Input, err)
 	}
-	if o.rhs == "" {
+	if o.RHS == "" {
 		ones := make([]float64, s.a.rows())
 		for i := range ones {
 			ones[i] = 1
@@ -169,11 +186,11 @@ func load(o options) (system, error) {
 		s.b = s.a.times(ones)
 		return s, nil
 	}
-	if s.b, err = read(o.rhs, parseVector); err != nil {
+	if s.b, err = read(o.RHS, parseVector); err != nil {
 		return system{}, fmt.Errorf("-rhs: %w", err)
 	}
 	if len(s.b) != s.a.rows() {
-		return system{}, fmt.Errorf("-rhs: %s: %d numbers; the matrix has %d rows", o.rhs, len(s.b),
+		return system{}, fmt.Errorf("-rhs: %s: %d numbers; the matrix has %d rows", o.RHS, len(s.b),
 			s.a.rows())
 	}
 	return s, nil
@@ -193,30 +210,35 @@ func read[T any](name string, parse func(io.Reader) (T, error)) (T, error) {
 	return v, nil
 }
 
-// report verifies the answer without the other ranks, writes it, and tells of it.
-func report(p problem, o options, s system, done outcome, x []float64, ranks int, seconds float64) error {
-	residual, size := 0.0, 0.0
+// residual is that of an answer, computed without the other ranks, and the norm of b.
+func (s system) residual(x []float64) (residual, size float64) {
 	for i, y := range s.a.times(x) {
 		residual, size = math.Hypot(residual, s.b[i]-y), math.Hypot(size, s.b[i])
 	}
-	// The residual of the iteration is updated, not computed, and drifts from the true one by rounding.
+	return residual, size
+}
+
+// verify refuses a wrong answer. The residual of the iteration is updated, not computed, and drifts from the
+// true one by rounding.
+func verify(p problem, s system, x []float64) error {
+	residual, size := s.residual(x)
 	if allowed := 10 * (p.Tolerance + 1e-13) * size; !(residual <= allowed) {
 		return fmt.Errorf("the answer is wrong: the residual is %.3g, and should be at most %.3g", residual,
 			allowed)
 	}
-	if o.output != "" {
-		if err := os.WriteFile(o.output, formatVector(x), 0o666); err != nil {
-			return fmt.Errorf("-output: %w", err)
-		}
-	}
-	took, name := time.Duration(seconds*float64(time.Second)), o.input
+	return nil
+}
+
+func report(p problem, o options, s system, done outcome, x []float64, ranks int, seconds float64) {
+	residual, size := s.residual(x)
+	took, name := time.Duration(seconds*float64(time.Second)), o.Input
 	if name == "" {
 		name = "laplace.mtx"
 	}
 	fmt.Printf("%s: %d rows, %d numbers, solved by %d ranks in %d iterations and %v; residual %.3g of b",
 		name, p.Rows, len(s.a.values), ranks, done.iterations, took.Round(10*time.Microsecond),
 		residual/max(size, math.SmallestNonzeroFloat64))
-	if o.rhs == "" {
+	if o.RHS == "" {
 		wrong := 0.0
 		for _, v := range x {
 			wrong = max(wrong, math.Abs(v-1))
@@ -224,5 +246,4 @@ func report(p problem, o options, s system, done outcome, x []float64, ranks int
 		fmt.Printf("; wrong by at most %.3g", wrong)
 	}
 	fmt.Println()
-	return nil
 }

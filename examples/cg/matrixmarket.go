@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -250,12 +249,14 @@ func parseVector(file io.Reader) ([]float64, error) {
 	return v, r.end(rows)
 }
 
-// formatVector is what parseVector reads.
-func formatVector(v []float64) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%%%%MatrixMarket matrix array real general\n%d 1\n", len(v))
+// appendHeader begins a vector for parseVector, and appendNumbers goes on with some of its numbers.
+func appendHeader(b []byte, rows int) []byte {
+	return fmt.Appendf(b, "%%%%MatrixMarket matrix array real general\n%d 1\n", rows)
+}
+
+func appendNumbers(b []byte, v []float64) []byte {
 	for _, x := range v {
-		fmt.Fprintf(&b, "%.17g\n", x)
+		b = fmt.Appendf(b, "%.17g\n", x)
 	}
-	return b.Bytes()
+	return b
 }

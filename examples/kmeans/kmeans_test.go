@@ -148,7 +148,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"-points 999999999 -dimensions 999999999": "kmeans: 999999999 points in 999999999 dimensions: more than",
 		"-rounds 0":                "kmeans: -rounds 0: must be 1 or more",
 		"-input none":              "kmeans: -input: open none: no such file",
-		"-points 9 -output none/f": "kmeans: -output: open none/f: no such file",
+		"-points 9 -output none/f": "kmeans: -output: file: open none/f: no such file",
 	})
 }
 

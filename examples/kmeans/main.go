@@ -13,14 +13,12 @@
 //     Bcast sends it to all of them (cluster.go);
 //   - Allreduce adds up the ranks' sums, after which all ranks have the same centers, to the last bit, and so
 //     decide alike when to stop (cluster.go);
-//   - Gatherv collects the labels (main.go).
-//
-// Rank 0 verifies the result without the others: no point is nearer to another center than to its own, and
-// every center is the mean of its points.
+//   - Gatherv collects the labels for rank 0, which verifies the result without the others: no point is
+//     nearer to another center than to its own, and every center is the mean of its points (verify.go);
+//   - file.WriteOrdered writes the labels of each rank behind those of the ranks before it (output.go).
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -59,6 +57,9 @@ func kmeans(_ context.Context, world *mpi.Comm) error {
 	if err != nil || p.Points == 0 {
 		return err // without points rank 0 was asked for help
 	}
+	if o, err = mpi.BcastValue(world, o, 0); err != nil {
+		return err
+	}
 	begin := mpi.Wtime()
 	mine, err := scatter(world, p, all)
 	if err != nil {
@@ -69,10 +70,24 @@ func kmeans(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	labels, err := gather(world, p, c.labels)
-	if err != nil || world.Rank() != 0 {
+	if err != nil {
 		return err
 	}
-	return report(p, o, all, c, labels, mpi.Wtime()-begin)
+	seconds := mpi.Wtime() - begin
+	if world.Rank() == 0 {
+		if err := verify(all, c, labels); err != nil {
+			return err
+		}
+	}
+	if o.Output != "" {
+		if err := write(world, o.Output, c.labels); err != nil {
+			return fmt.Errorf("-output: %w", err)
+		}
+	}
+	if world.Rank() == 0 {
+		report(p, c, seconds)
+	}
+	return nil
 }
 
 // first is the number of the rank's first point. That of the rank after the last one is the number of points.
@@ -109,15 +124,7 @@ func gather(world *mpi.Comm, p problem, mine []int32) ([]int32, error) {
 	return labels, mpi.Gatherv(world, mine, labels, p.shares(world.Size()), nil, 0)
 }
 
-func report(p problem, o options, all points, c clusters, labels []int32, seconds float64) error {
-	if err := verify(all, c, labels); err != nil {
-		return err
-	}
-	if o.output != "" {
-		if err := write(o.output, labels); err != nil {
-			return fmt.Errorf("-output: %w", err)
-		}
-	}
+func report(p problem, c clusters, seconds float64) {
 	for k := range p.K {
 		fmt.Printf("cluster %d: %.0f points around %.4g\n", k, c.counts[k], c.centers.point(k))
 	}
@@ -129,22 +136,4 @@ func report(p problem, o options, all points, c clusters, labels []int32, second
 	} else {
 		fmt.Println("not settled: use more -rounds")
 	}
-	return nil
-}
-
-// write writes the labels, one a line.
-func write(name string, labels []int32) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	for _, label := range labels {
-		fmt.Fprintln(w, label)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return f.Close()
 }

@@ -13,8 +13,8 @@ const (
 	maxClusters    = 1 << 16
 )
 
-// options are what rank 0 alone needs.
-type options struct{ output string }
+// options are what every rank must know besides. BcastValue carries them, so the field is exported.
+type options struct{ Output string }
 
 // prepare reads the flags, and reads or makes the points. When help is asked for it prints it and returns no
 // problem.
@@ -29,7 +29,7 @@ func prepare(args []string) (problem, options, points, error) {
 	flags.IntVar(&p.Dimensions, "dimensions", 2, "number of their dimensions")
 	seed := flags.Uint64("seed", 1, "number that they follow from")
 	input := flags.String("input", "", "a CSV `file` with the points, one a line")
-	flags.StringVar(&o.output, "output", "", "`file` for the number of each point's cluster")
+	flags.StringVar(&o.Output, "output", "", "`file` for the number of each point's cluster")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("kmeans groups points into clusters: weft run -n RANKS ./examples/kmeans [flags]")

@@ -10,7 +10,7 @@
 //
 // It shows how ranks redistribute data of which none knows beforehand how much goes where:
 //
-//   - each rank reads its part of the file and sorts it (part.go);
+//   - all ranks open the file together, and each reads its part and sorts it (part.go);
 //   - AllgatherValues gives all ranks a few lines of every part, which are Go strings, and so every rank
 //     finds the same splitters: lines that cut the result into parts of almost equal size (split.go);
 //   - Alltoall tells the ranks how many bytes they will get from each other, and Alltoallv moves the bytes

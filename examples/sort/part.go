@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/file"
 )
 
 // part is the lines that a rank has. A line ends with a newline, which belongs to it, so that lines can be
@@ -54,25 +55,23 @@ func makePart(rank, ranks int, lines int64) part {
 
 // readPart reads the rank's part of a file: the lines that begin within its share of the bytes.
 func readPart(world *mpi.Comm, name string) (part, error) {
-	f, err := os.Open(name)
+	f, err := file.Open(world, name, os.O_RDONLY, 0)
 	if err != nil {
-		return part{}, fmt.Errorf("rank %d: %w", world.Rank(), err)
+		return part{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	size, err := f.Size()
 	if err != nil {
 		return part{}, fmt.Errorf("rank %d: %w", world.Rank(), err)
 	}
 	// All ranks must cut the same file: rank 0 says how long it is, in case it grows meanwhile.
-	size, err := mpi.BcastValue(world, info.Size(), 0)
-	if err != nil {
+	if size, err = mpi.BcastValue(world, size, 0); err != nil {
 		return part{}, err
 	}
 	text, err := readLines(f, size, world.Rank(), world.Size())
 	if err != nil {
 		return part{}, fmt.Errorf("rank %d: %s: %w", world.Rank(), name, err)
 	}
-	return newPart(text), nil
+	return newPart(text), f.Close()
 }
 
 // readLines reads the lines that begin in the rank's share of a file of size bytes. If the file's last line

@@ -79,7 +79,6 @@ var badInput = body("bad input", func(c *mpi.Comm, dir string) error {
 		kind  error
 		words []string
 	}{
-		{"overlap", WriteAll(f, at(1, Range(0, 1), Range(me, 1)), one), ErrOverlap, []string{"ranks 0 and 1 both write byte 0"}},
 		{"twice", WriteAll(f, at(last, Indexed([]int{7, 9, 7}, nil), Range(100+3*me, 3)),
 			mpi.Whole(make([]int32, 3))), ErrOverlap, []string{fmt.Sprint("rank ", last), "has byte 28 of the file twice"}},
 		{"count", WriteAll(f, at(last, Range(0, 2), Range(me, 1)), one), mpi.ErrCount,
@@ -98,6 +97,22 @@ var badInput = body("bad input", func(c *mpi.Comm, dir string) error {
 		if err := works(); err != nil {
 			return fmt.Errorf("after %s: %w", try.what, err)
 		}
+	}
+
+	// Of several overlaps, in windows of two owners, the lowest byte is named, whichever message comes first.
+	lowest := "ranks 0 and 1 both write byte 200"
+	if n > 3 {
+		lowest = "ranks 2 and 3 both write byte 192"
+	}
+	for range 8 {
+		where := Indexed([]int{50 - me/2*2, 60, 200 + me%2, 20_000}, nil)
+		err := WriteAll(f, where, mpi.Whole(make([]int32, 4)))
+		if err := sameError(c, "overlap", err, ErrOverlap, lowest); err != nil {
+			return err
+		}
+	}
+	if err := works(); err != nil {
+		return fmt.Errorf("after overlaps: %w", err)
 	}
 
 	// The end of the file: each rank gets what is there.

@@ -20,7 +20,7 @@
 // (two-phase I/O). If each rank has a long part of the file to itself, it reads and writes that part
 // directly. In both cases no two ranks write to the same block of the file system, and nobody writes bytes
 // that are no rank's element: weft never reads a block to write it back. A rank uses at most some windows of
-// 1 to 4 MiB as buffers, and transfers elements of the next window while it reads or writes the last one.
+// 256 KiB to 4 MiB as buffers, and transfers elements of the next window while it reads or writes the last.
 //
 // # Errors
 //
@@ -50,7 +50,7 @@ type File struct {
 	file        *os.File
 	name        string
 	block       int64 // of the file system
-	window      int64 // how much of the file is read or written at once
+	window      int64 // how much of the file is read at once
 	aggregators []int // the ranks that read and write for others
 	syncs       bool  // this rank is the first of its host
 	wantData    bool
@@ -61,8 +61,18 @@ type File struct {
 	closed bool
 }
 
-// windowSize is how much of the file an aggregator reads or writes at once.
-const windowSize int64 = 1 << 20
+const (
+	// windowSize is how much of the file an aggregator reads at once. Each costs a request and a reply.
+	windowSize int64 = 1 << 20
+	// writeWindows is how many windows an aggregator writes in place of one that it reads. Two of them, and
+	// the messages that the ranks put together for them, should fit the second-level cache.
+	writeWindows = 4
+	// ownWindows is how many times as long windows are that a rank has to itself.
+	ownWindows = 4
+)
+
+// roundUp returns the multiple of a block that is not below a length.
+func roundUp(length, block int64) int64 { return (length + block - 1) / block * block }
 
 // Open opens a file at all ranks of c, with the flags and permissions of [os.OpenFile], except os.O_APPEND,
 // which has no meaning with places. Rank 0 creates or truncates it. All ranks pass the same arguments. Open
@@ -121,7 +131,7 @@ func (f *File) open(flag int, perm os.FileMode) error {
 		return err
 	}
 	f.block = blocks[0]
-	f.window = (windowSize + f.block - 1) / f.block * f.block
+	f.window = roundUp(windowSize, f.block)
 	return nil
 }
 

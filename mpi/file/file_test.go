@@ -3,10 +3,12 @@ package file
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -196,10 +198,17 @@ func move[T comparable](c *mpi.Comm, name string, seed uint64, at content[T]) er
 	return f.Close()
 }
 
-const seeds = 25
+// seeds is how many random files each number of ranks writes. With WEFT_TEST_FILES=1200, the numbers of ranks
+// from 1 to 9 make more than 10,000 together.
+func seeds() int {
+	if n, err := strconv.Atoi(os.Getenv("WEFT_TEST_FILES")); err == nil {
+		return n
+	}
+	return 25
+}
 
 var patterns = body("patterns", func(c *mpi.Comm, dir string) error {
-	for seed := range uint64(seeds) {
+	for seed := range uint64(seeds()) {
 		name := filepath.Join(dir, fmt.Sprint(seed))
 		var err error
 		switch seed % 5 {
@@ -220,7 +229,7 @@ var patterns = body("patterns", func(c *mpi.Comm, dir string) error {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}
-	return longParts(c, filepath.Join(dir, fmt.Sprint(seeds)))
+	return longParts(c, filepath.Join(dir, fmt.Sprint(seeds())))
 })
 
 // longParts has each rank write and read a part that is long enough to be its own, with elements that blocks
@@ -282,7 +291,7 @@ func TestAFileIsTheSameOnAnyNumberOfRanks(t *testing.T) {
 		dir := t.TempDir()
 		ranks(t, n, patterns, dir, fmt.Sprint("FILE_HOSTS=", (n+2)/3))
 		all := sha256.New()
-		for seed := range seeds + 1 {
+		for seed := range seeds() + 1 {
 			if seed%5 == 4 {
 				continue // whose elements have padding
 			}
@@ -296,5 +305,54 @@ func TestAFileIsTheSameOnAnyNumberOfRanks(t *testing.T) {
 			want = got
 		}
 		require.Equal(t, want, got, "%d ranks", n)
+	}
+}
+
+var underWay = body("under way", func(c *mpi.Comm, dir string) error {
+	f, err := open(c, filepath.Join(dir, "f"))
+	if err != nil {
+		return err
+	}
+	const n = 100
+	where := Strided(c.Rank(), n, 1, c.Size())
+	var calls []*Request
+	begin := func(r *Request, err error) error {
+		calls = append(calls, r)
+		return err
+	}
+	var got [3][]int32
+	for turn := range got {
+		got[turn] = make([]int32, n)
+		err := errors.Join(
+			begin(IwriteAll(f, where, mpi.Whole(numbersFrom(1000*turn+c.Rank(), n)))),
+			begin(IreadAll(f, where, mpi.Whole(got[turn]))))
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.Close(); err != nil { // waits for them
+		return err
+	}
+	for i, r := range calls {
+		if elements, done, err := r.Test(); elements != n || !done || err != nil {
+			return fmt.Errorf("call %d: %d elements, complete: %v, %w", i, elements, done, err)
+		}
+	}
+	for turn := range got {
+		if want := numbersFrom(1000*turn+c.Rank(), n); !slices.Equal(got[turn], want) {
+			return fmt.Errorf("turn %d: %v, not %v", turn, got[turn], want)
+		}
+	}
+	_, err = IreadAll(f, where, mpi.Whole(got[0]))
+	if !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("after Close: %w", err)
+	}
+	return nil
+})
+
+// Calls under way take place in the order in which they began, and Close waits for them.
+func TestCallsUnderWay(t *testing.T) {
+	for _, n := range []int{1, 4} {
+		ranks(t, n, underWay, t.TempDir(), "FILE_HOSTS=2")
 	}
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -65,6 +66,15 @@ func bytesOf[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
+// copyBlocks copies count blocks of n bytes: the first from the index from to the index to, each of the
+// others further by a step.
+func copyBlocks(dst []byte, to, toStep int, src []byte, from, fromStep, n, count int) {
+	for ; count > 0; count-- {
+		copy(dst[to:to+n], src[from:from+n])
+		to, from = to+toStep, from+fromStep
+	}
+}
+
 // cutElement is an element that windows cut, as its bytes come.
 type cutElement struct {
 	bytes []byte
@@ -96,6 +106,18 @@ func (c *copier) add(first, end int) {
 	c.at, c.length = append(c.at, first), append(c.length, end-first)
 }
 
+// addStrip adds the elements of a strip, of which the first and the last may be cut.
+func (c *copier) addStrip(s regions.Strip) {
+	size := int64(c.size)
+	if s.Step == s.Len {
+		s.Len, s.Count = s.Len*s.Count, 1
+	}
+	for at := s.At; s.Count > 0; s.Count-- {
+		c.add(int(at/size), int((at+s.Len+size-1)/size))
+		at += s.Step
+	}
+}
+
 // gather returns the bytes of the regions from lo up to hi, by ascending offset. They are the rank's own
 // memory or the copier's, until the next call. It appends their ranges to list.
 func (c *copier) gather(r *regions.Regions, lo, hi int64, list []byte) (ranges, data []byte) {
@@ -103,22 +125,21 @@ func (c *copier) gather(r *regions.Regions, lo, hi int64, list []byte) (ranges, 
 	e.Reset(list, lo)
 	if c.bytes != nil {
 		c.packed = c.packed[:0]
-		r.Runs(lo, hi, func(run regions.Run) bool {
-			e.Add(run.Off, run.Len)
-			part := c.bytes[run.At:][:run.Len]
-			switch {
-			case data == nil:
-				data = part
-			case len(c.packed) == 0:
-				c.packed = append(append(c.packed, data...), part...)
-			default:
-				c.packed = append(c.packed, part...)
+		r.Strips(lo, hi, func(s regions.Strip) bool {
+			e.AddSeries(s.Series())
+			if data == nil && s.Count == 1 {
+				data = c.bytes[s.At:][:s.Len] // if it is all
+				return true
 			}
+			if len(c.packed) == 0 {
+				c.packed = append(c.packed, data...)
+			}
+			n, more := len(c.packed), int(s.Count*s.Len)
+			c.packed = slices.Grow(c.packed, more)[:n+more]
+			copyBlocks(c.packed, n, int(s.Len), c.bytes, int(s.At), int(s.Step), int(s.Len), int(s.Count))
+			data = c.packed
 			return true
 		})
-		if len(c.packed) > 0 {
-			data = c.packed
-		}
 		ranges, _ = e.List()
 		return ranges, data
 	}
@@ -126,14 +147,14 @@ func (c *copier) gather(r *regions.Regions, lo, hi int64, list []byte) (ranges, 
 	size := int64(c.size)
 	c.at, c.length = c.at[:0], c.length[:0]
 	skip, drop := int64(-1), int64(0)
-	r.Runs(lo, hi, func(run regions.Run) bool {
-		e.Add(run.Off, run.Len)
-		first, end := run.At/size, (run.At+run.Len+size-1)/size
+	r.Strips(lo, hi, func(s regions.Strip) bool {
+		e.AddSeries(s.Series())
 		if skip < 0 {
-			skip = run.At - first*size
+			skip = s.At % size
 		}
-		drop = end*size - run.At - run.Len
-		c.add(int(first), int(end))
+		last := s.At + (s.Count-1)*s.Step + s.Len
+		drop = (size - last%size) % size
+		c.addStrip(s)
 		return true
 	})
 	ranges, _ = e.List()
@@ -150,8 +171,10 @@ func request(r *regions.Regions, lo, hi int64, list []byte) (ranges []byte, n in
 	var e regions.Encoder
 	e.Reset(list, lo)
 	end := lo
-	r.Runs(lo, hi, func(run regions.Run) bool {
-		if from, to := max(run.Off, end), run.Off+run.Len; from < to {
+	r.Strips(lo, hi, func(s regions.Strip) bool {
+		if s.Count > 1 {
+			e.AddSeries(s.Series())
+		} else if from, to := max(s.Off, end), s.Off+s.Len; from < to {
 			e.Add(from, to-from)
 			end = to
 		}
@@ -162,46 +185,51 @@ func request(r *regions.Regions, lo, hi int64, list []byte) (ranges []byte, n in
 
 // scatter copies data to the elements: the whole window, or packed what request asks for of it.
 func (c *copier) scatter(r *regions.Regions, lo, hi int64, data []byte, packed bool) {
-	// Each run is a part of the range in data that begins at the offset from, and at place there.
+	// The range of data that has the offset from is at place there, and ends at the offset end.
 	from, end, place := lo, lo, int64(0)
-	find := func(run regions.Run) []byte {
-		if !packed {
-			return data[run.Off-lo:][:run.Len]
-		}
-		if run.Off > end {
-			place += end - from
-			from, end = run.Off, run.Off
-		}
-		end = max(end, run.Off+run.Len)
-		return data[place+run.Off-from:][:run.Len]
-	}
-	if c.bytes != nil {
-		r.Runs(lo, hi, func(run regions.Run) bool {
-			copy(c.bytes[run.At:], find(run))
-			return true
-		})
-		return
-	}
-	size := int64(c.size)
 	c.at, c.length, c.packed = c.at[:0], c.length[:0], c.packed[:0]
-	r.Runs(lo, hi, func(run regions.Run) bool {
-		b, at := find(run), run.At
-		if skip := at % size; skip > 0 {
-			n := min(size-skip, int64(len(b)))
-			c.piece(at, b[:n])
-			b, at = b[n:], at+n
+	r.Strips(lo, hi, func(s regions.Strip) bool {
+		at, step := s.Off-lo, s.Stride
+		if packed {
+			if s.Off > end {
+				place += end - from
+				from, end = s.Off, s.Off
+			}
+			at, step = place+s.Off-from, s.Len
+			if s.Count > 1 { // the ranges do not overlap
+				place, from = at+(s.Count-1)*s.Len, s.Off+(s.Count-1)*s.Stride
+			}
+			end = max(end, s.Off+(s.Count-1)*s.Stride+s.Len)
 		}
-		if n := int64(len(b)) / size; n > 0 {
-			c.add(int(at/size), int(at/size+n))
-			c.packed = append(c.packed, b[:n*size]...)
-			b, at = b[n*size:], at+n*size
+		if c.bytes != nil {
+			copyBlocks(c.bytes, int(s.At), int(s.Step), data, int(at), int(step), int(s.Len), int(s.Count))
+			return true
 		}
-		if len(b) > 0 {
-			c.piece(at, b)
+		for range s.Count {
+			c.take(s.At, data[at:][:s.Len])
+			s.At, at = s.At+s.Step, at+step
 		}
 		return true
 	})
 	c.unpack()
+}
+
+// take notes the bytes of a run, for unpack or as pieces of elements.
+func (c *copier) take(at int64, b []byte) {
+	size := int64(c.size)
+	if skip := at % size; skip > 0 {
+		n := min(size-skip, int64(len(b)))
+		c.piece(at, b[:n])
+		b, at = b[n:], at+n
+	}
+	if n := int64(len(b)) / size; n > 0 {
+		c.add(int(at/size), int(at/size+n))
+		c.packed = append(c.packed, b[:n*size]...)
+		b, at = b[n*size:], at+n*size
+	}
+	if len(b) > 0 {
+		c.piece(at, b)
+	}
 }
 
 // unpack copies what is packed to its elements.

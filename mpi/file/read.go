@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file/internal/regions"
@@ -19,7 +20,7 @@ func (t *transfer) read() error {
 			extents[rank] = e
 		}
 	}
-	if err := t.agree(extents); err != nil {
+	if err := t.agree(extents, t.f.window); err != nil {
 		return err
 	}
 	if t.own == nil {
@@ -119,9 +120,9 @@ func (c *copier) contiguous(r *regions.Regions, lo, hi, n int64) (memory []byte)
 	if c.bytes == nil {
 		return nil
 	}
-	r.Runs(lo, hi, func(run regions.Run) bool {
-		if run.Len == n {
-			memory = c.bytes[run.At:][:n]
+	r.Strips(lo, hi, func(s regions.Strip) bool {
+		if s.Len == n {
+			memory = c.bytes[s.At:][:n]
 		}
 		return false
 	})
@@ -215,15 +216,18 @@ func (t *transfer) readAll(free <-chan *wanted, full chan<- *wanted) error {
 
 // wantOwn reads the owner's long pieces into its memory, if it has the window alone, and asks for the others.
 func (t *transfer) wantOwn(w *wanted, alone bool) {
-	t.regions.Runs(w.lo, w.hi, func(run regions.Run) bool {
-		if alone && run.Len >= direct && t.elements.bytes != nil {
-			if !t.hasFailed() {
-				t.fail(t.readAt(t.elements.bytes[run.At:][:run.Len], run.Off))
-			}
+	t.regions.Strips(w.lo, w.hi, func(s regions.Strip) bool {
+		if !alone || s.Len < direct || t.elements.bytes == nil {
+			w.own = true
+			w.coverage.AddSeries(w.lo, s.Series())
 			return true
 		}
-		w.own = true
-		w.coverage.Add(int(run.Off-w.lo), int(run.Off-w.lo+run.Len))
+		for range s.Count {
+			if !t.hasFailed() {
+				t.fail(t.readAt(t.elements.bytes[s.At:][:s.Len], s.Off))
+			}
+			s.Off, s.At = s.Off+s.Stride, s.At+s.Step
+		}
 		return true
 	})
 }
@@ -333,11 +337,9 @@ func (w *wanted) pack(c claim, buf *[]byte) []byte {
 	}
 	b := (*buf)[:0]
 	regions.Ranges(list, w.lo, w.hi, func(s regions.Series) bool {
-		at := int(s.Off - w.lo)
-		for range s.Count {
-			b = append(b, w.buf[at:][:s.N]...)
-			at += int(s.Stride)
-		}
+		at, n := len(b), int(s.N)
+		b = slices.Grow(b, n*s.Count)[:at+n*s.Count]
+		copyBlocks(b, at, n, w.buf, int(s.Off-w.lo), int(s.Stride), n, s.Count)
 		return true
 	})
 	*buf = b

@@ -26,8 +26,9 @@ func ReadAll[T any](f *File, where Place, v mpi.View[T]) (n int, err error) {
 }
 
 // WriteAll writes the elements of v to where (MPI 4.1, 14.4.3, MPI_File_write_at_all). Each rank passes its
-// own Place and View, of equal length, which may be empty. No two ranks may write to the same byte. Bytes
-// that are in no rank's Place are not touched. WriteAll is collective.
+// own Place and View, of equal length, which may be empty. No two ranks may write to the same byte: the error
+// is ErrOverlap, and names the lowest such byte and the two lowest ranks that write it. Bytes that are in no
+// rank's Place are not touched. WriteAll is collective.
 func WriteAll[T any](f *File, where Place, v mpi.View[T]) error {
 	r, err := IwriteAll(f, where, v)
 	if err != nil {
@@ -193,10 +194,11 @@ func (t *transfer) exchange() error {
 	return nil
 }
 
-// agree plans the transfer, and has each owner of a domain know the first window of each rank there.
-func (t *transfer) agree(extents []regions.Extent) error {
+// agree plans the transfer with windows of a length, and has each owner of a domain know the first window of
+// each rank there.
+func (t *transfer) agree(extents []regions.Extent, window int64) error {
 	f := t.f
-	t.plan = regions.NewPlan(extents, f.aggregators, f.block, f.window)
+	t.plan = regions.NewPlan(extents, f.aggregators, f.block, window, ownWindows*f.window)
 	first, mine := make([]int64, len(extents)), make([]int64, len(extents))
 	for rank := range mine {
 		mine[rank] = regions.None
@@ -227,6 +229,17 @@ func (t *transfer) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed == nil {
+		t.failed = err
+	}
+}
+
+// failOverlap keeps the first overlap in place of any other error. Owners report overlaps by ascending
+// offset, and domains ascend with their owners' ranks, of which the lowest is heard: so all ranks name the
+// lowest byte, whichever message came first.
+func (t *transfer) failOverlap(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !errors.Is(t.failed, ErrOverlap) {
 		t.failed = err
 	}
 }

@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file/internal/regions"
@@ -10,7 +11,7 @@ import (
 // write moves the elements to the file: each rank sends its bytes of a window to the owner, who writes the
 // window when it has those of all ranks.
 func (t *transfer) write() error {
-	if err := t.agree(t.extents); err != nil {
+	if err := t.agree(t.extents, roundUp(t.f.window/writeWindows, t.f.block)); err != nil {
 		return err
 	}
 	if t.own == nil {
@@ -107,6 +108,7 @@ type filled struct {
 	lo       int64
 	buf      []byte
 	coverage regions.Coverage
+	twice    int64   // the lowest offset that is covered twice, or -1
 	pieces   []piece // written from the rank's memory
 }
 
@@ -118,7 +120,7 @@ type piece struct {
 // A claim is the ranges that a rank writes of a window.
 type claim struct {
 	rank     int
-	from, to int // in a list of ranges of several ranks; both 0 for the owner's own
+	from, to int // in a list of ranges of several ranks; equal for the owner's own
 }
 
 // collect receives the bytes of all ranks in the windows of this rank's domain, and has them written: of one
@@ -160,6 +162,7 @@ func (t *transfer) fill(free <-chan *filled, full chan<- *filled) error {
 		w.lo, w.pieces = lo, w.pieces[:0]
 		w.coverage.Reset(int(hi - lo))
 		claims, ranges = claims[:0], ranges[:0]
+		w.twice = -1
 		others := count(next, window)
 		if next[me] == window {
 			others--
@@ -183,11 +186,14 @@ func (t *transfer) fill(free <-chan *filled, full chan<- *filled) error {
 			if err := set(next, from, window, following); err != nil {
 				return err
 			}
-			if err := t.fillFrom(w, hi, list, data, from, claims, ranges); err != nil {
-				return err
+			if err := w.fillFrom(hi, list, data); err != nil {
+				return fmt.Errorf("rank %d: %w", from, err)
 			}
 			claims = append(claims, claim{from, len(ranges), len(ranges) + len(list)})
 			ranges = append(ranges, list...)
+		}
+		if w.twice >= 0 {
+			t.failOverlap(w.overlap(claims, ranges, &t.regions, hi))
 		}
 		full <- w
 	}
@@ -212,82 +218,83 @@ func (w *filled) room(hi int64) {
 
 // fillOwn puts the owner's own bytes into its window, which it may have alone.
 func (t *transfer) fillOwn(w *filled, mine *copier, hi int64, alone bool) {
-	if !alone || mine.bytes == nil {
+	if mine.bytes == nil {
 		w.room(hi)
 		ranges, data := mine.gather(&t.regions, w.lo, hi, nil)
 		regions.Ranges(ranges, w.lo, hi, func(s regions.Series) bool {
-			w.coverage.AddSeries(w.lo, s)
 			data = w.put(s, data)
 			return true
 		})
 		return
 	}
-	t.regions.Runs(w.lo, hi, func(run regions.Run) bool {
-		part := mine.bytes[run.At:][:run.Len]
-		if run.Len >= direct {
-			w.pieces = append(w.pieces, piece{run.Off, part})
+	t.regions.Strips(w.lo, hi, func(s regions.Strip) bool {
+		if !alone || s.Len < direct {
+			w.room(hi)
+			w.cover(s.Series())
+			copyBlocks(w.buf, int(s.Off-w.lo), int(s.Stride), mine.bytes, int(s.At), int(s.Step), int(s.Len),
+				int(s.Count))
 			return true
 		}
-		w.room(hi)
-		at := int(run.Off - w.lo)
-		w.coverage.Add(at, at+len(part))
-		copy(w.buf[at:], part)
+		for range s.Count {
+			w.pieces = append(w.pieces, piece{s.Off, mine.bytes[s.At:][:s.Len]})
+			s.Off, s.At = s.Off+s.Stride, s.At+s.Step
+		}
 		return true
 	})
 }
 
-// fillFrom puts the bytes of another rank into a window. The ranks whose bytes are there already have claims.
-func (t *transfer) fillFrom(w *filled, hi int64, list, data []byte, from int, claims []claim,
-	ranges []byte) error {
+// fillFrom puts the bytes of another rank into a window.
+func (w *filled) fillFrom(hi int64, list, data []byte) error {
 	w.room(hi)
 	short := false
 	err := regions.Ranges(list, w.lo, hi, func(s regions.Series) bool {
 		if short = s.N*int64(s.Count) > int64(len(data)); short {
 			return false
 		}
-		if twice := w.coverage.AddSeries(w.lo, s); twice >= 0 {
-			t.fail(overlap(claims, ranges, from, w.lo, hi, twice))
-		}
 		data = w.put(s, data)
 		return true
 	})
 	if err != nil || short || len(data) > 0 {
-		return fmt.Errorf("rank %d: %w", from, errMessage)
+		return errMessage
 	}
 	return nil
 }
 
 // put copies data to ranges of the window, and returns what is left.
 func (w *filled) put(s regions.Series, data []byte) []byte {
-	at := int(s.Off - w.lo)
-	for range s.Count {
-		data = data[copy(w.buf[at:][:s.N], data):]
-		at += int(s.Stride)
-	}
-	return data
+	w.cover(s)
+	n := int(s.N)
+	copyBlocks(w.buf, int(s.Off-w.lo), int(s.Stride), data, 0, n, n, s.Count)
+	return data[n*s.Count:]
 }
 
-// overlap says which ranks write a byte.
-func overlap(claims []claim, ranges []byte, from int, lo, hi, twice int64) error {
-	other := from
+// cover notes which bytes have a value.
+func (w *filled) cover(s regions.Series) {
+	if twice := w.coverage.AddSeries(w.lo, s); twice >= 0 && (w.twice < 0 || twice < w.twice) {
+		w.twice = twice
+	}
+}
+
+// overlap says which ranks, the lowest two, write the lowest byte of a window that several write.
+func (w *filled) overlap(claims []claim, ranges []byte, own *regions.Regions, hi int64) error {
+	var ranks []int
 	for _, c := range claims {
-		if c.to == 0 {
-			other = c.rank // unless the byte is another's
-			continue
-		}
 		has := false
-		regions.Ranges(ranges[c.from:c.to], lo, hi, func(s regions.Series) bool {
-			at := twice - s.Off
+		if c.from == c.to {
+			next, ok := own.Next(w.twice)
+			has = ok && next == w.twice
+		}
+		regions.Ranges(ranges[c.from:c.to], w.lo, hi, func(s regions.Series) bool {
+			at := w.twice - s.Off
 			has = at >= 0 && at < s.Stride*int64(s.Count) && at%s.Stride < s.N
 			return !has
 		})
 		if has {
-			other = c.rank
-			break
+			ranks = append(ranks, c.rank)
 		}
 	}
-	return fmt.Errorf("%w: ranks %d and %d both write byte %d", ErrOverlap, min(other, from),
-		max(other, from), twice)
+	slices.Sort(ranks)
+	return fmt.Errorf("%w: ranks %d and %d both write byte %d", ErrOverlap, ranks[0], ranks[1], w.twice)
 }
 
 func (t *transfer) writeWindow(w *filled) error {

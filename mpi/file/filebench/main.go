@@ -5,9 +5,11 @@
 //
 // In the pattern "interleaved", blocks of -block bytes go round the ranks. It is compared with ranks that
 // write and read each block by a call of its own. In the pattern "contiguous" each rank has one part of the
-// file. It is compared with one rank that writes or reads the whole file in order, 4 MiB at a time. Each
-// figure is the best of -turns, in MB/s of all ranks together; the page cache of the system is part of what
-// is measured.
+// file. It is compared with one rank that writes or reads the whole file in order, 4 MiB at a time.
+//
+// Each figure is the median of -turns: MB/s of all ranks together, processor time of all ranks together per
+// byte, and the rate relative to the first way of the pattern in the same turn. The page cache of the system
+// is part of what is measured. The script romio compares the collective calls with those of MPICH.
 package main
 
 import (
@@ -17,6 +19,9 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file"
@@ -27,6 +32,7 @@ func main() {
 	size := flag.Int("size", 32, "`MiB` of each rank")
 	block := flag.Int("block", 64, "`bytes` of an interleaved block")
 	turns := flag.Int("turns", 5, "how often each pattern is written and read")
+	match := flag.String("match", "", "measure only what has a name that matches this `regexp`")
 	flag.Parse()
 	log.SetFlags(0)
 	log.SetPrefix("filebench: ")
@@ -35,7 +41,11 @@ func main() {
 			return fmt.Errorf("-size %d -block %d -turns %d: must be 1 or more, and a block no larger than "+
 				"the size", *size, *block, *turns)
 		}
-		return measure(c, filepath.Join(*dir, "filebench.data"), *size<<20 / *block, *block, *turns)
+		names, err := regexp.Compile(*match)
+		if err != nil {
+			return fmt.Errorf("-match: %w", err)
+		}
+		return measure(c, filepath.Join(*dir, "filebench.data"), *size<<20 / *block, *block, *turns, names)
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -50,7 +60,7 @@ type access struct {
 
 const chunk = 4 << 20 // of a single stream
 
-func measure(c *mpi.Comm, name string, count, block, turns int) error {
+func measure(c *mpi.Comm, name string, count, block, turns int, names *regexp.Regexp) error {
 	f, err := file.Open(c, name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
@@ -106,34 +116,60 @@ func measure(c *mpi.Comm, name string, count, block, turns int) error {
 		},
 	}
 	for _, pattern := range patterns {
-		best := make([]float64, len(pattern))
+		pattern = slices.DeleteFunc(pattern, func(a access) bool { return !names.MatchString(a.name) })
+		rate, busy, ratio := figures(len(pattern)), figures(len(pattern)), figures(len(pattern))
 		for range turns {
 			for i, a := range pattern {
-				seconds, err := timed(c, a.run)
+				seconds, processor, err := timed(c, a.run)
 				if err != nil {
 					return fmt.Errorf("%s: %w", a.name, err)
 				}
-				best[i] = max(best[i], float64(n*len(mine))/1e6/seconds)
+				bytes := float64(n * len(mine))
+				rate[i] = append(rate[i], bytes/1e6/seconds)
+				busy[i] = append(busy[i], processor*1e9/bytes)
+				ratio[i] = append(ratio[i], rate[i][len(rate[i])-1]/rate[0][len(rate[0])-1])
 			}
 		}
 		for i, a := range pattern {
 			if me == 0 {
-				fmt.Printf("%-36s %9.0f MB/s %6.2f ×\n", a.name, best[i], best[i]/best[0])
+				fmt.Printf("%-36s %9.0f MB/s %7.2f ns/B %6.2f ×\n", a.name, median(rate[i]), median(busy[i]),
+					median(ratio[i]))
 			}
 		}
 	}
 	return f.Close()
 }
 
-// timed returns how long all ranks together take.
-func timed(c *mpi.Comm, run func() error) (seconds float64, err error) {
+// figures are those of each turn, for each of n ways.
+func figures(n int) [][]float64 { return make([][]float64, n) }
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+}
+
+// timed returns how long all ranks together take, and the processor time that they use.
+func timed(c *mpi.Comm, run func() error) (seconds, processor float64, err error) {
 	if err := mpi.Barrier(c); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	begin := mpi.Wtime()
+	begin, used := mpi.Wtime(), processorTime()
 	if err := run(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	err = mpi.Barrier(c)
-	return mpi.Wtime() - begin, err
+	if err := mpi.Barrier(c); err != nil {
+		return 0, 0, err
+	}
+	seconds = mpi.Wtime() - begin
+	processor, err = mpi.AllreduceValue(c, processorTime()-used, mpi.Sum[float64]())
+	return seconds, processor, err
+}
+
+// processorTime is how many seconds of processor time this process has used.
+func processorTime() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -25,15 +25,12 @@ type Plan struct {
 // Fewer are faster through few ranks.
 const ownBytes = 64 << 10
 
-// ownWindows is how many times as long windows are that a rank has to itself. Those of several ranks should
-// stay in the second-level cache while the ranks' bytes are put together.
-const ownWindows = 4
-
 // NewPlan plans what ranks with these extents read or write together. If the extents of no two ranks overlap
-// and they are long, each rank owns its own, and the bytes of others in the blocks at its ends. Otherwise the
-// aggregators own equal parts. The window is a multiple of block.
-func NewPlan(ranks []Extent, aggregators []int, block, window int64) Plan {
-	p := Plan{Window: window}
+// and they are long, each rank owns its own, and the bytes of others in the blocks at its ends, in windows of
+// a length own. Otherwise the aggregators own equal parts, in windows of a length shared. Both lengths are
+// multiples of block.
+func NewPlan(ranks []Extent, aggregators []int, block, shared, own int64) Plan {
+	p := Plan{Window: shared}
 	var used []int // ranks that have bytes
 	lo, hi, bytes := int64(0), int64(0), int64(0)
 	for rank, e := range ranks {
@@ -65,7 +62,7 @@ func NewPlan(ranks []Extent, aggregators []int, block, window int64) Plan {
 				p.Domains = append(p.Domains, Domain{rank, begin, end})
 			}
 		}
-		p.Window *= ownWindows
+		p.Window = own
 		return p
 	}
 	lo = down(lo)

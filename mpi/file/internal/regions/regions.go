@@ -258,8 +258,31 @@ func (r *Regions) Twice() (off int64, twice bool) {
 	return 0, false
 }
 
+// A Strip is Count runs of one length, of which the offsets are Stride apart and the positions Step.
+type Strip struct {
+	Run                 // the first
+	Count, Stride, Step int64
+}
+
+// Series are the ranges of the file in the strip.
+func (s *Strip) Series() Series { return Series{s.Off, s.Len, s.Stride, int(s.Count)} }
+
 // Runs yields the parts of the regions from the offset lo up to hi, by ascending offset.
 func (r *Regions) Runs(lo, hi int64, yield func(Run) bool) {
+	r.Strips(lo, hi, func(s Strip) bool {
+		for range s.Count {
+			if !yield(s.Run) {
+				return false
+			}
+			s.Off, s.At = s.Off+s.Stride, s.At+s.Step
+		}
+		return true
+	})
+}
+
+// Strips yields what Runs does, with runs of equal distances together. The first run and the last one may be
+// parts of runs; they are strips of their own then.
+func (r *Regions) Strips(lo, hi int64, yield func(Strip) bool) {
 	if r.bytes == 0 || lo >= r.end || hi <= r.first {
 		return
 	}
@@ -274,12 +297,19 @@ func (r *Regions) Runs(lo, hi int64, yield func(Run) bool) {
 		n := min(rest/d.stride, d.count-1)
 		turn[i], off, at, rest = n, off+n*d.stride, at+n*d.step, rest-n*d.stride
 	}
+	inner := len(r.dims) - 1
 	for off < hi {
 		from, to := max(off, lo), min(off+r.run, hi)
-		if from < to && !yield(Run{from, at + from - off, to - from}) {
+		s := Strip{Run{from, at + from - off, to - from}, 1, 0, 0}
+		if inner >= 0 && s.Len == r.run {
+			d := &r.dims[inner]
+			s.Count, s.Stride, s.Step = min(d.count-turn[inner], (hi-to)/d.stride+1), d.stride, d.step
+			off, at, turn[inner] = off+(s.Count-1)*d.stride, at+(s.Count-1)*d.step, turn[inner]+s.Count-1
+		}
+		if from < to && !yield(s) {
 			return
 		}
-		i := len(r.dims) - 1
+		i := inner
 		for ; i >= 0; i-- {
 			d := &r.dims[i]
 			off, at = off+d.stride, at+d.step
@@ -294,7 +324,7 @@ func (r *Regions) Runs(lo, hi int64, yield func(Run) bool) {
 	}
 }
 
-func (r *Regions) listed(lo, hi int64, yield func(Run) bool) {
+func (r *Regions) listed(lo, hi int64, yield func(Strip) bool) {
 	// The first run that ends after lo, or of overlapping ones the first that reaches beyond it.
 	i, _ := slices.BinarySearchFunc(r.list, lo, func(run Run, lo int64) int {
 		if run.Off+run.Len <= lo {
@@ -310,7 +340,7 @@ func (r *Regions) listed(lo, hi int64, yield func(Run) bool) {
 			return
 		}
 		from, to := max(run.Off, lo), min(run.Off+run.Len, hi)
-		if from < to && !yield(Run{from, run.At + from - run.Off, to - from}) {
+		if from < to && !yield(Strip{Run{from, run.At + from - run.Off, to - from}, 1, 0, 0}) {
 			return
 		}
 	}
@@ -318,8 +348,8 @@ func (r *Regions) listed(lo, hi int64, yield func(Run) bool) {
 
 // Next returns the first offset of the regions that is not below off.
 func (r *Regions) Next(off int64) (next int64, ok bool) {
-	r.Runs(off, math.MaxInt64, func(run Run) bool {
-		next, ok = run.Off, true
+	r.Strips(off, math.MaxInt64, func(s Strip) bool {
+		next, ok = s.Off, true
 		return false
 	})
 	return next, ok
@@ -331,8 +361,8 @@ func (r *Regions) Before(end int64) int64 {
 		return r.bytes
 	}
 	before := r.bytes
-	r.Runs(end, math.MaxInt64, func(run Run) bool {
-		before = min(before, run.At)
+	r.Strips(end, math.MaxInt64, func(s Strip) bool {
+		before = min(before, s.At, s.At+(s.Count-1)*s.Step)
 		return true
 	})
 	return before

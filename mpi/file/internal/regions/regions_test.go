@@ -157,6 +157,17 @@ func TestRegionsAgainstPlainLists(t *testing.T) {
 				return true
 			})
 			encoded, n := e.List()
+			if !twice {
+				var strips Encoder
+				strips.Reset(nil, from)
+				g.Strips(from, from+window, func(s Strip) bool {
+					strips.AddSeries(s.Series())
+					return true
+				})
+				if list, m := strips.List(); m != n || !slices.Equal(list, encoded) {
+					t.Fatal(seed, list, encoded, m, n)
+				}
+			}
 			var decoded []int64
 			err := Ranges(encoded, from, from+window, func(s Series) bool {
 				for i := range s.Count {
@@ -266,7 +277,8 @@ func TestPlans(t *testing.T) {
 				aggregators = append(aggregators, i)
 			}
 		}
-		p := NewPlan(ranks, aggregators, block, block*(1+scale/8+int64(r.IntN(int(2*scale)))))
+		window := block * (1 + scale/8 + int64(r.IntN(int(2*scale))))
+		p := NewPlan(ranks, aggregators, block, window, 4*window)
 		owners := map[int]bool{}
 		for i, d := range p.Domains {
 			require.Less(t, d.Lo, d.Hi)

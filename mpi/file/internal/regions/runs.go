@@ -32,6 +32,26 @@ func (e *Encoder) Add(off, n int64) {
 	e.growing, e.start, e.end = true, off, off+n
 }
 
+// AddSeries adds ranges of n bytes that begin stride bytes apart, the first at off.
+func (e *Encoder) AddSeries(s Series) {
+	if s.Stride == s.N {
+		e.Add(s.Off, s.N*int64(s.Count))
+		return
+	}
+	for i := 0; i < s.Count; i++ {
+		e.Add(s.Off+int64(i)*s.Stride, s.N)
+		if same := s.Count - 3; i == 1 && same > 0 {
+			// The ranges between the second and the last have the same record as the second.
+			e.flush()
+			i += same
+			e.more += int64(same)
+			e.end += int64(same) * s.Stride
+			e.before = e.end
+			e.bytes += int64(same) * s.N
+		}
+	}
+}
+
 func (e *Encoder) flush() {
 	if !e.growing {
 		return

@@ -31,6 +31,7 @@ type Options struct {
 	Sync       string // what ends an operation on a window: flush, lock or fence
 	Shape      string // shape of the elements in strided, one of Shapes
 	Call       string // call that moves them, one of Calls
+	Degree     int    // ranks that each rank sends to in exchange; 0: usualDegree
 
 	// Files of rank 0; empty for none.
 	Report  string   // receives a Report
@@ -88,6 +89,7 @@ type Benchmark struct {
 	Start    int  // the number of ranks that it starts by default
 	OneSided bool // of windows: it uses Options.Sync
 	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
+	Sparse   bool // of messages to some ranks: it uses Options.Degree
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table
@@ -212,7 +214,7 @@ var (
 )
 
 // All benchmarks, in the order in which the command lists them.
-var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), ofTheJob)
+var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), sparseForms, ofTheJob)
 
 var pointToPoint = []*Benchmark{
 	{Name: "latency", Short: "one-way time of a message, by ping-pong between two ranks", Ranks: 2, Start: 2,
@@ -280,6 +282,9 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s runs on %d ranks, not on %d", b.Name, b.Ranks, ranks)
 	case ranks < b.MinRanks:
 		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.MinRanks, ranks)
+	case b.Sparse && o.Degree > ranks-1:
+		return optionErrorf("%s: each of %d ranks can send to %d others, not to %d", b.Name, ranks, ranks-1,
+			o.Degree)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:

@@ -46,7 +46,8 @@ type exchangeCall struct {
 	receive    engine.Request
 	operations []exchangeOperation // all others
 	sends      int                 // of operations
-	ends       []exchangeEnd       // not dealt with yet, in order
+	ends       []exchangeEnd       // of the latest wait, in order
+	dealt      int                 // how many of ends have been dealt with
 	stream     []byte              // records of a message that next has not found yet
 	streaming  *exchangeMemory     // which holds them; nil for one of heads
 	memories   []*exchangeMemory
@@ -187,6 +188,7 @@ func (x *exchangeCall) giveBack() {
 		return drop
 	})
 	c := x.c
+	x.ends, x.dealt = x.ends[:0], 0
 	x.c, x.state, x.begun, x.got, x.receive = nil, exchangeSending, 0, exchangeRecord{}, engine.Request{}
 	c.coll.exchange.Store(x)
 }
@@ -256,17 +258,16 @@ func (x *exchangeCall) next() bool {
 			}
 		case x.streaming != nil:
 			x.streaming.busy, x.streaming = false, nil
-		case len(x.ends) > 0:
-			end := x.ends[0]
-			x.ends = slices.Delete(x.ends, 0, 1)
-			x.err = x.ended(&end)
+		case x.dealt < len(x.ends):
+			x.dealt++
+			x.err = x.ended(&x.ends[x.dealt-1])
 		case x.sends == 0 && (x.state == exchangeSending || x.state == exchangeHandingOn):
 			x.err = x.barrier()
 		case x.state == exchangeOver && len(x.operations) == 0:
 			x.err = x.wrong
 			return false
 		default:
-			x.wait()
+			x.err = x.wait()
 		}
 	}
 	return false
@@ -415,11 +416,6 @@ func (x *exchangeCall) began(o exchangeOperation, err error) error {
 	} else {
 		x.operations = append(x.operations, o)
 	}
-	for i := range x.calls {
-		if err := x.c.e.GroupCallErr(&x.calls[i]); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -440,12 +436,20 @@ func (x *exchangeCall) barrier() error {
 	return x.began(exchangeOperation{h: h, kind: exchangeBarrier}, err)
 }
 
-// wait waits until operations are complete.
-func (x *exchangeCall) wait() {
+// wait waits until operations are complete. They end if a rank fails now; if one has failed before, they may
+// have begun too late for that.
+func (x *exchangeCall) wait() error {
+	for i := range x.calls {
+		if err := x.c.e.GroupCallErr(&x.calls[i]); err != nil {
+			return err
+		}
+	}
+	x.ends, x.dealt = x.ends[:0], 0
 	x.c.e.WaitSome(1+len(x.operations), x.at, 1+len(x.operations), x.collect)
 	x.operations = slices.DeleteFunc(x.operations, func(o exchangeOperation) bool {
 		return o.h == engine.Request{}
 	})
+	return nil
 }
 
 // ended does what follows from the end of an operation.

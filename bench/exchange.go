@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// sparse compares Exchange with the dense calls that do the same: Alltoallv where each rank knows what it will
-// receive, and otherwise an Alltoall of the lengths before it.
+// sparse compares Exchange with the dense calls that do the same: Alltoallv where each rank knows what it
+// will receive, and otherwise an Alltoall of the lengths before it.
 var sparse = &tableSpec{
 	columns: tableOf("us", sizeColumn,
 		column{name: "exchange", heading: "Exchange(us)", unit: "us", width: 20, of: valueOf},
@@ -66,14 +66,17 @@ func exchange(s *session, n int) (measurement, error) {
 			copy(in[k*n:][:n], data)
 		}
 	}
-	sparse, err := s.each(n, fill, func() error { return mpi.ExchangeFunc(c, dests, counts, out, take) }, compare)
+	result, err := s.each(n, fill, func() error {
+		return mpi.ExchangeFunc(c, dests, counts, out, take)
+	}, compare)
 	if err != nil {
-		return sparse, err
+		return result, err
 	}
-	dense, err := s.each(n, fill, func() error { return mpi.Alltoallv(c, out, sends, nil, in, receives, nil) },
-		compare)
+	known, err := s.each(n, fill, func() error {
+		return mpi.Alltoallv(c, out, sends, nil, in, receives, nil)
+	}, compare)
 	if err != nil {
-		return sparse, err
+		return result, err
 	}
 	unknown, err := s.each(n, fill, func() error {
 		if err := mpi.Alltoall(c, lengths, found); err != nil {
@@ -81,8 +84,8 @@ func exchange(s *session, n int) (measurement, error) {
 		}
 		return mpi.Alltoallv(c, out, sends, nil, in, found, nil)
 	}, compare)
-	sparse.baseline, sparse.compute = dense.value, unknown.value
-	return sparse, err
+	result.baseline, result.compute = known.value, unknown.value
+	return result, err
 }
 
 // sparseForms are the benchmarks of exchanges in which no rank knows who sends to it.
@@ -91,6 +94,7 @@ var sparseForms = []*Benchmark{
 		title: "Sparse Exchange Latency", spec: sparse, measureSize: exchange, Sparse: true,
 		recvCount: degree, sendCount: degree,
 		preamble: func(s *session) string {
-			return fmt.Sprint("# Destinations of each rank: ", degree(s.Options, s.world.Rank(), s.world.Size()))
+			n := degree(s.Options, s.world.Rank(), s.world.Size())
+			return fmt.Sprint("# Destinations of each rank: ", n)
 		}},
 }

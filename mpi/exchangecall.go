@@ -28,7 +28,7 @@ type exchangeCall struct {
 	state exchangeState
 	got   exchangeRecord // found by next
 	err   error          // the first failure
-	wrong error          // the first invalid message; the exchange goes on, since other ranks wait for this one
+	wrong error          // the first invalid message; others wait for this rank, so the exchange goes on
 
 	elem     int
 	calls    [2]engine.GroupCall  // of messages, and of what follows them

@@ -104,7 +104,8 @@ func parseLinks(text []byte) ([]link, error) {
 		}
 		fields := bytes.Fields(line)
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("line %d: %d fields; a link is the numbers of two pages", number, len(fields))
+			return nil, fmt.Errorf("line %d: %d fields; a link is the numbers of two pages", number,
+				len(fields))
 		}
 		var pages [2]uint32
 		for i, field := range fields {

@@ -90,7 +90,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.Top, "top", 3, "how many `pages` to print")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("pagerank ranks the pages of a web: weft run -n RANKS ./examples/pagerank [flags] [LINKS]")
+		fmt.Println("pagerank ranks the pages of a web: weft run -n RANKS ./examples/pagerank [LINKS]")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
 		return options{Help: true}, nil

@@ -118,8 +118,8 @@ func (w *web) report(o options, rounds int) error {
 	if err != nil || w.world.Rank() != 0 {
 		return err
 	}
-	fmt.Printf("%d pages and %d links ranked by %d ranks in %d rounds; the importance of all pages is 1\n", w.pages,
-		w.links, w.world.Size(), rounds)
+	fmt.Printf("%d pages and %d links ranked by %d ranks in %d rounds; the importance of all pages is 1\n",
+		w.pages, w.links, w.world.Size(), rounds)
 	for _, p := range first(slices.Concat(all...), o.Top) {
 		fmt.Printf("page %-8d %.10f\n", p.Page, p.Importance)
 	}

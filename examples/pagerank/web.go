@@ -86,7 +86,9 @@ func (w *web) connect(came map[int][]link) error {
 	for _, rank := range slices.Sorted(maps.Keys(byTarget)) {
 		var t target
 		links := byTarget[rank]
-		slices.SortFunc(links, func(a, b link) int { return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From)) })
+		slices.SortFunc(links, func(a, b link) int {
+			return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From))
+		})
 		for i, l := range links {
 			if i == 0 || l.To != links[i-1].To {
 				t.pages = append(t.pages, l.To/uint32(size))

@@ -31,6 +31,7 @@ type Options struct {
 	Sync       string // what ends an operation on a window: flush, lock or fence
 	Shape      string // shape of the elements in strided, one of Shapes
 	Call       string // call that moves them, one of Calls
+	Degree     int    // ranks that each rank sends to in exchange; 0: usualDegree
 
 	// Files of rank 0; empty for none.
 	Report  string   // receives a Report
@@ -93,6 +94,7 @@ type Benchmark struct {
 	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
 	// settings by name, each set of a job that is to run first, whose report this one has figures of
 	Besides []map[string]string
+	Sparse  bool // of messages to some ranks: it uses Options.Degree
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table
@@ -221,7 +223,7 @@ var (
 )
 
 // All benchmarks, in the order in which the command lists them.
-var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), ofTheJob)
+var All = slices.Concat(pointToPoint, blockingForms(), nonBlockingForms(), sparseForms, ofTheJob)
 
 var pointToPoint = []*Benchmark{
 	{Name: "latency", Short: "one-way time of a message, by ping-pong between two ranks", Ranks: 2, Start: 2,
@@ -329,6 +331,9 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s runs on at least %d ranks, not on %d", b.Name, b.MinRanks, ranks)
 	case b.MaxRanks > 0 && ranks > b.MaxRanks:
 		return optionErrorf("%s runs on at most %d ranks, not on %d", b.Name, b.MaxRanks, ranks)
+	case b.Sparse && o.Degree > ranks-1:
+		return optionErrorf("%s: each of %d ranks can send to %d others, not to %d", b.Name, ranks, ranks-1,
+			o.Degree)
 	case b.Even && ranks%2 != 0:
 		return optionErrorf("%s runs on pairs of ranks: on an even number, not on %d", b.Name, ranks)
 	case o.Iterations < 0 || o.Iterations > maxIterations || o.Warmup > maxIterations:

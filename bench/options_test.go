@@ -63,6 +63,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 			`no shape is called "row"; there are column, block, indexed, scattered, nested`},
 		{"strided", 2, options(func(o *Options) { o.Call = "bcast" }),
 			`no call of views is called "bcast"; there are send, isend, sendrecv, put, get`},
+		{"exchange", 4, options(func(o *Options) { o.Degree = 4 }),
+			"exchange: each of 4 ranks can send to 3 others, not to 4"},
 		{"memory", 9, options(func(o *Options) { o.Compare = []string{"x"} }),
 			"memory has no figures that could be compared"},
 		{"init", 2, options(func(o *Options) { o.Compare = []string{"x"} }),

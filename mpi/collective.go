@@ -51,6 +51,8 @@ type collState struct {
 
 	views atomic.Pointer[viewBlocks] // of the latest call on views; nil while one has it
 
+	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
+
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
 	decided   bool              // whether there are any
 	pulls     bool              // their ranks read each other's memory

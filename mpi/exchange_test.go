@@ -3,9 +3,13 @@ package mpi_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,17 +17,44 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestExchange: whatever ranks send to whomever, each message arrives once, in its round, on its communicator.
+// randomExchanges is how many exchanges TestExchange carries out in all: with -args -exchanges 100000 it is a
+// long test.
+var randomExchanges = flag.Int("exchanges", 480, "random exchanges of TestExchange")
+
+// TestExchange: whatever ranks send to whomever, each message arrives once, in its round, on its communicator;
+// also where contexts have ended rounds before.
 func TestExchange(t *testing.T) {
+	cases := []struct{ ranks, hosts int }{{1, 1}, {2, 1}, {5, 1}, {5, 2}, {6, 3}}
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for _, n := range []int{1, 2, 5} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, exchanges, fabric) })
+		for _, c := range cases {
+			t.Run(fmt.Sprintf("%d ranks, %d hosts", c.ranks, c.hosts), func(t *testing.T) {
+				ranks(t, c.ranks, exchanges, fabric, fmt.Sprint("EXCHANGE_HOSTS=", c.hosts),
+					fmt.Sprint("EXCHANGES=", *randomExchanges/(2*len(cases))))
+			})
 		}
 	})
 }
 
-var exchanges = body("exchanges", func(_ context.Context, world *mpi.Comm) error {
-	const communicators, rounds = 3, 40
+// spreadOverHosts takes the ranks of the world for those of EXCHANGE_HOSTS hosts, in turn.
+func spreadOverHosts(world *mpi.Comm) {
+	hosts, _ := strconv.Atoi(os.Getenv("EXCHANGE_HOSTS"))
+	if hosts < 2 {
+		return
+	}
+	of := make([]int, world.Size())
+	for rank := range of {
+		of[rank] = rank % hosts
+	}
+	mpi.SetHosts(world, of)
+}
+
+var exchanges = body("exchanges", func(ctx context.Context, world *mpi.Comm) error {
+	const communicators = 3
+	spreadOverHosts(world)
+	total, err := strconv.Atoi(os.Getenv("EXCHANGES"))
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, communicators)
 	for k := range errs {
@@ -32,8 +63,8 @@ var exchanges = body("exchanges", func(_ context.Context, world *mpi.Comm) error
 			return err
 		}
 		wg.Go(func() {
-			for round := range rounds {
-				if err := sparseRound(c, k, round); err != nil {
+			for round := range total / communicators {
+				if err := randomExchange(ctx, c, k, round); err != nil {
 					errs[k] = fmt.Errorf("communicator %d, round %d: %w", k, round, err)
 					return
 				}
@@ -44,36 +75,40 @@ var exchanges = body("exchanges", func(_ context.Context, world *mpi.Comm) error
 	return errors.Join(errs...)
 })
 
-// exchangePlan draws how many elements each rank sends to each other one in a round; -1 for no message.
-func exchangePlan(size, communicator, round int) [][]int {
+// exchangePlan is what ranks do in a round. All ranks draw the same.
+type exchangePlan struct {
+	lengths [][]int // of the message of a rank to each other one; -1 for none
+	cut     bool    // messages are sent in two parts
+	ends    bool    // the contexts of all ranks end, at some time
+}
+
+func drawExchange(size, communicator, round int) exchangePlan {
 	r := rand.New(rand.NewPCG(uint64(communicator), uint64(round)))
-	plan := make([][]int, size)
-	for from := range plan {
-		plan[from] = make([]int, size)
-		for to := range plan[from] {
-			switch r.IntN(4) {
-			case 0:
-				plan[from][to] = r.IntN(4)
-			case 1:
-				plan[from][to] = r.IntN(20_000)
-			default:
-				plan[from][to] = -1
+	p := exchangePlan{lengths: make([][]int, size), cut: r.IntN(4) == 0, ends: r.IntN(8) == 0}
+	for from := range p.lengths {
+		degree := r.IntN(size + 1)
+		p.lengths[from] = slices.Repeat([]int{-1}, size)
+		for _, to := range r.Perm(size)[:degree] {
+			longest := []int{4, 4, 100, 100, 600, 2000, 20_000}[r.IntN(7)]
+			if r.IntN(200) == 0 {
+				longest = 1 << 20 / 8
 			}
+			p.lengths[from][to] = r.IntN(longest + 1)
 		}
 	}
-	return plan
+	return p
 }
 
 // exchangeElement is what a message holds.
 func exchangeElement(communicator, round, from, to, i int) int64 {
-	return int64(((communicator*1000+round)*100+from)*100+to)<<20 + int64(i)
+	return int64(((communicator<<20+round)*100+from)*100+to)<<20 + int64(i)
 }
 
-func sparseRound(c *mpi.Comm, communicator, round int) error {
-	plan, me := exchangePlan(c.Size(), communicator, round), c.Rank()
+func randomExchange(ctx context.Context, c *mpi.Comm, communicator, round int) error {
+	p, me := drawExchange(c.Size(), communicator, round), c.Rank()
 	to, want := map[int][]int64{}, map[int][]int64{}
-	fill := func(m map[int][]int64, key, from, dest, n int) {
-		if n >= 0 {
+	fill := func(m map[int][]int64, key, from, dest int) {
+		if n := p.lengths[from][dest]; n >= 0 {
 			m[key] = make([]int64, n)
 			for i := range m[key] {
 				m[key][i] = exchangeElement(communicator, round, from, dest, i)
@@ -81,22 +116,26 @@ func sparseRound(c *mpi.Comm, communicator, round int) error {
 		}
 	}
 	for rank := range c.Size() {
-		fill(to, rank, me, rank, plan[me][rank])
-		fill(want, rank, rank, me, plan[rank][me])
+		fill(to, rank, me, rank)
+		fill(want, rank, rank, me)
 	}
-	from := map[int][]int64{}
-	var err error
-	if round%2 == 0 {
-		from, err = mpi.Exchange(c, to)
-	} else {
-		var dests, counts []int
-		var buf []int64
-		for rank, block := range to {
-			dests, counts, buf = append(dests, rank), append(counts, len(block)), append(buf, block...)
-		}
-		err = mpi.ExchangeFunc(c, dests, counts, buf, func(src int, data []int64) {
-			from[src] = slices.Clone(data)
+	if p.ends {
+		limited, cancel := context.WithCancel(ctx)
+		c = c.WithContext(limited)
+		defer cancel()
+		steps := rand.IntN(1000)
+		var ended sync.WaitGroup
+		defer ended.Wait()
+		ended.Go(func() {
+			for range steps {
+				runtime.Gosched()
+			}
+			cancel()
 		})
+	}
+	from, err := exchangeBy(c, to, p.cut, round)
+	if p.ends && errors.Is(err, context.Canceled) {
+		return nil
 	}
 	if err != nil {
 		return err
@@ -111,6 +150,74 @@ func sparseRound(c *mpi.Comm, communicator, round int) error {
 	}
 	return nil
 }
+
+// exchangeBy calls Exchange in one round and ExchangeFunc in the next. If cut, a message has two parts, which
+// arrive in order.
+func exchangeBy(c *mpi.Comm, to map[int][]int64, cut bool, round int) (map[int][]int64, error) {
+	if !cut && round%2 == 0 {
+		return mpi.Exchange(c, to)
+	}
+	var dests, counts []int
+	var buf []int64
+	for rank, block := range to {
+		dests, counts, buf = append(dests, rank), append(counts, len(block)), append(buf, block...)
+		if cut {
+			counts[len(counts)-1] = len(block) - len(block)/3
+			dests, counts = append(dests, rank), append(counts, len(block)/3)
+		}
+	}
+	from := map[int][]int64{}
+	err := mpi.ExchangeFunc(c, dests, counts, buf, func(src int, data []int64) {
+		from[src] = append(from[src], data...)
+	})
+	return from, err
+}
+
+// An ExchangeFunc that is repeated allocates nothing, whatever way its messages take.
+func TestExchangeFunc_AllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for _, hosts := range []string{"1", "2"} {
+			t.Run(hosts+" hosts", func(t *testing.T) {
+				ranks(t, 4, exchangeAllocates, fabric, "EXCHANGE_HOSTS="+hosts)
+			})
+		}
+	})
+}
+
+var exchangeAllocates = body("exchange allocates", func(_ context.Context, world *mpi.Comm) error {
+	spreadOverHosts(world)
+	lengths := []int{0, 1, 100}
+	if os.Getenv("WEFT_FABRIC") == "shm" {
+		lengths = append(lengths, 5000) // over TCP a rendezvous allocates by itself
+	}
+	for _, n := range lengths {
+		dests, counts := []int{0, 1, 2, 3, (world.Rank() + 1) % 4}, []int{n, n / 2, n, n / 3, n}
+		buf := make([]float64, 4*n)
+		elements, failure := 0, error(nil)
+		round := func() {
+			err := mpi.ExchangeFunc(world, dests, counts, buf, func(_ int, data []float64) {
+				elements += len(data)
+			})
+			// A rank that is ahead fills the others' memory for unexpected messages.
+			failure = firstError(failure, err, mpi.Barrier(world))
+		}
+		for range 40 {
+			round()
+		}
+		elements = 0
+		// A pool that has not reached its size yet grows once; what allocates in each call does so again.
+		allocated := min(testing.AllocsPerRun(60, round), testing.AllocsPerRun(60, round))
+		each := 4*counts[world.Rank()] + n
+		if err := firstError(failure, want("elements", elements, 2*61*each),
+			want("allocations", allocated, 0)); err != nil {
+			return fmt.Errorf("%d elements: %w", n, err)
+		}
+	}
+	return nil
+})
 
 // A rank that is listed twice gets its messages in order. Values of any type, and arguments that are wrong.
 func TestExchange_ValuesAndArguments(t *testing.T) { ranks(t, 3, exchangeArguments) }

@@ -6,3 +6,7 @@ func LimitContextIDs(c *Comm, bits int) { c.job.ids.counterBits = bits }
 
 // SetHost makes the process one of another host, as far as communicators are concerned.
 func SetHost(c *Comm, host uint64) { c.job.host = host }
+
+// SetHosts places the ranks of the world on hosts, as far as the algorithms of collectives are concerned. All
+// ranks call it, before any collective of a communicator.
+func SetHosts(c *Comm, of []int) { c.job.placement.hosts = of }

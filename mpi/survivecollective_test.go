@@ -108,6 +108,11 @@ var struckCollectives = []strike{
 		err := mpi.Alltoallv(c, in, give, nil, out, take, nil)
 		return right("Alltoallv", out, err, func(i int) int64 { return of(blockOf(taken, i), n, c.Rank()) })
 	}},
+	{"Exchange", exchangeOnce},
+	{"ExchangeBetweenHosts", func(c *mpi.Comm, n int64) error {
+		mpi.SetHosts(c, []int{0, 0, 1, 1, 1})
+		return exchangeOnce(c, n)
+	}},
 	{"AlltoallView", func(c *mpi.Comm, n int64) error {
 		// every second row of a matrix goes to the ranks in turn
 		rows := lengthIn(n)
@@ -378,4 +383,32 @@ func gridOf(c *mpi.Comm) (*mpi.Cart, error) {
 		grid.of, grid.Cart = c, t
 	}
 	return t, err
+}
+
+// exchangeOnce has each rank send to itself and to the two ranks after it, each as much as its place says.
+func exchangeOnce(c *mpi.Comm, n int64) error {
+	counts, _ := ragged(c, n)
+	to := map[int][]int64{}
+	for i := range min(3, c.Size()) {
+		r := (c.Rank() + i) % c.Size()
+		to[r] = contribution(c.Rank(), n, counts[r])
+	}
+	from, err := mpi.Exchange(c, to)
+	if err != nil {
+		return err
+	}
+	if len(from) != len(to) {
+		return fmt.Errorf("Exchange reports success, and %d messages of %d have come", len(from), len(to))
+	}
+	for i := range len(to) {
+		r := (c.Rank() - i + c.Size()) % c.Size()
+		if len(from[r]) != counts[c.Rank()] {
+			return fmt.Errorf("Exchange reports success, and %d of %d elements of rank %d have come",
+				len(from[r]), counts[c.Rank()], r)
+		}
+		if err := right("Exchange", from[r], nil, func(i int) int64 { return of(r, n, i) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -80,6 +80,10 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		flags.StringVar(&o.Call, "call", o.Call,
 			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
 	}
+	if b.Sparse {
+		flags.Var(number{&o.Degree, 1}, "degree",
+			"ranks that each rank sends to (default 4, or all others if they are fewer)")
+	}
 	flags.Var(number{&o.Digits, 0}, "digits", "decimal places of a figure (default 2)")
 	flags.StringVar(&o.Report, "json", "",
 		"`FILE` for all figures, the machine, the versions and the options")

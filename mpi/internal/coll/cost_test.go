@@ -7,20 +7,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// simulated is how long the ranks of a call take for an algorithm's schedules, in ns, where a rank sends one
-// message after another, and receives likewise.
+// simulated is how long the ranks of a call take for an algorithm's schedules, in ns.
 func simulated(t *testing.T, x trial, a *algorithm, fabric Fabric) float64 {
 	t.Helper()
-	type message struct{ at float64 } // which it comes
-	r, schedules := &ratesOf[fabric], make([]Schedule, x.size)
+	schedules := make([]Schedule, x.size)
 	for rank := range schedules {
 		c := x.call(rank)
 		c.Fabric = fabric
 		a.build(&schedules[rank], c)
 	}
-	clock, round := make([]float64, x.size), make([]int, x.size)
-	busy := make([]float64, x.size) // with sending, until then
-	posted := make([]bool, x.size)
+	return simulatedSchedules(t, schedules, fabric)
+}
+
+// simulatedSchedules is how long the ranks take for their schedules, in ns, where a rank sends one message
+// after another, and receives likewise.
+func simulatedSchedules(t *testing.T, schedules []Schedule, fabric Fabric) float64 {
+	t.Helper()
+	type message struct{ at float64 } // which it comes
+	r, size := &ratesOf[fabric], len(schedules)
+	clock, round := make([]float64, size), make([]int, size)
+	busy := make([]float64, size) // with sending, until then
+	posted := make([]bool, size)
 	sent := map[[2]int][]message{}
 	for progress := true; progress; {
 		progress = false

@@ -41,6 +41,18 @@ func NewHosts(of []int) *Hosts {
 	return h
 }
 
+// With returns the ranks of the host of a rank, ascending.
+func (h *Hosts) With(rank int) []int { return h.members[h.of[rank]] }
+
+// Together reports whether two ranks share a host.
+func (h *Hosts) Together(a, b int) bool { return h.of[a] == h.of[b] }
+
+// Distance is how many hosts come after that of rank a until that of rank b, in a ring of the hosts.
+func (h *Hosts) Distance(a, b int) int {
+	n := len(h.members)
+	return (h.of[b] - h.of[a] + n) % n
+}
+
 // leader of a host is its lowest rank, or the root.
 func (h *Hosts) leader(host, root int) int {
 	if root >= 0 && h.of[root] == host {

@@ -68,8 +68,8 @@ func (w *Watch) Runs() bool {
 	return w.runs
 }
 
-// lookAt tells of a process that began at a time whether a thread has a processor or waits for one, and for how
-// long all have until now; not ok if it is another process, or has ended.
+// lookAt tells of a process that began at a time whether a thread has a processor or waits for one, and for
+// how long all have until now; not ok if it is another process, or has ended.
 func lookAt(folder, began string) (ready bool, wanted time.Duration, ok bool) {
 	if now, _, ok := processStat(folder + "/stat"); !ok || now != began {
 		return false, 0, false

@@ -23,10 +23,10 @@ type copyWatch struct {
 
 // watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether
 // the peer's process is there: its number may be another one's if it is not. What counts is the time in which
-// the copy waits for pages: the thread that copies may wait for a processor too. After half of the peer timeout
-// the peer is given up and its process killed, whose end ends the call, in time for this rank to tell its own
-// peers that it lives. If the call goes on, because pages are due from yet another process, this one cannot
-// go on.
+// the copy waits for pages: the thread that copies may wait for a processor too. After half of the peer
+// timeout the peer is given up and its process killed, whose end ends the call, in time for this rank to tell
+// its own peers that it lives. If the call goes on, because pages are due from yet another process, this one
+// cannot go on.
 func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	w := &l.copying
 	call := l.own.Call()

@@ -23,7 +23,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/local"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // A bench runs one job of the test's own binary. Its processes carry a mark in their environment by which
 // they are found.

@@ -37,7 +37,7 @@ func begin(t *testing.T, args ...string) (pid int) {
 func TestRuns(t *testing.T) {
 	becomes := func(w *Watch, want bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return w.Runs() == want }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return w.Runs() == want }, 2*time.Minute, time.Millisecond)
 	}
 	busy := begin(t, "/bin/sh", "-c", "while :; do :; done")
 	watch := NewWatch(identityOf(t, busy))

@@ -155,7 +155,7 @@ func (d *direct) startAs(env ...string) *directRank {
 	r.out = bufio.NewReader(out)
 	require.NoError(d.t, start(d.t, r.cmd))
 	r.ended = sync.OnceValue(r.cmd.Wait)
-	stop := after(time.Minute, func() { r.cmd.Process.Kill() })
+	stop := after(2*time.Minute, func() { r.cmd.Process.Kill() })
 	d.t.Cleanup(func() {
 		stop()
 		r.cmd.Process.Kill()
@@ -249,7 +249,7 @@ func TestDirect_TellsWhoIsLate(t *testing.T) {
 	one.fails(1, "rank 2 of 3 has not come within 10s")
 	zero.ended()
 	require.Regexp(t, "^weft: ranks? (1,)?2 of 3 (has|have) not come within 200ms: the others wait in Init\n.*"+
-		"rank 2 of 3 has not come within 10s", zero.errs.String())
+		"ranks? (1,)?2 of 3 (has|have) not come within 10s", zero.errs.String())
 }
 
 func TestDirect_TwoProcessesWithOneNumber(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,15 +48,27 @@ func TestProfileAndReport(t *testing.T) {
 	}
 }
 
+// timedOut runs a job with longer and longer timeouts, until the ranks are where they wait when it ends and the
+// launcher says so, and gives the folder of its output.
+func timedOut(t *testing.T, app launcher.App, says string) (dir string) {
+	t.Helper()
+	for timeout := 3 * time.Second; ; timeout *= 2 {
+		dir = t.TempDir()
+		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{app}, Output: dir, Timeout: timeout,
+			Grace: time.Minute})
+		require.Error(t, err)
+		require.NotContains(t, out, "panic")
+		if strings.Contains(out, says) {
+			return dir
+		}
+		require.Less(t, timeout, time.Minute, "%s", out)
+	}
+}
+
 // A rank whose Init has failed goes on as it likes, and answers when it is asked what it does.
 func TestTimeout_AfterAFailedInit(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(1, initFails)}, Output: dir,
-		Timeout: 3 * time.Second, Grace: 20 * time.Second})
-	require.Error(t, err)
-	require.Contains(t, out, "weft: rank 0 was")
-	require.NotContains(t, out, "panic")
+	dir := timedOut(t, launchertest.Ranks(1, initFails), "weft: rank 0 was")
 	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
 	require.NoError(t, err)
 	require.Contains(t, string(b), "artifact_test.go:")
@@ -72,11 +85,8 @@ var initFails = launchertest.Body("goes on after a failed Init", func() error {
 // A job that takes too long leaves the stacks of its goroutines, and says where each rank was.
 func TestTimeout_Stacks(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, waitingBody)}, Output: dir,
-		Timeout: 10 * time.Second, Grace: 20 * time.Second})
-	require.Error(t, err)
-	require.Contains(t, out, "weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:")
+	dir := timedOut(t, launchertest.Ranks(2, waitingBody),
+		"weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:")
 	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
 	require.NoError(t, err)
 	require.Contains(t, string(b), "report_test.go:")

@@ -295,7 +295,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 		told <- text
 	}()
 	err = launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(3, withoutInit,
-		"TEST_GO_ON="+goOn)}, Timeout: time.Minute, Stuck: time.Second, AbortStuck: true,
+		"TEST_GO_ON="+goOn)}, Timeout: 2 * time.Minute, Stuck: time.Second, AbortStuck: true,
 		Stdin: launcher.InputNone, Out: w, Err: w})
 	w.Close()
 	text := <-told

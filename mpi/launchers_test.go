@@ -36,17 +36,25 @@ func underHydra(t *testing.T, env []string, options ...string) (string, error) {
 
 func bodyUnderHydra(t *testing.T, name string, env []string, options ...string) (string, error) {
 	t.Helper()
+	var out output
+	err := bodyInto(t, &out, name, env, options...)
+	return out.String(), err
+}
+
+// bodyInto is bodyUnderHydra for a job whose output is looked at while it runs.
+func bodyInto(t *testing.T, out *output, name string, env []string, options ...string) error {
+	t.Helper()
 	hydra, err := exec.LookPath("mpiexec.hydra")
 	if err != nil {
 		t.Skip("mpiexec.hydra is not installed (Debian: mpich)")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, hydra, append(options, os.Args[0])...)
 	c.Env = append(append(os.Environ(), launchertest.Environ(name)...), env...)
 	c.WaitDelay = time.Second
-	out, err := c.CombinedOutput()
-	return string(out), err
+	c.Stdout, c.Stderr = out, out
+	return c.Run()
 }
 
 // Under another launcher rank 0 makes the secret and the launcher passes it on, by its descriptors or its
@@ -145,17 +153,24 @@ var diesAfterHello = launchertest.Body("dies when Hydra knows it", func() error 
 // time that the setting says, and the job goes on.
 func TestUnderHydra_StandsStill(t *testing.T) {
 	t.Parallel()
-	out, err := bodyUnderHydra(t, waitsForALateOne, []string{"WEFT_STUCK=1s"}, "-n", "2")
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, out, "weft: nothing has moved at rank 0 for 1s; what it waits for\n")
-	require.Regexp(t, `weft:   rank 0: Recv from 1, tag 5, at launchers_test.go:\d+, for [1-9][0-9.]*s\n`, out)
-	require.Contains(t, out, "weft:   rank 0: a message from 1 with tag 6 has come; the receive asks for tag 5\n")
-	out, err = bodyUnderHydra(t, waitsForALateOne, []string{"WEFT_STUCK=never"}, "-n", "2")
+	goOn := filepath.Join(t.TempDir(), "go on")
+	var said output
+	ended := make(chan error, 1)
+	go func() {
+		ended <- bodyInto(t, &said, waitsForALateOne, []string{"WEFT_STUCK=1s", "TEST_GO_ON=" + goOn}, "-n", "2")
+	}()
+	said.awaitText(t, "weft:   rank 0: a message from 1 with tag 6 has come; the receive asks for tag 5\n")
+	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
+	require.NoError(t, <-ended, "%s", &said)
+	require.Contains(t, said.String(), "weft: nothing has moved at rank 0 for 1s; what it waits for\n")
+	require.Regexp(t, `weft:   rank 0: Recv from 1, tag 5, at launchers_test.go:\d+, for [1-9][0-9.]*s\n`,
+		said.String())
+	out, err := bodyUnderHydra(t, waitsForALateOne, []string{"WEFT_STUCK=never", "TEST_GO_ON=" + goOn}, "-n", "2")
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, out, "weft:")
 }
 
-// waitsForALateOne has rank 0 wait for a message that rank 1 sends after some time.
+// waitsForALateOne has rank 0 wait for a message that rank 1 sends when a file is there.
 var waitsForALateOne = body("waits for a late one", func(_ context.Context, world *mpi.Comm) error {
 	if world.Rank() == 0 {
 		if _, err := mpi.Recv(world, make([]int64, 1), 1, 5); err != nil {
@@ -167,7 +182,7 @@ var waitsForALateOne = body("waits for a late one", func(_ context.Context, worl
 	if err := mpi.Send(world, []int64{1}, 0, 6); err != nil {
 		return err
 	}
-	time.Sleep(8 * time.Second)
+	awaitFile(os.Getenv("TEST_GO_ON"))
 	return mpi.Send(world, []int64{1}, 0, 5)
 })
 

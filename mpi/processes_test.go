@@ -173,7 +173,7 @@ func start(t testing.TB, cmd *exec.Cmd) error {
 // says waits until a rank has said a line that begins so, and gives the rest of it.
 func (j *processes) says(rank int, want string) string {
 	j.t.Helper()
-	late := time.After(60 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case line, ok := <-j.ranks[rank].lines:

@@ -285,13 +285,11 @@ var abortBody = body("abort", func(_ context.Context, world *mpi.Comm) error {
 // TestKilledRank kills a rank that the others wait for in several ways: the job ends with its status, and
 // they say nothing misleading.
 func TestKilledRank(t *testing.T) {
-	start := time.Now()
 	r := launch(t, 4, killedBody)
 	f := r.Cause(t)
 	require.Equal(t, launcher.Killed, f.How, "standard error:\n%s", r.Err)
 	require.Equal(t, 3, f.Rank)
 	require.Equal(t, 137, f.ExitStatus())
-	require.Less(t, time.Since(start), time.Minute)
 }
 
 var killedBody = body("killed", func(_ context.Context, world *mpi.Comm) error {

@@ -75,7 +75,7 @@ func newGridEngine(t *testing.T, n int) *gridEngine {
 	}
 	require.Eventually(t, func() bool {
 		return strings.Count(g.master("qhost"), "lx-") == n
-	}, time.Minute, 200*time.Millisecond, "the hosts do not come up")
+	}, 2*time.Minute, 200*time.Millisecond, "the hosts do not come up")
 	return g
 }
 
@@ -107,7 +107,7 @@ func (g *gridEngine) startMaster() {
 	require.Eventually(g.t, func() bool {
 		command := g.on(g.head, "head", "timeout", "5", "qconf", "-sh")
 		return exec.Command(command[0], command[1:]...).Run() == nil
-	}, time.Minute, 200*time.Millisecond, "the master does not come up")
+	}, 2*time.Minute, 200*time.Millisecond, "the master does not come up")
 	g.master("qconf", "-as", "head")
 	g.master("qconf", "-Ahgrp", g.dir+"/group")
 	for i := range g.hosts {
@@ -173,7 +173,7 @@ func TestGridEngine(t *testing.T) {
 				}
 			}
 			return true
-		}, time.Minute, 50*time.Millisecond, "the ranks do not come up")
+		}, 2*time.Minute, 50*time.Millisecond, "the ranks do not come up")
 	}
 	gone := func() {
 		t.Helper()

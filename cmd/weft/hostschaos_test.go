@@ -122,7 +122,7 @@ func TestHosts_Chaos(t *testing.T) {
 				return len(c.processes(c.names[i], func(line string) bool {
 					return c.isRank(line) || strings.HasPrefix(line, c.dir+"/weft")
 				})) == 0
-			}, 30*time.Second, 50*time.Millisecond, "%s: something is left on host %d", what, i)
+			}, 2*time.Minute, 50*time.Millisecond, "%s: something is left on host %d", what, i)
 		}
 		if counts[s.name]++; (n+1)%25 == 0 {
 			t.Logf("%d jobs, %v: nothing left, every cause right", n+1, counts)

@@ -107,14 +107,14 @@ func (h *heatJob) cut(host int) {
 	defer h.must("ip", "-n", h.head, "link", "set", port, "up")
 	require.Eventually(h.t, func() bool {
 		return len(h.processes(h.names[host], h.isHeat)) == 0
-	}, 30*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	require.Eventually(h.t, func() bool {
 		n := 0
 		for i := range h.hosts {
 			n += len(h.processes(h.names[i], h.isHeat))
 		}
 		return n == 8 && len(h.processes(h.names[host], h.isHeat)) == 0
-	}, 40*time.Second, 50*time.Millisecond, "the job does not start without the host")
+	}, 2*time.Minute, 50*time.Millisecond, "the job does not start without the host")
 }
 
 // The picture of heat is that of an undisturbed run, bit for bit, although a rank or a whole host with its disk

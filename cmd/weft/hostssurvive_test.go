@@ -54,7 +54,7 @@ func TestHosts_Survive(t *testing.T) {
 					}
 				}
 				return true
-			}, time.Minute, 20*time.Millisecond, "the ranks do not come up")
+			}, 2*time.Minute, 20*time.Millisecond, "the ranks do not come up")
 			time.Sleep(200 * time.Millisecond) // any moment will do
 			fault.strike()
 			require.Equal(t, 3, j.wait(), j.out.String()+j.err.String())

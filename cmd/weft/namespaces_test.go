@@ -86,7 +86,7 @@ func (c *cluster) addHost(name, addr, port, within string) {
 	require.Eventually(c.t, func() bool {
 		return exec.Command("ip", "netns", "exec", c.head, "bash", "-c",
 			"echo >/dev/tcp/"+addr+"/22").Run() == nil
-	}, 30*time.Second, 50*time.Millisecond, "sshd of %s does not answer", addr)
+	}, 2*time.Minute, 50*time.Millisecond, "sshd of %s does not answer", addr)
 }
 
 func (c *cluster) write(name, text string) {
@@ -146,7 +146,7 @@ func (c *cluster) begun(each int) {
 			}
 		}
 		return true
-	}, time.Minute, 20*time.Millisecond, "the ranks do not come up")
+	}, 2*time.Minute, 20*time.Millisecond, "the ranks do not come up")
 }
 
 // gone checks that nothing of a job is left on a host, soon.

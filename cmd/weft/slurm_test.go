@@ -71,7 +71,7 @@ func newSlurm(t *testing.T, n int) *slurm {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(s.dir + "/munge.sock")
 		return err == nil
-	}, time.Minute, 20*time.Millisecond, "munged does not come up")
+	}, 2*time.Minute, 20*time.Millisecond, "munged does not come up")
 	s.daemon("slurmctld", "-D")
 	for i := range n {
 		s.daemon("unshare", "--mount", "sh", "-c", fmt.Sprintf(
@@ -80,12 +80,12 @@ func newSlurm(t *testing.T, n int) *slurm {
 	require.Eventually(t, func() bool {
 		out, _ := exec.Command("sinfo", "--noheader", "--format=%T %D").Output()
 		return strings.TrimSpace(string(out)) == fmt.Sprint("idle ", n)
-	}, time.Minute, 50*time.Millisecond, "the nodes do not come up")
+	}, 2*time.Minute, 50*time.Millisecond, "the nodes do not come up")
 	// A node that has only just registered may kill its first step.
 	require.Eventually(t, func() bool {
 		status, _, _ := s.run("srun", fmt.Sprint("--nodes=", n), "true")
 		return status == 0
-	}, time.Minute, 50*time.Millisecond, "the nodes run no step")
+	}, 2*time.Minute, 50*time.Millisecond, "the nodes run no step")
 	return s
 }
 
@@ -191,7 +191,7 @@ func TestSlurm(t *testing.T) {
 			"if [ $WEFT_RANK = 2 ]; then kill -9 $$; fi; exec sleep 78")
 		require.Equal(t, 137, status, errs)
 		require.Contains(t, errs, "weft: rank 2 on n3 (pid ")
-		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
+		require.Eventually(t, gone, 2*2*time.Minute, 50*time.Millisecond, "ranks are left")
 	})
 	t.Run("a rank that the job goes on without", func(t *testing.T) {
 		buildSurvivor(t, s.dir)
@@ -226,7 +226,7 @@ func TestSlurm(t *testing.T) {
 			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 78")
 		require.Equal(t, 1, status, errs)
 		require.Contains(t, errs, "weft: host n2 is lost: nothing was heard from it for 1.75s")
-		require.Eventually(t, gone, 10*time.Second, 50*time.Millisecond, "ranks are left")
+		require.Eventually(t, gone, 2*2*time.Minute, 50*time.Millisecond, "ranks are left")
 	})
 	t.Run("a job that starts again", func(t *testing.T) {
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "2", "sh", "-c",

@@ -32,7 +32,7 @@ func TestAcknowledged(t *testing.T) {
 		t.Helper()
 		_, err := here.Write([]byte{1})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return Acknowledged(fd, 0) == want }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return Acknowledged(fd, 0) == want }, 2*time.Minute, time.Millisecond)
 	}
 	becomes(true)
 	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}

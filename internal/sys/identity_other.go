@@ -5,5 +5,10 @@ package sys
 // Identity is not known on this system.
 func Identity() string { return "" }
 
+// Watch observes whether a process runs.
+type Watch struct{}
+
+func NewWatch(string) *Watch { return &Watch{} }
+
 // Runs is not known on this system.
-func Runs(string) bool { return false }
+func (*Watch) Runs() bool { return false }

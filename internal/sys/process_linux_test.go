@@ -30,7 +30,7 @@ func TestWatcherTellsTheOrderOfEnds(t *testing.T) {
 		pid := pids[(i*7)%len(pids)] // 7 and 20 have no common divisor: each comes once
 		order = append(order, pid)
 		require.NoError(t, SignalGroup(pid, syscall.SIGKILL))
-		require.Eventually(t, func() bool { return isZombie(pid) }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return isZombie(pid) }, 2*2*time.Minute, time.Millisecond)
 	}
 	var seen []Watched
 	for len(seen) < len(pids) {
@@ -81,7 +81,7 @@ func TestWatcherCloseWhileNextReports(t *testing.T) {
 	require.NoError(t, err)
 	defer Reap(pid)
 	require.NoError(t, r.WatchProcess(pid, pid))
-	require.Eventually(t, func() bool { return isZombie(pid) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return isZombie(pid) }, 2*2*time.Minute, time.Millisecond)
 	// Both queue for the lock, Close first. The pauses only give them time to arrive there.
 	r.mu.Lock()
 	closed, over := make(chan error, 1), make(chan struct{})
@@ -96,7 +96,7 @@ func TestWatcherCloseWhileNextReports(t *testing.T) {
 		go func() { done <- c() }()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("Close and Next wait for each other")
 		}
 	}

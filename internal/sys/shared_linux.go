@@ -155,6 +155,27 @@ type Foreign struct {
 // goroutine may ask for it.
 func (f *Foreign) Call() uint64 { return atomic.LoadUint64(&f.calls) }
 
+// Blocked tells whether a thread of this process is held up in a system call of Read or Write: it neither has
+// a processor nor waits for one. It is true if /proc does not tell.
+func (f *Foreign) Blocked() bool {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return true
+	}
+	for _, t := range threads {
+		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/syscall")
+		if os.IsPermission(err) {
+			return true
+		}
+		var call, pid int // there is a word instead for a thread that is not held up
+		fmt.Sscanf(string(text), "%d 0x%x", &call, &pid)
+		if (call == unix.SYS_PROCESS_VM_READV || call == unix.SYS_PROCESS_VM_WRITEV) && pid == f.Pid {
+			return true
+		}
+	}
+	return false
+}
+
 // Prove reads the proof: an error if the process does not have it, or may not be read.
 func (f *Foreign) Prove() error {
 	var proof [len(f.Secret)]byte

@@ -41,6 +41,7 @@ func (*Foreign) Prove() error               { return errShared }
 func (*Foreign) Read([]byte, uint64) error  { return errShared }
 func (*Foreign) Write([]byte, uint64) error { return errShared }
 func (*Foreign) Call() uint64               { return 0 }
+func (*Foreign) Blocked() bool              { return false }
 
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16

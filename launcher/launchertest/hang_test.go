@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,10 +36,15 @@ func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
 	over := filepath.Join(t.TempDir(), "over")
 	other := make(chan Result)
 	go func() { other <- Run(t, Ranks(1, beside, overVariable+"="+over)) }()
-	r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: 6 * time.Second})
+	for timeout := 6 * time.Second; ; timeout *= 2 { // until the ranks have begun by then
+		r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: timeout})
+		require.Error(t, r.Failure)
+		if strings.Contains(r.Err, "hang_test.go") { // where a rank is
+			break
+		}
+		require.Less(t, timeout, time.Minute, r.Err)
+	}
 	require.NoError(t, os.WriteFile(over, nil, 0o600))
-	require.Error(t, r.Failure)
-	require.Contains(t, r.Err, "hang_test.go", "where a rank is")
 	o := <-other
 	require.NoError(t, o.Failure, o.Err)
 }

@@ -16,21 +16,25 @@ import (
 // process ends the wait.
 type copyWatch struct {
 	call   uint64        // that was under way at the last look; of sys.Foreign
-	lasted time.Duration // since the first look that found it
+	lasted time.Duration // between looks that found it held up
 	fatal  bool          // Options.Fatal was called
 	gaveUp uatomic.Bool  // the peer was given up over it
 }
 
 // watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether
-// the peer's process is there: its number may be another one's if it is not. After half of the peer timeout
-// the peer is given up and its process killed, whose end ends the call, in time for this rank to tell its own
-// peers that it lives. If the call goes on, because pages are due from yet another process, this one cannot
-// go on.
+// the peer's process is there: its number may be another one's if it is not. What counts is the time in which
+// the copy waits for pages: the thread that copies may wait for a processor too. After half of the peer
+// timeout the peer is given up and its process killed, whose end ends the call, in time for this rank to tell
+// its own peers that it lives. If the call goes on, because pages are due from yet another process, this one
+// cannot go on.
 func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	w := &l.copying
 	call := l.own.Call()
 	if call&1 == 0 || call != w.call {
 		w.call, w.lasted = call, 0
+		return
+	}
+	if !l.own.Blocked() {
 		return
 	}
 	w.lasted += since
@@ -75,13 +79,17 @@ func (d *Device) errNoAnswer(pid int) error {
 func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
 	go func() { result <- own.Prove() }()
-	timer := time.NewTimer(d.copyTimeout())
+	timer := time.NewTicker(d.copyTimeout())
 	defer timer.Stop()
-	select {
-	case err := <-result:
-		return err == nil, nil
-	case <-timer.C:
-		_ = sys.Kill(own.Pid) // so that its end ends the call
-		return false, d.errNoAnswer(own.Pid)
+	for {
+		select {
+		case err := <-result:
+			return err == nil, nil
+		case <-timer.C:
+		}
+		if own.Blocked() {
+			_ = sys.Kill(own.Pid) // so that its end ends the call
+			return false, d.errNoAnswer(own.Pid)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package shm
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 	runtime.GC()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		c.kill()
 		t.Fatal("the Read goes on")
 	}
@@ -59,6 +60,19 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 	require.Equal(t, syscall.SIGKILL, status.Signal())
 	require.Empty(t, fatals)
 	require.NoError(t, e.dev.Close())
+}
+
+// A copy whose thread waits for nothing but a processor is not held up, however long it takes.
+func TestWatchCopy_ThreadThatWaitsForAProcessor(t *testing.T) {
+	a, _ := couple(t, Options{})
+	l := a.qp.conn
+	calls := reflect.ValueOf(l.own).Elem().FieldByName("calls")
+	*(*uint64)(calls.Addr().UnsafePointer()) = 1 // a call is under way, and no thread sleeps in one
+	for range 3 {
+		a.dev.watchCopy(l, true, time.Hour)
+	}
+	require.False(t, l.copying.gaveUp.Load())
+	require.Zero(t, l.copying.lasted)
 }
 
 // Where yet another process withholds the page, the end of the peer changes nothing: the device says that
@@ -75,7 +89,7 @@ func TestProcess_MemoryThatAThirdProcessWithholdsIsFatal(t *testing.T) {
 		require.ErrorContains(t, err, "nor after its process was killed")
 	case err := <-ended:
 		t.Fatalf("the Read ended: %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("nobody is told")
 	}
 	syscall.Close(held)

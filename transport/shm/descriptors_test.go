@@ -123,7 +123,7 @@ func acceptWith(t *testing.T, secret *[32]byte, fd int) (addr string, ended chan
 			return
 		}
 		defer made.Close()
-		made.SetDeadline(time.Now().Add(20 * time.Second))
+		made.SetDeadline(time.Now().Add(2 * time.Minute))
 		c := &conn{UnixConn: made}
 		body, _, err := c.receive(typeHello, 0)
 		if err != nil {

@@ -348,7 +348,7 @@ func flood(name string) error {
 		list = append(list, c)
 	}
 	for _, c := range list {
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 			return errors.New("a connection is kept open")
 		}

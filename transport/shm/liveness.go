@@ -108,6 +108,11 @@ func (q *qp) peerGone() {
 	q.lose()
 }
 
+// running tells whether the peer is known to run: it may only wait for a processor.
+func (q *qp) running() bool {
+	return q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
+}
+
 func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / keepalive.MaxMissed }
 
 // Tick tells peers that this end lives, and ends the connections of those that do not.
@@ -128,7 +133,7 @@ func (c *cq) Tick(now time.Time) {
 func (q *qp) tick(counts bool) {
 	q.trimBounceBuffer()
 	// asked before the last look: a peer that has run since then has left its mark
-	running := q.silent > 0 && q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
+	running := q.silent > 0 && q.running()
 	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)
 	switch b := atomic.LoadUint64(&q.in.heartbeatSeq); {
 	case b != q.heartbeatSeq:

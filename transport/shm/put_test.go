@@ -137,6 +137,25 @@ func TestPut_DeregisterForgetsWhoHasEnded(t *testing.T) {
 	require.Zero(t, atomic.LoadUint64(&e.puts))
 }
 
+// A peer that is in the middle of a Put is not killed as long as it is known to run.
+func TestPut_WhoRunsIsNotKilled(t *testing.T) {
+	var runs atomic.Bool
+	a, b := couple(t, Options{Running: func(uint32) bool { return runs.Load() }})
+	child := exec.Command("sleep", "1000")
+	require.NoError(t, child.Start())
+	b.qp.peer.own.Pid = child.Process.Pid
+	_, e := outside(t, b, 100)
+	t.Cleanup(stop(a, e))
+	w := putWait{first: b.dev.activeWriters(), last: time.Now(), lasted: time.Hour}
+	runs.Store(true)
+	require.True(t, b.dev.probeWriters(&w))
+	require.False(t, w.killed)
+	require.Equal(t, time.Hour, w.lasted)
+	runs.Store(false)
+	require.True(t, b.dev.probeWriters(&w))
+	require.Error(t, child.Wait())
+}
+
 // A peer that does not come to the end of its Put is killed.
 func TestPut_WhoStaysInItIsKilled(t *testing.T) {
 	for name, register := range map[string]func(*testing.T, *end, int) (transport.MR, *entry){

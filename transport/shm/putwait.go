@@ -9,8 +9,8 @@ import (
 )
 
 // awaitPuts returns when no peer is placing bytes in memory of the program whose key has been revoked. A peer
-// that does not end that in time is given up, and its process killed; while that does not end either, this
-// process cannot go on.
+// that does not end that in time is given up, and its process killed, unless it is known to run; while that
+// does not end either, this process cannot go on.
 func (d *Device) awaitPuts(e *entry) {
 	sys.FullBarrier() // a Put that begins from now on finds the key gone
 	if atomic.LoadUint64(&e.puts) == 0 {
@@ -29,38 +29,48 @@ func (d *Device) awaitPuts(e *entry) {
 type putWait struct {
 	first  []writer // those that may be in one
 	last   time.Time
-	lasted time.Duration // but for what this process itself may have stood still
+	lasted time.Duration // with a peer that does not run, but for what this process may have stood still
 	killed bool
 	fatal  bool // Options.Fatal was called
 }
 
-// step notes that time has passed.
-func (w *putWait) step() {
+// step notes that time has passed, which counts if a peer holds up the wait.
+func (w *putWait) step(counts bool) {
 	now := time.Now()
-	w.lasted += min(now.Sub(w.last), 10*writerWait)
+	if counts {
+		w.lasted += min(now.Sub(w.last), 10*writerWait)
+	}
 	w.last = now
 }
 
-// probeWriters finds out which of the peers that a wait is for have ended, and kills those that are late. It
-// tells whether any of them is still in the same copy.
+// probeWriters finds out which of the peers that a wait is for have ended, and kills those that are late and
+// do not run. It tells whether any of them is still in the same copy.
 func (d *Device) probeWriters(w *putWait) (writing bool) {
-	w.step()
 	prober, err := sys.NewProber()
 	if err != nil {
+		w.step(true)
 		return true // the watcher of peers finds out
 	}
 	defer prober.Close()
+	var still []*connection
+	for _, l := range d.links(nil) {
+		switch {
+		case !slices.ContainsFunc(w.first, func(f writer) bool { return f.in == l.in && f.writing() }):
+		case prober.Gone(l.wake):
+			l.qp.peerGone()
+		default:
+			writing = true
+			if w.killed || !l.qp.running() {
+				still = append(still, l)
+			}
+		}
+	}
+	if w.step(len(still) > 0); len(still) == 0 {
+		return writing
+	}
 	kill := w.lasted >= d.copyTimeout() && !w.killed
 	fatal := w.lasted >= d.opts.PeerTimeout && !w.fatal
-	for _, l := range d.links(nil) {
-		if !slices.ContainsFunc(w.first, func(f writer) bool { return f.in == l.in && f.writing() }) {
-			continue
-		}
-		if prober.Gone(l.wake) {
-			l.qp.peerGone()
-			continue
-		}
-		writing = true
+	for _, l := range still {
 		if kill {
 			d.kill(l)
 		}

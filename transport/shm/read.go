@@ -26,18 +26,18 @@ const (
 // ask carries out a Read or an Atomic: here, if all that it names can be reached from here, else it has the
 // peer answer it. It tells whether what is posted after it may go on.
 func (q *qp) ask(w *verbs.Request, budget *int) bool {
-	if *budget <= 0 {
+	if w.Asked || q.began-q.read >= q.maxReads {
 		return false
 	}
-	if w.Asked || q.began-q.read >= q.maxReads {
+	if q.began == q.read && !q.out.done() { // what was posted before it comes first
+		q.waits = true
+		return false
+	}
+	if *budget <= 0 { // after the check above: only what a pass can carry out keeps from sleeping
 		return false
 	}
 	if q.began != q.read {
 		return q.request(w) // the peer answers earlier ones yet, and they complete in order
-	}
-	if !q.out.done() { // what was posted before it comes first
-		q.waits = true
-		return false
 	}
 	if !w.Alive() {
 		return q.gone(w)

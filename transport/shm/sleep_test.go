@@ -63,6 +63,38 @@ func TestSleep_NoWriteIsSleptOver(t *testing.T) {
 	})
 }
 
+// Whoever waits for a Read of what the peer has yet to place sleeps, and is woken when the peer has placed it.
+func TestSleep_ReadWaitsForWritesThatThePeerPlaces(t *testing.T) {
+	a, b := couple(t, Options{})
+	far, err := b.pd.Register(make([]byte, 64), everyRight) // not mapped here: Writes go through the ring
+	require.NoError(t, err)
+	src, dst := a.alloc(t, 64), a.alloc(t, 64)
+	src.Bytes()[63] = 7
+	require.NoError(t, a.qp.PostSend(writeOf(src, far, 64)))
+	read := writeOf(dst, far, 64)
+	read.Op, read.Flags = transport.OpRead, transport.FlagSignaled
+	require.NoError(t, a.qp.PostSend(read))
+
+	var wc [1]transport.WC
+	a.cq.Arm()
+	var qps [4]transport.QPN
+	for more := true; more; more = a.cq.Placed(qps[:]) > 0 { // once after Arm, whatever has come
+		require.Zero(t, a.cq.Poll(wc[:]))
+	}
+	entered, err := a.cq.EnterWait()
+	require.NoError(t, err)
+	require.True(t, entered, "there is nothing to do here, and the wait ends at once")
+	b.cq.Poll(nil)
+	require.EqualValues(t, 7, far.Bytes()[63])
+	require.NoError(t, a.cq.(*cq).Poller().Wait(-1))
+	a.cq.LeaveWait()
+	for a.cq.Poll(wc[:]) == 0 {
+		b.cq.Poll(nil)
+	}
+	require.Equal(t, transport.StatusSuccess, wc[0].Status)
+	require.EqualValues(t, 7, dst.Bytes()[63])
+}
+
 // crowd is a completion queue with a queue pair for each of many peers.
 func crowd(t *testing.T, n int) (hub *end, others []*end) {
 	t.Helper()

@@ -73,7 +73,7 @@ func begun(t *testing.T, net *Network, n int) {
 		net.mu.Lock()
 		defer net.mu.Unlock()
 		return len(net.attempts) >= n
-	}, 20*time.Second, 100*time.Microsecond)
+	}, 2*time.Minute, 100*time.Microsecond)
 }
 
 func fillWith(buf []byte, source, sequence int) {
@@ -262,7 +262,7 @@ func TestCutMidwayLeavesAMessageInPart(t *testing.T) {
 		require.NoError(t, a.PostSend(&transport.SendWR{Op: transport.OpWrite,
 			Local:  []transport.SGE{{MR: src, Length: 1 << 20}},
 			Remote: []transport.Segment{{Key: dst.Key(), Length: 1 << 20}}}))
-		require.Eventually(t, func() bool { return rs[1].qp(0) != nil }, 20*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return rs[1].qp(0) != nil }, 2*2*time.Minute, 100*time.Microsecond)
 		b := rs[1].qp(0)
 		for pass := 0; a.State() != transport.StateError || b.State() != transport.StateError; pass++ {
 			require.Less(t, pass, 100_000)
@@ -285,7 +285,7 @@ func TestCutStrikesInEveryState(t *testing.T) {
 		net := NewNetwork(uint64(state))
 		rs := ranks(t, net, 2)
 		require.NoError(t, <-dial(rs[0], rs[1], 1))
-		require.Eventually(t, func() bool { return rs[1].qp(0) != nil }, 20*time.Second, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return rs[1].qp(0) != nil }, 2*2*time.Minute, 100*time.Microsecond)
 		a, b := rs[0].qp(1), rs[1].qp(0)
 		if state != transport.StateReady {
 			b.Close()

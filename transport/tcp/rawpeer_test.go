@@ -18,7 +18,7 @@ import (
 )
 
 // patience is what no test waits for unless it fails.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // refusal is what an acceptor was told of somebody who was turned away.
 type refusal struct {

@@ -63,7 +63,7 @@ func atomics(a transport.DeviceAttr) (bool, string) { return a.Atomics, "Atomics
 
 // Patience is how long Run lets a check wait. It only turns a hang into a failure; no check depends on how
 // long anything takes.
-const Patience = 20 * time.Second
+const Patience = 2 * time.Minute
 
 // Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an
 // error that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.

@@ -258,7 +258,7 @@ func next(t *testing.T, a *Agent) agent.Event {
 	select {
 	case e := <-a.Events():
 		return e
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no event")
 		return nil
 	}

@@ -153,7 +153,7 @@ func TestTakenBackAlways(t *testing.T) {
 	w[0].Bind(r, canceller)
 	drive(t, w, func() bool { return unexpected(w[1]) == 3 })
 	cancel()
-	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 	drive(t, w, func() bool { return w[0].isDone(r) })
 	require.Equal(t, 2, unexpected(w[1]))
 	require.Equal(t, peerOpen, w[0].peers[1].state)

@@ -372,7 +372,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 				require.ErrorIs(t, err, ErrAborted)
 			})
 		}
-		require.Eventually(t, func() bool { return e.Stats().Sleeps >= 8 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return e.Stats().Sleeps >= 8 }, 2*time.Minute, time.Millisecond)
 		e.Fail(ErrAborted)
 		wg.Wait()
 	})

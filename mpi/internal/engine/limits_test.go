@@ -109,7 +109,7 @@ func TestPeerKnowsRefusal(t *testing.T) {
 			_, _, ok, err := c.Next()
 			require.NoError(t, err)
 			return ok
-		}, time.Minute, time.Microsecond)
+		}, 2*time.Minute, time.Microsecond)
 	}
 	send := func(c *channel.Channel) {
 		t.Helper()

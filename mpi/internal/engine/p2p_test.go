@@ -712,7 +712,7 @@ func scopeEndsUnderAFetch(t *testing.T, w []*Engine) {
 	w[1].Bind(r, canceller)
 	drive(t, w, func() bool { return w[1].fetching(r) })
 	cancel()
-	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 	drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
 	_, err = w[1].Wait(r)
 	require.NoError(t, err)
@@ -730,7 +730,7 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 		require.NoError(t, err)
 		w[0].Bind(r, canceller)
 		cancel()
-		require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 		require.False(t, w[0].isDone(r))
 		canceller.failUnresponsive() // as its timer does
 		_, err = w[0].Wait(r)

@@ -34,7 +34,7 @@ func TestFlushWaitsForWhatWasBegunBefore(t *testing.T) {
 						caller.mu.Lock()
 						defer caller.mu.Unlock()
 						return begun[i].awaited
-					}, 10*time.Second, time.Millisecond, "the Flush waits for nothing")
+					}, 2*time.Minute, time.Millisecond, "the Flush waits for nothing")
 				}
 			}
 			left := map[int]bool{0: true, 1: true, 2: true}

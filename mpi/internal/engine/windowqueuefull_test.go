@@ -76,7 +76,7 @@ func posting(t *testing.T, caller *Engine, target *Target, call func() error) (e
 		caller.mu.Lock()
 		defer caller.mu.Unlock()
 		return !target.idle()
-	}, 10*time.Second, time.Millisecond, "the call begins no operation")
+	}, 2*time.Minute, time.Millisecond, "the call begins no operation")
 	return ended
 }
 

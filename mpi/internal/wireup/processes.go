@@ -10,10 +10,10 @@ import (
 // processKey is the name under which a card tells the identity of its rank's process.
 const processKey = "process"
 
-// processes are the identities of other ranks' processes, as far as somebody has asked.
+// processes are those of other ranks, as far as somebody has asked.
 type processes struct {
 	mu sync.Mutex
-	of map[uint32]string // "" while it is looked up, and for a rank of another host
+	of map[uint32]*sys.Watch // nil while it is looked up, and for a rank of another host
 }
 
 // Running tells whether a rank's process is one of this host and is known to run: see transport.FabricConfig.
@@ -21,16 +21,16 @@ type processes struct {
 func (j *Job) Running(rank uint32) bool {
 	p := &j.processes
 	p.mu.Lock()
-	identity, asked := p.of[rank]
+	watch, asked := p.of[rank]
 	if !asked && j.client != nil {
 		if p.of == nil {
-			p.of = map[uint32]string{}
+			p.of = map[uint32]*sys.Watch{}
 		}
-		p.of[rank] = ""
+		p.of[rank] = nil
 		go j.findProcess(rank)
 	}
 	p.mu.Unlock()
-	return identity != "" && sys.Runs(identity)
+	return watch != nil && watch.Runs()
 }
 
 func (j *Job) findProcess(rank uint32) {
@@ -48,6 +48,6 @@ func (j *Job) findProcess(rank uint32) {
 	case err != nil:
 		delete(p.of, rank) // the next call tries again
 	case card[kernelKey] == kernel() && kernel() != unknownKernel:
-		p.of[rank] = card[processKey]
+		p.of[rank] = sys.NewWatch(card[processKey])
 	}
 }

@@ -37,7 +37,7 @@ func TestRunning(t *testing.T) {
 	j := &Job{client: c}
 	require.False(t, j.Running(1), "it is not known yet")
 	require.Equal(t, cardKey(1), <-c.asked)
-	require.Eventually(t, func() bool { return j.Running(1) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return j.Running(1) }, 2*time.Minute, time.Millisecond)
 	for _, rank := range []uint32{2, 3} {
 		require.False(t, j.Running(rank))
 		require.Equal(t, cardKey(rank), <-c.asked)
@@ -48,7 +48,7 @@ func TestRunning(t *testing.T) {
 		require.Eventually(t, func() bool {
 			require.False(t, j.Running(4))
 			return len(c.asked) > 0
-		}, time.Minute, time.Millisecond)
+		}, 2*time.Minute, time.Millisecond)
 		require.Equal(t, cardKey(4), <-c.asked)
 	}
 }

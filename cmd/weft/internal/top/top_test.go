@@ -187,7 +187,7 @@ func TestShow_Keys(t *testing.T) {
 		case <-over:
 		}
 		return strings.Contains(screenOf(term, 120, 14), "sorted by bytes/s")
-	}, time.Minute, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	term.KeyTap(vt.KeyQ)
 	<-over
 }

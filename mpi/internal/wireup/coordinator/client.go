@@ -33,7 +33,9 @@ type Config struct {
 	Stuck       time.Duration
 	StuckAction deadlock.Action
 
-	dial func(ctx context.Context, network, address string) (net.Conn, error) // for tests
+	// for tests
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+	authTimeout time.Duration
 }
 
 // An AbortError says that a rank has ended the job.

@@ -33,7 +33,9 @@ type server struct {
 	listener net.Listener
 	places   chan struct{} // one for each caller that has not proved the secret
 	deadline *time.Timer   // of the start
-	serving  sync.WaitGroup
+
+	authTimeout time.Duration
+	serving     sync.WaitGroup
 
 	mu      sync.Mutex
 	table   *table
@@ -62,7 +64,7 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	rand.Read(id)
 	s := &server{secret: c.Secret, listener: l, places: make(chan struct{}, maxUnauthenticated),
 		table: newTable(hex.EncodeToString(id), c.Size), links: make([]*link, c.Size),
-		callers: map[net.Conn]time.Time{}}
+		callers: map[net.Conn]time.Time{}, authTimeout: cmp.Or(c.authTimeout, authTimeout)}
 	s.table.survive = c.Survive
 	if c.Stuck > 0 {
 		s.watch = startWatch(s, c)
@@ -168,7 +170,7 @@ func (s *server) note(conn net.Conn) {
 	}
 	now := time.Now()
 	s.callers[conn] = now
-	conn.SetDeadline(now.Add(authTimeout))
+	conn.SetDeadline(now.Add(s.authTimeout))
 }
 
 func (s *server) forget(conn net.Conn) {

@@ -80,7 +80,7 @@ type DeviceAttr struct {
 	PeerMapped     bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
 	DirectCopies   bool // QP.Get, QP.Put and QP.Fill
 	PollQP         bool // QP.PollQP
-	Lanes          bool // a queue pair may have several connections, which QP.Lanes counts
+	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes
 	Atomics        bool // OpFetchAdd and OpCompareSwap
 	Windows        bool // PD.AllocMW, OpBind, OpInvalidate and OpSendInvalidate
 	StreamTransfer bool // Endpoint.Transfer

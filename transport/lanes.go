@@ -7,6 +7,24 @@ import "time"
 type LaneCounter interface {
 	// Lanes returns the counters of the queue pair's lanes. They are zero for a queue pair without lanes.
 	Lanes() LaneStats
+
+	// OpenLanes appends the lanes that carry the queue pair now; none for a queue pair without lanes.
+	OpenLanes(to []LaneAttr) []LaneAttr
+}
+
+// Lane names one of the connections that carry a queue pair, the same at both ends. A connection that takes
+// the place of a lost one has a name of its own.
+type Lane uint32
+
+const (
+	AnyLane Lane = 0       // no lane in particular
+	MaxLane Lane = 1 << 16 // the greatest name
+)
+
+// LaneAttr describes a lane.
+type LaneAttr struct {
+	Lane      Lane
+	ReadBytes uint64 // that have come over it for this end's Reads
 }
 
 // LaneStats counts lanes, and holes in what they carry: a hole is a part of a queue pair's sequence that has

@@ -20,7 +20,7 @@ var attr = transport.DeviceAttr{
 	MaxReads:    64,
 	MaxPrivate:  256,
 	Handlers:    4,
-	TailLast:    true, DirectCopies: true, Atomics: true, Windows: true,
+	TailLast:    true, Lanes: true, DirectCopies: true, Atomics: true, Windows: true,
 }
 
 const maxCQDepth = 1 << 20

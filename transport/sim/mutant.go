@@ -52,6 +52,7 @@ const (
 	depthIsOnesOwn             // the peer's depth of Reads does not count
 	readEarly                  // a Read completes when its own bytes are placed
 	readFromStart              // a Read's source segments begin at the beginning of their regions
+	ignoreLane                 // an answer takes any lane, whichever was designated
 	readCopied                 // the responder copies what is read when it is asked for
 	oneHandler                 // a second completion handler is refused
 	anyCore                    // the core of a handler is not checked

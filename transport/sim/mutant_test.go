@@ -63,6 +63,7 @@ var noticedBy = map[mutant]string{
 	endsUndelivered: "CQ/N8_CloseCompletesEverythingOnceAndDeliversTheEvents",
 
 	readFromStart:  "Read/R1_NamesASetOfSegmentsOnEachSide",
+	ignoreLane:     "Read/R1_AnswersComeOverTheDesignatedLane",
 	readCopied:     "Read/R2_TheResponderWritesFromTheMemoryItself",
 	readEarly:      "Read/R4_CompletesWhenEveryEarlierByteIsPlaced",
 	ignoreDepth:    "Read/R5_MoreThanTheDepthWaitTheirTurn",

@@ -12,7 +12,6 @@ import (
 type qp struct {
 	verbs.NoInlineWriter
 	verbs.NoQPPoller
-	verbs.NoLanes
 	verbs.NoReadCounter
 
 	net      *Network
@@ -43,8 +42,10 @@ type qp struct {
 	sending    *message    // begun and not wholly on the wire
 	responses  []*response // Reads and Atomics of the peer that we answer, oldest first
 	responding *message
-	in         []*message // on the wire to us, in the order in which they were begun
-	onWire     int        // pieces of them that are not placed
+	in         []*message    // on the wire to us, in the order in which they were begun
+	readBytes  [lanes]uint64 // that have come for our Reads, by lane
+	nextLane   int
+	onWire     int // pieces of them that are not placed
 }
 
 // fault is what will end a queue pair when it next is driven.
@@ -110,6 +111,7 @@ type sendWQE struct {
 	operand   uint64           // of an Atomic
 	compare   uint64           // of an Atomic
 	key       transport.Key    // of a Bind, an Invalidate, or a Send with invalidate
+	lane      transport.Lane   // of a Read
 	window    *window          // of a Bind
 	access    transport.Access // of a Bind
 	inline    []byte
@@ -143,7 +145,23 @@ func (q *qp) Query() transport.QPAttr {
 	defer q.net.mu.Unlock()
 	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local,
 		Remote:   q.remote,
-		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: 1}
+		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: lanes}
+}
+
+// lanes is how many lanes a queue pair has, as far as answers to Reads go: nothing is ever lost with one.
+const lanes = 2
+
+// Lanes counts the lanes.
+func (q *qp) Lanes() transport.LaneStats { return transport.LaneStats{Lanes: lanes} }
+
+// OpenLanes appends the lanes.
+func (q *qp) OpenLanes(to []transport.LaneAttr) []transport.LaneAttr {
+	q.net.mu.Lock()
+	defer q.net.mu.Unlock()
+	for i, n := range q.readBytes {
+		to = append(to, transport.LaneAttr{Lane: transport.Lane(i + 1), ReadBytes: n})
+	}
+	return to
 }
 
 func (q *qp) State() transport.State {
@@ -198,6 +216,9 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	case wr.Flags >= transport.FlagNotify<<1:
 		return nil, fmt.Errorf("flags %#x: %w", wr.Flags, transport.ErrInvalid)
 	}
+	if wr.Lane != transport.AnyLane && (wr.Op != transport.OpRead || wr.Lane > transport.MaxLane) {
+		return nil, fmt.Errorf("opcode %d over lane %d: %w", wr.Op, wr.Lane, transport.ErrInvalid)
+	}
 	switch wr.Op {
 	case transport.OpFetchAdd, transport.OpCompareSwap:
 		if err := q.checkAtomic(wr); err != nil {
@@ -207,8 +228,8 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 		return q.checkHere(wr)
 	}
 	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand,
-		compare: wr.Compare,
-		remote:  append([]transport.Segment(nil), wr.Remote...)}
+		compare: wr.Compare, lane: wr.Lane,
+		remote: append([]transport.Segment(nil), wr.Remote...)}
 	if wr.Op == transport.OpSendInvalidate {
 		w.key = wr.Key
 	}

@@ -27,6 +27,7 @@ type message struct {
 	from     *sendWQE // the request that it carries out; of an answer, the reader's
 	response *response
 	length   int
+	lane     int // of an answer: which of them carries it
 	pieces   []piece
 	sent     int
 	placed   int
@@ -267,6 +268,7 @@ func (q *qp) transmitResponse() {
 		r := q.responses[0]
 		q.responses = q.responses[1:]
 		m = &message{kind: kindReadResponse, from: r.from, response: r, length: r.from.length}
+		m.lane = q.laneFor(r.from)
 		q.cutUp(m)
 		q.peer.in = append(q.peer.in, m)
 		q.responding = m
@@ -286,6 +288,15 @@ func (q *qp) transmitResponse() {
 	if q.put(m) {
 		q.responding = nil
 	}
+}
+
+// laneFor chooses the lane of an answer: the one that was designated, or each in its turn.
+func (q *qp) laneFor(w *sendWQE) int {
+	if w.lane >= 1 && w.lane <= lanes && q.net.mutant != ignoreLane {
+		return int(w.lane) - 1
+	}
+	q.nextLane = (q.nextLane + 1) % lanes
+	return q.nextLane
 }
 
 // source gives the memory of n bytes at position at of the segments that a peer reads.
@@ -428,6 +439,9 @@ func (q *qp) place(s spot) {
 			q.net.counters.EarlyTails++
 			break
 		}
+	}
+	if m.kind == kindReadResponse {
+		q.readBytes[m.lane] += uint64(p.n)
 	}
 	if p.n > 0 && m.bad == nil {
 		m.bad = q.copyIn(m, p, s.recv)

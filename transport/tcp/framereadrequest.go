@@ -36,7 +36,7 @@ func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.rea
 func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
 	n := (len(w.Remote) + len(w.Local)) * frame.SegmentSize
 	b := o.Begin(frame.Header{Length: n, Op: frame.ReadRequest, Flags: frame.Last, A: w.Number,
-		B: uint64(len(w.Remote))<<32 | uint64(len(w.Local))}, n)
+		B: uint64(w.Lane)<<40 | uint64(len(w.Remote))<<32 | uint64(len(w.Local))}, n)
 	for _, s := range w.Remote {
 		frame.PutSegment(b, s)
 		b = b[frame.SegmentSize:]
@@ -55,13 +55,17 @@ func (frameReadRequest) arrived(b *multiLane, i *incoming) (sequence.Kind, stop,
 
 // parseReadRequest reads a Read Request and checks all of it that needs no region.
 func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
-	nsrc, ndst := h.B>>32, h.B&(1<<32-1)
+	lane, nsrc, ndst := h.B>>40, h.B>>32&(1<<8-1), h.B&(1<<32-1)
+	if lane > uint64(transport.MaxLane) {
+		return readResponse{}, fmt.Errorf("%w: a Read over lane %d, which cannot be", transport.ErrProtocol,
+			lane)
+	}
 	if nsrc < 1 || nsrc > frame.MaxSegments || ndst < 1 || ndst > frame.MaxSegments ||
 		len(payload) != int(nsrc+ndst)*frame.SegmentSize {
 		return readResponse{}, fmt.Errorf("%w: a Read of %d into %d segments, %d bytes of them",
 			transport.ErrProtocol, nsrc, ndst, len(payload))
 	}
-	a := readResponse{number: h.A, nsrc: int(nsrc), ndst: int(ndst)}
+	a := readResponse{number: h.A, lane: transport.Lane(lane), nsrc: int(nsrc), ndst: int(ndst)}
 	var near, far uint64
 	for k := range a.nsrc {
 		a.src[k] = frame.ParseSegment(payload)

@@ -13,6 +13,7 @@ import (
 // readResponse is a Read of the peer that is being answered, or an Atomic that has been carried out.
 type readResponse struct {
 	number   uint64
+	lane     transport.Lane // that its answer takes, if it is there
 	atomic   bool
 	stored   bool   // over lanes: its doorbell has not rung
 	original uint64 // of an Atomic: the word as it was
@@ -43,7 +44,7 @@ func (a *responseQueue) room() *readResponse {
 // (R2, R3). The last of them carries the Read's number as its immediate data (R4).
 func (q *qp) responseFrame(o *frame.Batch) bool {
 	c := &q.at
-	if c.response == q.responses.tail {
+	if c.response == q.responses.tail || q.answerElsewhere {
 		return false
 	}
 	a := q.responses.at(c.response)

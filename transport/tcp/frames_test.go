@@ -369,7 +369,7 @@ func (s *script) some() frame.Op {
 // breaks changes a frame, which begins at from and ends the bytes, so that it most likely breaks a rule.
 func (s *script) breaks(b []byte, from int) []byte {
 	f := b[from:]
-	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1,
+	odd := []uint64{0, 1, 7, 8, 1 << 31, 1<<32 - 1, 1 << 32, 1<<40 | 1<<32 | 2, 1<<63 - 1, 1 << 63, 1<<64 - 8, 1<<64 - 1,
 		groundOpen, groundOpen - 1, maxMessage + 1,
 		uint64(s.open.Key()), uint64(s.recvs.Key()), uint64(s.into.Key()), uint64(s.words.Key()),
 		uint64(s.source.Key()), uint64(s.local.Key()), uint64(s.foreign.Key()),

@@ -25,7 +25,7 @@ import (
 // After Accept the connection is in RDMA mode, and the initiator sends the first frame.
 
 // handshakeVersion is the version of the handshake and of the frames after it.
-const handshakeVersion = 3
+const handshakeVersion = 4
 
 // A message begins with its type, the version, and the length of what follows. The first one stands after the
 // magic.

@@ -148,6 +148,9 @@ func (l *laneConn) end() error {
 		b.deferError(i.Number, err)
 		return b.deliver()
 	}
+	if i.Op == frame.ReadWrite {
+		l.readBytes += uint64(i.Length)
+	}
 	b.in.Arrived(i.Number, kind, uint8(stop))
 	if b.in.Holds() > 0 { // frames of others stand between those of a Write
 		b.releaseTails()

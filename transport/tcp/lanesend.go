@@ -106,9 +106,14 @@ func (b *multiLane) sendReady() {
 // pick chooses the lane that carries what goes out next: small messages take the first that has room, parts
 // of large ones the last. So a lane is full before the next one is used, which costs less than to look at all
 // of them; what a lane takes is little more than it can send (laneUnsent), so that all are full when there is
-// more than one can carry; and small messages do not queue after large ones before that.
+// more than one can carry; and small messages do not queue after large ones before that. An answer goes over
+// the lane that was designated for it, and waits while that has no room.
 func (b *multiLane) pick() *laneConn {
-	if len(b.conns) > 1 && b.bulk() {
+	designated := b.designated()
+	if designated != nil && designated.ready() {
+		return designated
+	}
+	if len(b.conns) > 1 && b.bulk(designated == nil) {
 		for i := len(b.conns) - 1; i >= 0; i-- {
 			if l := b.conns[i]; l.ready() {
 				return l
@@ -126,8 +131,29 @@ func (b *multiLane) pick() *laneConn {
 
 func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 
-// bulk tells whether what goes out next is a part of much.
-func (b *multiLane) bulk() bool {
+// designated is the lane that the peer has designated for the next answer (R1); nil if there is no answer, or
+// it takes any lane: none was designated, or one that is not there, or no longer.
+func (b *multiLane) designated() *laneConn {
+	q := b.q
+	if q.at.response == q.responses.tail {
+		return nil
+	}
+	lane := q.responses.at(q.at.response).lane
+	if lane == transport.AnyLane {
+		return nil
+	}
+	return b.find(uint16(lane - 1))
+}
+
+// frameFor makes the next frame that may go over a lane.
+func (b *multiLane) frameFor(l *laneConn, o *frame.Batch) bool {
+	designated := b.designated()
+	b.q.answerElsewhere = designated != nil && designated != l
+	return b.q.frame(o)
+}
+
+// bulk tells whether what goes out next is a part of much; an answer may have to wait.
+func (b *multiLane) bulk(answers bool) bool {
 	q := b.q
 	if _, ok := b.out.Again(1); ok {
 		return true
@@ -137,7 +163,7 @@ func (b *multiLane) bulk() bool {
 			return true
 		}
 	}
-	if q.at.response != q.responses.tail {
+	if answers && q.at.response != q.responses.tail {
 		return q.responses.at(q.at.response).total-q.at.responseOff >= bulkMin
 	}
 	return false
@@ -206,7 +232,7 @@ func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
 		b.stamp(o, l, n, s.ref)
 		w.again++
 	}
-	for o.Size() < limit && !o.Full() && b.out.Room() && q.frame(o) {
+	for o.Size() < limit && !o.Full() && b.out.Room() && b.frameFor(l, o) {
 		n := b.out.Add(l.number, segment{})
 		b.note(o, n)
 		b.stamp(o, l, n, b.out.What(n).ref)

@@ -21,6 +21,16 @@ func (b *multiLane) laneStats() transport.LaneStats {
 	return s
 }
 
+// laneName is the name of the lane with a number.
+func laneName(number uint16) transport.Lane { return transport.Lane(number) + 1 }
+
+func (b *multiLane) openLanes(to []transport.LaneAttr) []transport.LaneAttr {
+	for _, l := range b.conns {
+		to = append(to, transport.LaneAttr{Lane: laneName(l.number), ReadBytes: l.readBytes})
+	}
+	return to
+}
+
 // publish tells the device what has changed since it was told last.
 func (b *multiLane) publish() {
 	now := b.laneStats()
@@ -47,6 +57,11 @@ func (b *multiLane) publish() {
 // Lanes tells what has happened to the lanes of the queue pair.
 func (q *qp) Lanes() transport.LaneStats {
 	return q.sequencer.laneStats()
+}
+
+// OpenLanes appends the lanes that carry the queue pair.
+func (q *qp) OpenLanes(to []transport.LaneAttr) []transport.LaneAttr {
+	return q.sequencer.openLanes(to)
 }
 
 // Lanes tells what has happened to the lanes of all queue pairs that the device has had.

@@ -81,6 +81,7 @@ type laneConn struct {
 	awaitingFirstFrame bool   // nothing has come yet at the end that was called: it sends nothing
 	partialNumber      uint64 // the number of the frame that partial is the rest of; 0: none that counts
 	idle               uint8  // passes in which nothing came
+	readBytes          uint64 // that have come of answers to Reads
 }
 
 // connect gives a lane its connection, encrypted if there is a session.

@@ -39,7 +39,8 @@ type qp struct {
 	agreed  agreement
 	read    uint64 // Reads and Atomics of ours that are done
 
-	answered transport.ReadStats // of the peer's
+	answered        transport.ReadStats // of the peer's
+	answerElsewhere bool                // the next answer takes another lane than that which frames are made for
 }
 
 // newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the

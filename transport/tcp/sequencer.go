@@ -43,4 +43,7 @@ type sequencer interface {
 
 	// laneStats is what has happened to the lanes so far.
 	laneStats() transport.LaneStats
+
+	// openLanes appends the lanes that there are.
+	openLanes(to []transport.LaneAttr) []transport.LaneAttr
 }

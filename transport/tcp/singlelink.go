@@ -313,3 +313,5 @@ func (l *singleLink) close() {
 func (l *singleLink) acknowledgeClose()                  {}
 func (l *singleLink) refused(transport.Status)           {}
 func (l *singleLink) laneStats() (s transport.LaneStats) { return s }
+
+func (l *singleLink) openLanes(to []transport.LaneAttr) []transport.LaneAttr { return to }

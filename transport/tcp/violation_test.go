@@ -165,8 +165,13 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 1<<32 | 9}, make([]byte, 10*frame.SegmentSize))
 		}, cause: transport.ErrProtocol, text: "a Read of 1 into 9 segments", code: frame.ReasonProtocol},
 		{name: "Read of segments whose number wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 1<<63 | 1}, make([]byte, frame.SegmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read of 2147483648 into 1 segments", code: frame.ReasonProtocol},
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 1<<39 | 1}, make([]byte, frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read of 128 into 1 segments", code: frame.ReasonProtocol},
+		{name: "Read over a lane that cannot be", does: func(h *host, m made, r *raw, p *prey) {
+			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 65537<<40 | 1<<32 | 1},
+				make([]byte, 2*frame.SegmentSize))
+		}, cause: transport.ErrProtocol, text: "a Read over lane 65537, which cannot be",
+			code: frame.ReasonProtocol},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(h.depth + 1) {

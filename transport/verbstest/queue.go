@@ -28,6 +28,10 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		wr.Op = op
 		return wr
 	}
+	over := func(lane transport.Lane, wr *transport.SendWR) *transport.SendWR {
+		wr.Lane = lane
+		return wr
+	}
 	const maxInt = int(^uint(0) >> 1)
 	return map[string]*transport.SendWR{
 		"opcode 0":                    opcode(0),
@@ -58,6 +62,9 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		"Read of too many segments": segments(transport.OpRead,
 			make([]transport.Segment, limits.MaxSegments+1)...),
 		"Read into memory without a right": read(1, readOnly, m),
+		"Read over a lane that cannot be":  over(transport.MaxLane+1, read(1, local, m)),
+		"Send over a designated lane":      over(1, send(1, local)),
+		"Write over a designated lane":     over(1, write(1, local, m)),
 	}
 }
 

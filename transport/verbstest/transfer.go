@@ -13,6 +13,26 @@ func sizes(d transport.Device) []int {
 	return []int{0, 1, 7, 8, 9, 15, 63, 64, 65, 1000, inline, 4096, 16<<10 + 1, 100_000, 1 << 20}
 }
 
+// lanesOfBoth are the lanes that both ends of a queue pair have.
+func lanesOfBoth(a, b *node) (list []transport.Lane) {
+	for _, l := range a.qp.OpenLanes(nil) {
+		if _, there := readBytes(b, l.Lane); there {
+			list = append(list, l.Lane)
+		}
+	}
+	return list
+}
+
+// readBytes is what has come over a lane for a node's Reads, and whether the lane is there.
+func readBytes(n *node, lane transport.Lane) (bytes uint64, there bool) {
+	for _, l := range n.qp.OpenLanes(nil) {
+		if l.Lane == lane {
+			return l.ReadBytes, true
+		}
+	}
+	return 0, false
+}
+
 // slices cuts a region into at most k elements.
 func slices(m transport.MR, n, k int) []transport.SGE {
 	var list []transport.SGE
@@ -315,6 +335,37 @@ var transferChecks = []Check{
 			}
 		}
 		t.none(a, b)
+	}},
+	{"Read/R1_AnswersComeOverTheDesignatedLane", func(t *trial) {
+		a, b := t.pair(shape{})
+		const size = 300_000
+		m, dst := b.memory(size, all), a.memory(size, all)
+		fill(m.Bytes(), 2, 1)
+		var lanes []transport.Lane
+		if n := a.qp.Query().Lanes; n > 1 {
+			t.until("all lanes", func() bool {
+				lanes = lanesOfBoth(a, b)
+				return len(lanes) == n
+			}, a, b)
+		}
+		for i, lane := range append(lanes, transport.AnyLane, transport.MaxLane) {
+			down := a.qp.Lanes().Down + b.qp.Lanes().Down
+			before, open := readBytes(a, lane)
+			clear(dst.Bytes())
+			wr := read(uint64(i), dst, m)
+			wr.Lane = lane
+			t.must(a.qp.PostSend(wr))
+			t.one(a, wr.ID, transport.OpRead, a, b)
+			t.must(check(dst.Bytes(), 2, 1))
+			after, _ := readBytes(a, lane)
+			if a.qp.Lanes().Down+b.qp.Lanes().Down > down {
+				continue // it may have been this one
+			}
+			if n := after - before; open && n != size {
+				t.failf("%d bytes of a Read over lane %d came over it, want %d", n, lane, size)
+			}
+		}
+		t.well(a, b)
 	}},
 	{"Read/R2_TheResponderWritesFromTheMemoryItself", func(t *trial) {
 		a, b := t.pair(shape{})

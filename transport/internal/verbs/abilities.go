@@ -44,6 +44,9 @@ type NoLanes struct{}
 // Lanes are zeros.
 func (NoLanes) Lanes() transport.LaneStats { return transport.LaneStats{} }
 
+// OpenLanes are none.
+func (NoLanes) OpenLanes(to []transport.LaneAttr) []transport.LaneAttr { return to }
+
 // NoReadCounter is a queue pair that counts nothing of the Reads that it answers.
 type NoReadCounter struct{}
 

@@ -36,6 +36,10 @@ func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error
 	if wr == nil {
 		return 0, fmt.Errorf("%w: none", transport.ErrInvalid)
 	}
+	if wr.Lane != transport.AnyLane && (wr.Op != transport.OpRead || wr.Lane > transport.MaxLane) {
+		return 0, fmt.Errorf("%w: operation %d designates lane %d; Reads designate lanes up to %d",
+			transport.ErrInvalid, wr.Op, wr.Lane, transport.MaxLane)
+	}
 	need := transport.Access(0)
 	untagged := false
 	switch wr.Op {

@@ -69,6 +69,7 @@ type Request struct {
 	Asked  bool             // of a Read or an Atomic: the peer has been asked for it, and answers
 	Ended  bool             // of one that is carried out at this end: it has been
 	Access transport.Access // of a Bind
+	Lane   transport.Lane   // of a Read: where its answer comes
 	Failed transport.Status // with which it completes if the queue pair ends; 0: as all others
 	Total  int              // bytes
 	Sent   int              // of these, placed or handed to the fabric
@@ -142,6 +143,7 @@ func (s *SendQueue) Post(p *PD, b *Bindings, wr *transport.SendWR, total, depth 
 	}
 	w := s.At(s.Tail)
 	w.ID, w.Op, w.Flags, w.Total, w.Imm = wr.ID, wr.Op, wr.Flags, total, uint64(wr.Imm)
+	w.Lane = wr.Lane
 	w.Done, w.Asked, w.Ended, w.Failed, w.Sent, w.Got, w.Begun = false, false, false, 0, 0, 0, 0
 	w.Local, w.Inline, w.Remote = w.Local[:0], w.Inline[:0], append(w.Remote[:0], wr.Remote...)
 	if wr.Flags&transport.FlagInline != 0 {

@@ -74,9 +74,9 @@ type SendWR struct {
 	Imm     uint32 // OpWriteImm
 	Operand uint64 // OpFetchAdd, OpCompareSwap
 	Compare uint64 // OpCompareSwap
-	// OpRead: the lane over which the peer's answer comes (R1); the answer waits while the lane takes nothing.
-	// AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the peer. Without
-	// DeviceAttr.Lanes the name is checked and has no effect
+	// OpRead: the lane over which the peer's answer comes (R1); the answer waits while the lane takes
+	// nothing. AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the
+	// peer. Without DeviceAttr.Lanes the name is checked and has no effect
 	Lane Lane
 	Bind *Bind // OpBind
 	Key  Key   // OpInvalidate, OpSendInvalidate

@@ -40,7 +40,7 @@ type qp struct {
 	read    uint64 // Reads and Atomics of ours that are done
 
 	answered        transport.ReadStats // of the peer's
-	answerElsewhere bool                // the next answer takes another lane than that which frames are made for
+	answerElsewhere bool                // the next answer waits for another lane
 }
 
 // newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the

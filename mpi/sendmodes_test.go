@@ -27,7 +27,13 @@ func wantMisuse(call string, got, kind error) error {
 	return nil
 }
 
-func TestModes(t *testing.T) { ranks(t, 2, modes) }
+func TestModes(t *testing.T) {
+	ranks(t, 2, modes)
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, modes, fabric, nothingBuffered, smallestSlots) })
+}
+
+// Settings under which no message of more than a byte is buffered: a send waits for its receive.
+const nothingBuffered, smallestSlots = "WEFT_THRESHOLD=1", "WEFT_PHASES=100"
 
 // Ssend, matched probes and Cancel between two ranks, and what they do with ProcNull.
 var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
@@ -107,7 +113,11 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	// Neither sends before both have withdrawn.
-	if err := firstError(r.Cancel(), mpi.Barrier(world), mpi.Send(world, []int64{7}, other, 5)); err != nil {
+	if err := firstError(r.Cancel(), mpi.Barrier(world)); err != nil {
+		return err
+	}
+	sent, err := mpi.Isend(world, []int64{7}, other, 5)
+	if err != nil {
 		return err
 	}
 	if _, err := mpi.Probe(world, other, 5); err != nil {
@@ -121,6 +131,9 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 	st, err = mpi.Recv(world, in, other, 5)
 	if err := firstError(err, want("cancelled", st.Cancelled(), false),
 		want("the message", in[0], 7)); err != nil {
+		return err
+	}
+	if _, err := sent.Wait(); err != nil {
 		return err
 	}
 

@@ -15,7 +15,10 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-func TestValues(t *testing.T) { atSizes(t, values) }
+func TestValues(t *testing.T) {
+	atSizes(t, values)
+	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, values, fabric, nothingBuffered, smallestSlots) })
+}
 
 type particle struct {
 	Name  string
@@ -124,11 +127,15 @@ var values = body("values", func(_ context.Context, world *mpi.Comm) error {
 		return fmt.Errorf("got %v, want an error of rank %d", err, size-1)
 	}
 	// Another type than was sent.
-	if err := mpi.SendValue(world, "a long text", next, 1); err != nil {
+	sent, err := mpi.IsendValue(world, "a long text", next, 1)
+	if err != nil {
 		return err
 	}
 	_, _, err = mpi.RecvValue[int](world, previous, 1)
 	if err := wantError("RecvValue of another type", err, mpi.ErrType); err != nil {
+		return err
+	}
+	if _, err := sent.Wait(); err != nil {
 		return err
 	}
 	// A context that ends leaves the ranks in step.

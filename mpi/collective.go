@@ -54,6 +54,8 @@ type collState struct {
 	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
 
 	mailboxes *engine.Mailboxes // nil before the first call that could use them
+	larger    *engine.Mailboxes // that the ranks prepare, to take their place; else nil
+	outgrown  int               // calls for which they were too small, up to mailboxesAfter
 	decided   bool              // whether there are any
 	pulls     bool              // their ranks read each other's memory
 	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
@@ -297,6 +299,7 @@ func (a *collectiveCall) runOwn(k *collState) error {
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
 	k.remember(a)
+	a.growMailboxes(k)
 	return a.err
 }
 

@@ -39,16 +39,31 @@ func (op *operation) addDirect(o Operation) {
 
 func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
+// directLimit is the longest message with which ranks that have mailboxes do best without a tree.
+func directLimit(c *Call) int {
+	switch c.Operation {
+	case OpAllreduce:
+		return directCombinedMax / c.Size
+	case OpScan, OpExscan:
+		return directCombinedMax / (c.Size * c.Size)
+	}
+	return directMax
+}
+
 // suitsDirect tells whether ranks that have mailboxes do best without a tree. All ranks find the same.
 func suitsDirect(c *Call) bool {
-	limit := directMax
-	switch {
-	case c.Operation == OpAllreduce:
-		limit = directCombinedMax / c.Size
-	case c.Operation == OpScan || c.Operation == OpExscan:
-		limit = directCombinedMax / (c.Size * c.Size)
+	return c.Mailbox > 0 && c.longestMessage() <= min(directLimit(c), c.Mailbox)
+}
+
+// OutgrowsMailboxes tells whether a call would go through the ranks' mailboxes if these took messages of as
+// many bytes as larger ones do. All ranks find the same.
+func (c *Call) OutgrowsMailboxes(larger int) bool {
+	n := c.longestMessage()
+	if c.Mailbox == 0 || n <= c.Mailbox || n > larger {
+		return false
 	}
-	return c.Mailbox > 0 && c.longestMessage() <= min(limit, c.Mailbox)
+	_, ok := direct[c.Operation]
+	return ok && n <= directLimit(c)
 }
 
 // inMailboxes has the messages of a schedule go through mailboxes if they fit.

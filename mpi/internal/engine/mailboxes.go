@@ -94,7 +94,9 @@ type mailbox struct {
 // needs: with the payload, directly followed by the number of the latest call with which the sender is done.
 const (
 	mailboxDepth = 4 // a power of two
-	// bounds of the longest message, by the number of ranks
+	// FirstMailboxBytes is the longest message in the mailboxes that a communicator has first.
+	FirstMailboxBytes = 432
+	// bounds of the longest message in larger ones, by the number of ranks
 	mailboxBytesMin  = 4 << 10
 	mailboxBytesMax  = 16 << 10
 	mailboxBytesEach = 32 << 10 // divided by the ranks
@@ -107,8 +109,8 @@ const (
 	mailboxLine = 64
 )
 
-// MailboxBytes is the longest message in a communicator of size ranks. It is longer with fewer ranks, so that
-// the memory of a rank does not grow.
+// MailboxBytes is the longest message in the larger mailboxes of a communicator of size ranks. It is longer
+// with fewer ranks, so that the memory of a rank does not grow.
 func MailboxBytes(size int) int {
 	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
 }
@@ -121,10 +123,10 @@ func messageBytes(n int) int {
 	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
 }
 
-// NewMailboxes makes mailboxes of a communicator, which have no memory before they are first needed.
-// The messages by which the ranks agree on them have the context and the tag.
-func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size int) *Mailboxes {
-	longest := MailboxBytes(size)
+// NewMailboxes makes mailboxes of a communicator for messages of up to longest bytes, FirstMailboxBytes or
+// MailboxBytes. They have no memory before they are first needed. The messages by which the ranks agree on
+// them have the context and the tag.
+func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int) *Mailboxes {
 	slot := messageBytes(longest)
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
 		longest: longest, slot: slot, part: mailboxLine + mailboxDepth*slot}

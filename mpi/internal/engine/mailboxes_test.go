@@ -45,7 +45,8 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 // randomCollectives has one rank carry out the collectives of a communicator, which all ranks draw alike.
 func randomCollectives(e *Engine, n, communicator int) error {
 	context := uint32(100 + 2*communicator)
-	m := e.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n)
+	m := e.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+		MailboxBytes(n))
 	if ready, err := m.Prepare(nil); err != nil || !ready {
 		return fmt.Errorf("no mailboxes: %v", err)
 	}
@@ -170,7 +171,8 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2)
+		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
+			MailboxBytes(2))
 		if ready, err := m.Prepare(nil); err != nil || !ready {
 			return fmt.Errorf("no mailboxes: %v", err)
 		}
@@ -241,7 +243,8 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices))
+		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
+			MailboxBytes(len(devices)))
 		if ready, err := m.Prepare(nil); err != nil || !ready || !m.Pulls() {
 			return fmt.Errorf("no mailboxes that pull: %v", err)
 		}
@@ -293,7 +296,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 // or senders share a line.
 func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
-		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size)
+		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size, MailboxBytes(size))
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
 		require.Zero(t, m.part%mailboxLine)
 		for owner := range size {
@@ -345,7 +348,7 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				devices[i] = d
 			}
 			engines := world(t, devices)
-			bytes := (&Engine{}).NewMailboxes(0, 0, nil, 0, n).bytes()
+			bytes := (&Engine{}).NewMailboxes(0, 0, nil, 0, n, MailboxBytes(n)).bytes()
 			for i, e := range engines {
 				e.collectives.buffers.budget = channel.NewBudget(bytes)
 				if spent && i == 0 {
@@ -353,7 +356,8 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				}
 			}
 			ranks(t, engines, func(e *Engine) error {
-				m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n)
+				m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+					MailboxBytes(n))
 				ready, err := m.Prepare(nil)
 				if err != nil || ready == spent {
 					return fmt.Errorf("ready: %t, %v", ready, err)

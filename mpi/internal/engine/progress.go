@@ -46,6 +46,9 @@ func (g *progressEngine) poll() bool {
 	}
 	busy = g.e.windows.copyShared() || busy
 	busy = g.e.collectives.leave(outer) || busy
+	if len(g.e.collectives.released) > 0 {
+		g.e.collectives.freeReleased()
+	}
 	if len(g.e.collectives.owing) > 0 {
 		g.e.collectives.acknowledgeOwed()
 	}

@@ -76,11 +76,15 @@ func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool 
 	return true
 }
 
-// Add copies a message into the batch. False means that the batch is full, or that the message would not fit
-// a slot of every phase: the channel may go back to small slots before the batch is sent.
+// Add copies a message into the batch. False means that the batch is full, that the message is longer than
+// MaxPayload, or that it would not fit a slot of every phase: the channel may go back to small slots before
+// the batch is sent.
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.Continue(c, env, payload) {
 		return true
+	}
+	if len(payload) > MaxPayload(c) {
+		return false
 	}
 	at := len(b.buf)
 	n := at + runLen + len(payload)

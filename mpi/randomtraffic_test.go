@@ -21,24 +21,28 @@ var mixtures = map[string]struct {
 	env  []string
 	must string // counters that some rank has above 0
 	not  string // counters that no rank has
+	// the longest message that goes through slots, where that is one number for the whole run: each longer
+	// one is a rendezvous, and no other
+	limit int
 }{
-	"AsIs": {nil, "acked", "refused shrunk granted"},
+	"AsIs": {nil, "acked", "refused shrunk granted", 0},
 	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest", "WEFT_CHECKSUM=on"},
-		"acked", "refused shrunk"},
+		"acked", "refused shrunk", 0},
 	// three small channels fit, and nothing more
-	"NoBudget": {[]string{"WEFT_BUFFER_BUDGET=64K"}, "refused", "acked shrunk"},
+	"NoBudget": {[]string{"WEFT_BUFFER_BUDGET=64K"}, "refused", "acked shrunk", 608},
+	"OnePhase": {[]string{"WEFT_PHASES=640", "WEFT_THRESHOLD=100"}, "", "acked refused shrunk", 100},
 	"Shrinking": {[]string{"WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"}, "acked shrunk",
-		"refused beside"},
+		"refused beside", 0},
 	"KeepSmall": {[]string{"WEFT_KEEP_SMALL=1", "WEFT_SHRINK_AFTER=2ms", "WEFT_PHASES=640,4096,16384"},
-		"acked shrunk beside", "refused"},
+		"acked shrunk beside", "refused", 0},
 	"Everything": {[]string{"WEFT_SHRINK_AFTER=1ms", "WEFT_PHASES=200,1000,4000,131072",
 		"WEFT_BUFFER_BUDGET=900K", "WEFT_UNEXPECTED_MAX=2K"},
-		"acked shrunk refused holds", ""},
+		"acked shrunk refused holds", "", 0},
 	"Granted": {[]string{"WEFT_RENDEZVOUS=write", "WEFT_EAGER_MAX=2K", "WEFT_UNEXPECTED_MAX=10K"},
-		"granted holds", "refused shrunk"},
-	"Threshold": {[]string{"WEFT_THRESHOLD=100"}, "acked", "refused shrunk"},
+		"granted holds", "refused shrunk", 0},
+	"Threshold": {[]string{"WEFT_THRESHOLD=100"}, "acked", "refused shrunk", 0},
 	"NoMemory": {[]string{"WEFT_UNEXPECTED_MAX=1K", "WEFT_VECTOR=first,whole"}, "acked holds",
-		"refused shrunk"},
+		"refused shrunk", 0},
 }
 
 // TestMixture_E2_E4_E10_E11 is messages among 4 ranks under each of these, 30,000 under the usual settings and
@@ -60,7 +64,7 @@ func mixed(t *testing.T, fabric string) {
 		seed++
 		t.Run(name, func(t *testing.T) {
 			env := append([]string{"MIXTURE_MESSAGES=" + strconv.Itoa(messages), "MIXTURE_SEED=" +
-				strconv.Itoa(seed), fabric}, m.env...)
+				strconv.Itoa(seed), "MIXTURE_LIMIT=" + strconv.Itoa(m.limit), fabric}, m.env...)
 			r := launch(t, 4, mixtureBody, env...)
 			require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 			require.Contains(t, r.Out, fmt.Sprintf("%d messages", messages))
@@ -78,6 +82,17 @@ func mixed(t *testing.T, fabric string) {
 			for _, name := range strings.Fields(m.not) {
 				require.Zero(t, counted[name], "%s: %v", name, counted)
 			}
+			// A refusal is remembered: each channel has asked once at most for each of two phases (E10).
+			require.True(t, m.limit != 608 || counted["refused"] <= 4*3*2, "%v", counted)
+			if m.limit == 0 {
+				return
+			}
+			// Of the messages next to the limit more come than of those that may go either way.
+			require.Greater(t, min(counted["longest"], counted["longer"]), 2*counted["either"], "%v", counted)
+			for name, got := range map[string]int{"short": counted["eager"], "long": counted["rendezvous"]} {
+				require.GreaterOrEqual(t, got, counted[name], "%s: %v", name, counted)
+				require.LessOrEqual(t, got, counted[name]+counted["either"], "%s: %v", name, counted)
+			}
 		})
 	}
 }
@@ -91,7 +106,11 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	if err != nil {
 		return err
 	}
-	m := &mixture{world: world, each: total / (world.Size() * world.Size()), seed: seed}
+	limit, err := strconv.Atoi(os.Getenv("MIXTURE_LIMIT"))
+	if err != nil {
+		return err
+	}
+	m := &mixture{world: world, each: total / (world.Size() * world.Size()), seed: seed, limit: limit}
 	var wg sync.WaitGroup
 	var sendErr error
 	wg.Go(func() { sendErr = m.send() })
@@ -103,6 +122,7 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	if sendErr != nil {
 		return sendErr
 	}
+	st := world.Stats()
 	count := []int{m.received}
 	if err := mpi.Reduce(world, count, count, mpi.Sum[int](), 0); err != nil {
 		return err
@@ -110,11 +130,13 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	if world.Rank() == 0 {
 		fmt.Printf("%d messages\n", count[0])
 	}
-	st := world.Stats()
 	for _, c := range st.Channels {
-		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d granted=%d\n", c.EnlargesGranted,
-			c.ResizesRefused, c.ShrinksGranted, c.ViaLargeRing, c.Granted)
+		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d granted=%d eager=%d rendezvous=%d\n",
+			c.EnlargesGranted, c.ResizesRefused, c.ShrinksGranted, c.ViaLargeRing, c.Granted, c.Eager,
+			c.Rendezvous)
 	}
+	fmt.Printf("short=%d long=%d either=%d longest=%d longer=%d\n", m.short, m.long, m.either, m.longest,
+		m.longer)
 	fmt.Printf("holds=%d\n", st.Holds)
 	return nil
 })
@@ -124,7 +146,35 @@ type mixture struct {
 	world    *mpi.Comm
 	each     int // messages from every rank to every rank
 	seed     uint64
+	limit    int // see mixtures
 	received int
+
+	// messages sent to other ranks that must go through slots, that must not, and that may or may not
+	short, long, either int
+	longest, longer     int // of those in one piece, those as long as the limit, and a byte longer
+}
+
+// sent counts a message for another rank. Where a vector does not go in one slot, the first has fewer bytes
+// for elements, and the others have more.
+func (m *mixture) sent(vec [][]byte) {
+	total, largest := 0, 0
+	for _, b := range vec {
+		total, largest = total+len(b), max(largest, len(b))
+	}
+	switch {
+	case total <= m.limit || largest <= m.limit-16:
+		m.short++
+	case len(vec) == 1 || largest > m.limit+16:
+		m.long++
+	default:
+		m.either++
+	}
+	if len(vec) == 1 && total == m.limit {
+		m.longest++
+	}
+	if len(vec) == 1 && total == m.limit+1 {
+		m.longer++
+	}
 }
 
 const (
@@ -164,10 +214,15 @@ func (m *mixture) send() error {
 	var open []mpi.Request
 	for i := range m.each * size {
 		dst, tag := (i+m.world.Rank())%size, rng.IntN(mixtureTags)
-		buf := buffers[len(open)][:mixtureSize(rng)]
+		n := mixtureSize(rng)
+		if m.limit > 0 && rng.IntN(10) == 0 {
+			n = m.limit + rng.IntN(2)
+		}
+		buf := buffers[len(open)][:n]
 		fill(buf, m.world.Rank(), tag, number[dst][tag])
 		number[dst][tag]++
 		if dst != m.world.Rank() && rng.IntN(4) == 0 {
+			m.sent([][]byte{buf})
 			if err := mpi.Send(m.world, buf, dst, tag); err != nil {
 				return err
 			}
@@ -175,10 +230,13 @@ func (m *mixture) send() error {
 		}
 		var r mpi.Request
 		var err error
+		vec, sync := [][]byte{buf}, false
 		switch rng.IntN(6) {
 		case 0, 1:
-			r, err = mpi.IsendVec(m.world, pieces(rng, buf), dst, tag)
+			vec = pieces(rng, buf)
+			r, err = mpi.IsendVec(m.world, vec, dst, tag)
 		case 2:
+			sync = true
 			var p *mpi.Persistent
 			if p, err = mpi.SsendInit(m.world, buf, dst, tag); err == nil {
 				r, err = p.Start()
@@ -186,6 +244,13 @@ func (m *mixture) send() error {
 			}
 		default:
 			r, err = mpi.Isend(m.world, buf, dst, tag)
+		}
+		switch {
+		case dst == m.world.Rank():
+		case sync:
+			m.long++ // whatever its length, it waits for its receive
+		default:
+			m.sent(vec)
 		}
 		if err != nil {
 			return err

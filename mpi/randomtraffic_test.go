@@ -161,10 +161,14 @@ func (m *mixture) sent(vec [][]byte) {
 	for _, b := range vec {
 		total, largest = total+len(b), max(largest, len(b))
 	}
+	inParts := 16
+	if os.Getenv("WEFT_THRESHOLD") != "" {
+		inParts = 0 // it is less than what any of them has
+	}
 	switch {
-	case total <= m.limit || largest <= m.limit-16:
+	case total <= m.limit || largest <= m.limit-inParts:
 		m.short++
-	case len(vec) == 1 || largest > m.limit+16:
+	case len(vec) == 1 || largest > m.limit+inParts:
 		m.long++
 	default:
 		m.either++

@@ -451,7 +451,9 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 		if m.Started() && m.Done() {
 			switch {
 			case r.openTransfers == 0:
-				p.stats.Eager++
+				if r.announcement == 0 { // else it is counted, and the peer has fetched what was announced
+					p.stats.Eager++
+				}
 				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
 				s.e.requests.complete(r, nil)
 			case r.cancel == cancelWanted:

@@ -148,6 +148,13 @@ func (w *waiters) sleeping() int {
 	return n
 }
 
+// Activity is a number that grows whenever a message moves.
+func (e *Engine) Activity() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.activity()
+}
+
 // activity is a number that grows whenever a message moves.
 func (e *Engine) activity() uint64 {
 	n := e.stats.Unexpected + e.collectives.begun

@@ -85,8 +85,8 @@ func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
 // Describe returns the engine's state. It wakes the goroutines that sleep, and waits for at most
 // describeWithin until they sleep again.
 func (e *Engine) Describe() State {
-	e.waiters.describing.Lock()
-	defer e.waiters.describing.Unlock()
+	e.waiters.describing <- struct{}{}
+	defer func() { <-e.waiters.describing }()
 	e.mu.Lock()
 	question := e.waiters.descriptions.question + 1
 	e.waiters.descriptions = descriptions{asked: true, question: question, waits: map[uint64]*Wait{}}

@@ -20,7 +20,7 @@ type Place struct {
 	Wire     *wireup.Job
 	Device   transport.Device // belongs to the rank from Init on
 	Settings setting.Values   // in place of the environment
-	Out      io.Writer        // in place of standard error; any goroutine writes to it, a line or more at once
+	Out      io.Writer        // in place of standard error; takes whole lines, from any goroutine
 	Exit     func(code int)   // in place of os.Exit; does not return
 
 	mu   sync.Mutex

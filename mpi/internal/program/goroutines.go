@@ -14,6 +14,7 @@ type Goroutine struct {
 	Site     string // the innermost line of the program in its stack
 	Function string // the innermost one
 	Owner    Owner
+	Caller   Owner  // whose the innermost function is that is neither the runtime's nor the library's
 	Parent   uint64 // the goroutine that started it; 0 if that is not known
 	Began    string // the line of the program that started it, if one did
 	Bubble   string // the number of its bubble of testing/synctest; empty if it is in none
@@ -74,6 +75,9 @@ func ParseGoroutines(trace string) []Goroutine {
 			}
 			o := ownerOf(function)
 			at, _, _ = strings.Cut(at, " ")
+			if g.Caller < OfItself && !created {
+				g.Caller = o
+			}
 			switch g.Owner = max(g.Owner, o); {
 			case o != OfProgram:
 			case created:

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 )
 
 // Alloc returns a slice of n zero elements in registered memory (MPI 4.1, 9.2). The memory is outside the Go
@@ -94,6 +95,9 @@ func release[T any](e *engine.Engine, buf []T) error {
 // running gives the engine of the rank that this process is.
 func running() (*engine.Engine, error) {
 	switch c := process.world.Load(); {
+	case c == nil && inprocess.Here():
+		return nil, fmt.Errorf("%w in this process; ranks that are goroutines use AllocOn and FreeOn",
+			ErrNotInitialized)
 	case c == nil:
 		return nil, ErrNotInitialized
 	case c.job.ended.Load():

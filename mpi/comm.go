@@ -8,6 +8,7 @@ import (
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 )
 
 // Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.11).
@@ -140,7 +141,7 @@ func (c *Comm) Abort(code int) {
 // check refuses a call on a communicator that cannot be used.
 func (c *Comm) check() error {
 	if c == nil {
-		if process.world.Load() == nil {
+		if process.world.Load() == nil && !inprocess.Here() {
 			return ErrNotInitialized
 		}
 		return fmt.Errorf("%w: nil", ErrComm)

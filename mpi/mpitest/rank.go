@@ -97,7 +97,8 @@ func (r *rank) guard(err *error, body func() error) {
 }
 
 var (
-	errLeft    = errors.New("the body has not returned: FailNow, Fatal or runtime.Goexit has ended its goroutine")
+	errLeft = errors.New("the body has not returned: FailNow, Fatal or runtime.Goexit has ended its " +
+		"goroutine")
 	errSkipped = errors.New("the test is skipped")
 )
 

@@ -37,18 +37,36 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 	case program.InBubble():
 		t.Fatal("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its world")
 	}
-	j := newJob(t, n, body, opts)
-	defer func() {
-		t.Helper()
-		if lines := j.failures(); len(lines) > 0 {
-			t.Fatal(strings.Join(lines, "\n"))
+	o := options{seed: *seedFlag, runs: *runsFlag}
+	for _, option := range opts {
+		option(&o)
+	}
+	for i := range max(o.runs, 1) {
+		runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
+		if t.Failed() {
+			return
 		}
+	}
+}
+
+// runOnce runs a job, and fails its test if anything is wrong.
+func runOnce(j *job) {
+	j.t.Helper()
+	defer func() {
+		j.t.Helper()
+		lines := j.failures()
+		if len(lines) == 0 {
+			return
+		}
+		if j.seed != 1 {
+			again := fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed)
+			lines = append(lines, again)
+		}
+		j.t.Fatal(strings.Join(lines, "\n"))
 	}()
 	defer j.watchFromOutside()()
 	j.play()
 }
-
-func name(n int) string { return fmt.Sprintf("n=%d", n) }
 
 // job is a job of ranks that are goroutines of a test.
 type job struct {
@@ -71,14 +89,10 @@ type job struct {
 	left  bool     // goroutines are left in the bubble
 }
 
-func newJob(t *testing.T, n int, body Body, opts []Option) *job {
-	o := options{seed: 1}
-	for _, option := range opts {
-		option(&o)
-	}
+func newJob(t *testing.T, n int, body Body, seed uint64, config []mpi.Config) *job {
 	checked := mpi.Config{Settings: map[string]string{"WEFT_CHECK": "on", "WEFT_PASSIVE": "100ms",
 		"WEFT_LOG": "error"}}
-	j := &job{t: t, body: body, seed: o.seed, conf: append([]mpi.Config{checked}, o.config...)}
+	j := &job{t: t, body: body, seed: seed, conf: append([]mpi.Config{checked}, config...)}
 	for number := range n {
 		j.ranks = append(j.ranks, &rank{job: j, number: number})
 	}
@@ -108,8 +122,8 @@ func (j *job) live() {
 	network := sim.NewNetwork(j.seed)
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	for _, r := range j.ranks {
-		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: network.Device(), Out: &output{rank: r},
-			Exit: r.exit}
+		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: network.Device(),
+			Out: &output{rank: r}, Exit: r.exit}
 	}
 	var ranks sync.WaitGroup
 	for _, r := range j.ranks {

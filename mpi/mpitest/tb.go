@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// T returns the test as a rank sees it: what it logs begins with the rank, and its FailNow, Fatal and Skip end
-// the body of this rank and with it the job. ctx is the context of the body, or one made from it; T panics for
-// any other.
+// T returns the test as a rank sees it: what it logs begins with the rank, and its FailNow, Fatal and Skip
+// end the body of this rank and with it the job. ctx is the context of the body, or one made from it; T
+// panics for any other.
 func T(ctx context.Context) testing.TB {
 	r, ok := ctx.Value(rankKey{}).(*rank)
 	if !ok {

@@ -25,8 +25,8 @@ const (
 
 var errStuck = errors.New("deadlock")
 
-// watch ends the job when nothing can move, and gives it up when that does not help. It returns when the ranks
-// have ended.
+// watch ends the job when nothing can move, and gives it up when that does not help. It returns when the
+// ranks have ended.
 func (j *job) watch(done <-chan struct{}) {
 	moves, quiet := j.moves(), time.Duration(0)
 	for {
@@ -113,7 +113,8 @@ func (j *job) describe(list []ownGoroutine) string {
 	title := deadlock.Title(stuck, len(j.ranks))
 	for i := range list {
 		if list[i].State == "sleep" && list[i].Caller == program.OfProgram {
-			title = fmt.Sprintf("no message has moved for %v of the ranks' time; what the ranks do", longQuiet)
+			title = fmt.Sprintf("no message has moved for %v of the ranks' time; what the ranks do",
+				longQuiet)
 		}
 	}
 	return strings.Join(append([]string{title}, state.Report()...), "\n")
@@ -179,8 +180,8 @@ func (j *job) rankOf(g program.Goroutine, byID map[uint64]program.Goroutine) *ra
 	return nil
 }
 
-// maySleep tells whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel that
-// may be a timer's, or in a call that ends with a context.
+// maySleep tells whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel
+// that may be a timer's, or in a call that ends with a context.
 func (j *job) maySleep(list []ownGoroutine) bool {
 	for i := range list {
 		switch list[i].State {
@@ -227,8 +228,8 @@ const (
 	beforeDeadline = 3 * time.Second
 )
 
-// watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an end:
-// goroutines that run on though the ranks have ended, and ranks that are not done at the deadline of the
+// watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
+// end: goroutines that run on though the ranks have ended, and ranks that are not done at the deadline of the
 // tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -249,10 +250,11 @@ func (j *job) watchFromOutside() (end func()) {
 			}
 			switch {
 			case busy >= busyFor:
-				panic(fmt.Sprintf("mpitest: %s: the ranks have ended, and goroutines that they have started run on:\n%s",
-					j.t.Name(), j.running()))
+				panic(fmt.Sprintf("mpitest: %s: the ranks have ended, and goroutines that they have "+
+					"started run on:\n%s", j.t.Name(), j.running()))
 			case bounded && time.Until(deadline) < beforeDeadline:
-				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(), j.running())
+				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(),
+					j.running())
 				return
 			}
 		}

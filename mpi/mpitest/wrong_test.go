@@ -189,7 +189,10 @@ var wrong = []struct {
 	{"Alloc of the process", runs(1, func(context.Context, *mpi.Comm) error {
 		_, err := mpi.Alloc[int](1)
 		return err
-	}), []string{"rank 0: mpi: Alloc: Init has not been called"}, nil},
+	}), []string{"rank 0: mpi: Alloc: Init has not been called in this process; ranks .* use AllocOn"}, nil},
+
+	{"no communicator", runs(1, func(context.Context, *mpi.Comm) error { return mpi.Barrier(nil) }),
+		[]string{"rank 0: mpi: Barrier: invalid communicator: nil"}, nil},
 
 	{"the test has ended", func(t *testing.T) {
 		var ended *testing.T

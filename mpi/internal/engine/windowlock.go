@@ -176,8 +176,8 @@ func (l *lockWait) end(t *Target) {
 // lockSpins is how often a rank looks at a lock before it sleeps between two looks.
 const lockSpins = 200
 
-// lockSleep is how long it sleeps after a number of sleeps: a microsecond longer each time at first, then about
-// a hundredth of the time that it has waited, and 50 ms at most.
+// lockSleep is how long it sleeps after a number of sleeps: a microsecond longer each time at first, then
+// about a hundredth of the time that it has waited, and 50 ms at most.
 func lockSleep(n int) time.Duration {
 	const steps, growth, longest = 200, 1.01, 50e6 // ns
 	if n <= steps {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -60,6 +61,10 @@ func FromContext(ctx context.Context) *Place {
 
 // Rank returns the rank of the place; nil if there is none yet.
 func (p *Place) Rank() Rank { return p.RankOr(nil) }
+
+// Here tells whether the caller may be a rank in a Place, for messages: such ranks are in a bubble of
+// testing/synctest.
+func Here() bool { return program.InBubble() }
 
 // RankOr returns the rank of the place, which create makes if there is none yet.
 func (p *Place) RankOr(create func() Rank) Rank {

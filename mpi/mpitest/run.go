@@ -43,8 +43,11 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 	}
 	for i := range max(o.runs, 1) {
 		runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
-		if t.Failed() {
+		switch {
+		case t.Failed():
 			return
+		case t.Skipped():
+			t.SkipNow()
 		}
 	}
 }
@@ -157,6 +160,10 @@ func (j *job) fail(r *rank, err error) {
 		return
 	}
 	r.failed = true
+	if err == errSkipped {
+		j.end(err)
+		return
+	}
 	if !errors.Is(err, inprocess.ErrChecked) || len(r.lines) == 0 { // else it has been told
 		r.lines = append(r.lines, err.Error())
 	}

@@ -83,6 +83,21 @@ func TestRun_TimeTakesNoTime(t *testing.T) {
 	})
 }
 
+func TestRun_Skip(t *testing.T) {
+	went := true
+	t.Run("", func(t *testing.T) {
+		went = false
+		mpitest.Run(t, 3, func(ctx context.Context, world *mpi.Comm) error {
+			if world.Rank() == 1 {
+				mpitest.T(ctx).Skip("not today")
+			}
+			return mpi.Barrier(world)
+		})
+		went = true
+	})
+	require.False(t, went)
+}
+
 func TestAllocOn(t *testing.T) {
 	mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
 		buf, err := mpi.AllocOn[int](world, 1<<16)

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -146,7 +147,7 @@ func (l *lockWait) describe(t *Target) {
 	defer e.mu.Unlock()
 	w := &e.waiters
 	if l.goroutine == 0 {
-		l.goroutine, l.began = goroutineID(), time.Now()
+		l.goroutine, l.began = program.GoroutineID(), time.Now()
 		if w.forLocks == nil {
 			w.forLocks = map[uint64]bool{}
 		}

@@ -148,8 +148,8 @@ func (r *rank) checked(err error) {
 	}
 }
 
-// isConsequence tells whether an error says no more than that the job ends.
+// isConsequence tells whether an error says no more than that the job ends with a cause: calls return an error
+// that wraps it, or that a peer is gone, and the context of the body has ended.
 func isConsequence(err, cause error) bool {
-	return errors.Is(err, mpi.ErrAborted) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, cause) ||
-		errors.Is(err, context.Canceled)
+	return errors.Is(err, cause) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, context.Canceled)
 }

@@ -39,6 +39,14 @@ func TestRun_SeveralJobsAtOnce(t *testing.T) {
 }
 
 func TestRun_WorldAfterwards(t *testing.T) {
+	for _, check := range []string{"on", "off"} {
+		t.Run("checking mode "+check, func(t *testing.T) {
+			worldAfterwards(t, mpi.Config{Settings: map[string]string{"WEFT_CHECK": check}})
+		})
+	}
+}
+
+func worldAfterwards(t *testing.T, c mpi.Config) {
 	var world *mpi.Comm
 	var request mpi.Request
 	mpitest.Run(t, 1, func(_ context.Context, w *mpi.Comm) error {
@@ -52,7 +60,7 @@ func TestRun_WorldAfterwards(t *testing.T) {
 		}
 		_, err = request.Wait()
 		return err
-	})
+	}, mpitest.Config(c))
 	require.ErrorIs(t, mpi.Send(world, []int{1}, 0, 0), mpi.ErrFinalized)
 	require.ErrorIs(t, mpi.Barrier(world), mpi.ErrFinalized)
 	_, err := world.Dup()

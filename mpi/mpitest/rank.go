@@ -59,7 +59,10 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 	var err error
 	go func() {
 		defer close(ended)
-		r.guard(&err, func() error { return r.job.body(context.WithValue(ctx, rankKey{}, r), world) })
+		r.guard(&err, func() error {
+			r.job.awaitBegin(ctx)
+			return r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+		})
 	}()
 	<-ended
 	r.returned.Store(true)
@@ -70,6 +73,18 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 		r.job.fail(r, err)
 	}
 	return err
+}
+
+// awaitBegin has all bodies begin together. So none of them has anything to do with another before they
+// communicate, and the race detector sees what they share otherwise.
+func (j *job) awaitBegin(ctx context.Context) {
+	if int(j.begun.Add(1)) == len(j.ranks) {
+		close(j.begin)
+	}
+	select {
+	case <-j.begin:
+	case <-ctx.Done():
+	}
 }
 
 // othersFind is how much of the ranks' time the others have to find a mistake too, before the job ends.
@@ -148,8 +163,8 @@ func (r *rank) checked(err error) {
 	}
 }
 
-// isConsequence tells whether an error says no more than that the job ends with a cause: calls return an error
-// that wraps it, or that a peer is gone, and the context of the body has ended.
+// isConsequence tells whether an error says no more than that the job ends with a cause: calls return one
+// that wraps it, or says that a peer is gone, and the context of the body has ended.
 func isConsequence(err, cause error) bool {
 	return errors.Is(err, cause) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, context.Canceled)
 }

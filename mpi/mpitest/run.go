@@ -82,6 +82,8 @@ type job struct {
 	// of the bubble
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
+	begun   atomic.Int32            // bodies
+	begin   chan struct{}           // closed when all have
 	before  map[uint64]bool         // goroutines that are not the job's
 	ended   atomic.Int32            // ranks that have ended
 	allDone atomic.Bool             // all have ended; their goroutines may go on
@@ -117,7 +119,7 @@ func (j *job) play() {
 func (j *job) live() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	j.cancel, j.gaveUp = cancel, make(chan struct{})
+	j.cancel, j.gaveUp, j.begin = cancel, make(chan struct{}), make(chan struct{})
 	j.before = map[uint64]bool{program.GoroutineID(): true}
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true

@@ -19,13 +19,15 @@ import (
 // wrongVariable has TestWrong run the wrong programs, each of which fails.
 const wrongVariable = "MPITEST_WRONG"
 
-// wrong are programs with a mistake each, and what the output must and must not have.
-var wrong = []struct {
+// program has a mistake, and this is what the output must and must not have.
+type program struct {
 	name  string
 	test  func(t *testing.T)
 	want  []string
 	never []string
-}{
+}
+
+var wrong = []program{
 	{"an error", runs(3, func(_ context.Context, world *mpi.Comm) error {
 		if world.Rank() == 1 {
 			return errors.New("boom")

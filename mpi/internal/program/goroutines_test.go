@@ -71,19 +71,19 @@ created by main.main in goroutine 7
 	/home/u/solver/main.go:21 +0x11
 `)
 	require.Equal(t, []Goroutine{
-		{ID: 1, State: "sync.WaitGroup.Wait", Site: "main.go:30", Function: "sync.runtime_SemacquireWaitGroup",
+		{ID: 1, State: "sync.WaitGroup.Wait", Caller: OfProgram, Site: "main.go:30", Function: "sync.runtime_SemacquireWaitGroup",
 			Owner: OfProgram},
-		{ID: 7, State: "sleep", Site: "tick.go:12", Function: "time.Sleep", Owner: OfProgram,
+		{ID: 7, State: "sleep", Caller: OfProgram, Site: "tick.go:12", Function: "time.Sleep", Owner: OfProgram,
 			Parent: 1, Began: "main.go:20"},
-		{ID: 8, State: "syscall", Function: "os/signal.signal_recv", Owner: OfLibrary, Parent: 1},
-		{ID: 9, State: "IO wait", Function: "internal/poll.runtime_pollWait", Owner: OfProgram, Parent: 1,
+		{ID: 8, State: "syscall", Caller: OfLibrary, Function: "os/signal.signal_recv", Owner: OfLibrary, Parent: 1},
+		{ID: 9, State: "IO wait", Caller: OfLibrary, Function: "internal/poll.runtime_pollWait", Owner: OfProgram, Parent: 1,
 			Began: "server.go:20"},
-		{ID: 10, State: "IO wait", Function: "internal/poll.runtime_pollWait", Owner: OfLibrary, Parent: 9},
-		{ID: 11, State: "chan receive", Function: "testing.(*T).Run", Owner: OfProgram, Site: "main.go:40"},
-		{ID: 12, State: "chan receive", Function: "main.recurse", Owner: OfProgram, Site: "main.go:50",
+		{ID: 10, State: "IO wait", Caller: OfLibrary, Function: "internal/poll.runtime_pollWait", Owner: OfLibrary, Parent: 9},
+		{ID: 11, State: "chan receive", Caller: OfProgram, Function: "testing.(*T).Run", Owner: OfProgram, Site: "main.go:40"},
+		{ID: 12, State: "chan receive", Caller: OfProgram, Function: "main.recurse", Owner: OfProgram, Site: "main.go:50",
 			Parent: 1, Began: "main.go:20"},
-		{ID: 13, State: "sleep", Function: "time.Sleep", Owner: OfItself, Parent: 1},
-		{ID: 14, State: "chan send", Function: "main.rank", Owner: OfProgram, Site: "main.go:60", Parent: 7,
+		{ID: 13, State: "sleep", Caller: OfLibrary, Function: "time.Sleep", Owner: OfItself, Parent: 1},
+		{ID: 14, State: "chan send", Caller: OfProgram, Function: "main.rank", Owner: OfProgram, Site: "main.go:60", Parent: 7,
 			Began: "main.go:21", Bubble: "25"},
 	}, list)
 	for i, may := range []bool{false, true, false, true, true, false, true, false, false} {

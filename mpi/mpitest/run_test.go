@@ -131,12 +131,12 @@ func TestAllocOn(t *testing.T) {
 
 // The ranks of one job may use goroutines, windows and communicators.
 func TestRun_Parts(t *testing.T) {
-	mpitest.Sizes(t, []int{1, 4}, func(_ context.Context, world *mpi.Comm) error {
+	mpitest.Sizes(t, []int{1, 4}, func(ctx context.Context, world *mpi.Comm) error {
 		half, err := world.Split(world.Rank()%2, 0)
 		if err != nil {
 			return err
 		}
-		if err := sums(nil, half); err != nil {
+		if err := sums(ctx, half); err != nil {
 			return err
 		}
 		w, err := mpi.WinAllocate[int](world, world.Size())

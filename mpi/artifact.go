@@ -13,6 +13,7 @@ const (
 	artifactPart = 256 << 10
 	// takenWithin is how long a rank that ends waits for its launcher to take what it leaves there.
 	takenWithin = 5 * time.Second
+	maxStacks   = 4 << 20 // bytes
 )
 
 // artifact sends the parts of an artifact.
@@ -53,6 +54,6 @@ func (r *stateReporter) leave(what snapshot.Artifact, data []byte) error {
 
 // stacks are those of all goroutines, as far as they fit.
 func stacks() []byte {
-	trace := make([]byte, maxTrace)
+	trace := make([]byte, maxStacks)
 	return trace[:runtime.Stack(trace, true)]
 }

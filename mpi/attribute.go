@@ -158,13 +158,3 @@ func (s *commState) deleteAttributes() {
 		a.key.wasDeleted(a.value)
 	}
 }
-
-// deleteWorldAttributes deletes the world's attributes, unless Finalize has been called before.
-func deleteWorldAttributes() {
-	process.mu.Lock()
-	running, world := process.stage == stageRunning, process.world
-	process.mu.Unlock()
-	if running {
-		world.deleteAttributes()
-	}
-}

@@ -3,7 +3,8 @@ package mpi
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
+	"runtime"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 )
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
@@ -23,11 +25,12 @@ type checker struct {
 	operations *check.Operations
 	headers    sync.Pool      // *[]byte: memory for small messages with their header
 	compared   sync.Pool      // *compared
+	strict     bool           // communicators and windows must be freed before Finalize
 	underWay   sync.WaitGroup // signatures of collectives that do not block
 }
 
-func newChecker(rank int) *checker {
-	r := check.NewReporter(rank, os.Stderr)
+func newChecker(rank int, out io.Writer) *checker {
+	r := check.NewReporter(rank, out)
 	return &checker{
 		Reporter: r, sites: check.NewSites(calledFrom), operations: check.NewOperations(r),
 		headers: sync.Pool{New: func() any {
@@ -53,7 +56,7 @@ var wrongArguments = []struct {
 }
 
 // errChecked marks what has been reported.
-var errChecked = errors.New("checking mode")
+var errChecked = inprocess.ErrChecked
 
 // failed reports a call that fails because the program is wrong.
 func (k *checker) failed(err error) {
@@ -126,6 +129,39 @@ func (k *checker) beforeFinalize(j *job, e *engine.Engine, open []string) {
 	for _, text := range open {
 		k.Report("epoch never closed", text)
 	}
+	if k.strict {
+		k.reportNeverFreed(j.comms.all())
+	}
+}
+
+// reportNeverFreed reports the communicators and windows among some communicators.
+func (k *checker) reportNeverFreed(list []*commState) {
+	for _, c := range list {
+		class := "communicator never freed"
+		switch w := c.window.Load(); {
+		case c.context == contextid.World || w != nil && w.freed.Load():
+			continue
+		case w != nil:
+			class = "window never freed"
+		}
+		k.Report(class, *c.label.Load()+c.made)
+	}
+}
+
+// maxMakers is the number of stack frames in which callOf looks for the program's call.
+const maxMakers = 32
+
+// callOf names the call that makes a communicator, for the report that it was never freed.
+func (k *checker) callOf() string {
+	if !k.strict {
+		return ""
+	}
+	var callers [maxMakers]uintptr
+	call, site := calledFrom(callers[:runtime.Callers(1, callers[:])])
+	if site == "" {
+		return ""
+	}
+	return fmt.Sprintf(", made by %s at %s", call, site)
 }
 
 // underWay is the class of a call that another goroutine is in when Finalize is called.

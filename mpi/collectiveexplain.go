@@ -2,16 +2,11 @@ package mpi
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
-
-// explained has what WEFT_COLL=explain has printed, so that a loop prints once.
-var explained sync.Map
 
 // explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
 // communicator speaks for all.
@@ -35,7 +30,7 @@ func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s%s\n", site,
 		call.Operation, c.Name(), call.Size, call.Bytes(), algorithm, why,
 		strings.Join(coll.Algorithms(call.Operation), ", "), because)
-	if _, before := explained.LoadOrStore(line, true); !before {
-		fmt.Fprint(os.Stderr, line)
+	if _, before := c.job.explained.LoadOrStore(line, true); !before {
+		fmt.Fprint(c.job.out, line)
 	}
 }

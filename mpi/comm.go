@@ -2,13 +2,13 @@ package mpi
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 )
 
 // Special ranks and tags (MPI 4.1, sections 3.2.4 and 3.11).
@@ -46,12 +46,15 @@ type commState struct {
 	coll      collState
 	freed     atomic.Bool // Free has been called
 	revoked   atomic.Bool // Revoke has been called, here or at another rank
-	inFull    atomic.Bool // calls are looked at in full: it is freed, revoked, or in checking mode
-	checker   *checker    // nil unless in checking mode
+	// calls are looked at in full: it is freed or revoked, or its rank is in checking mode or has called
+	// Finalize
+	inFull  atomic.Bool
+	checker *checker // nil unless in checking mode
 	// whose own communicator this is; nil for most
 	window atomic.Pointer[window]
 	// reductions have the same bits on any number of ranks; set when it is made
 	reproducible bool
+	made         string // by which call, where that is told
 
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
@@ -73,8 +76,12 @@ func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *mem
 	s.coll.mu.Init()
 	if s.checker = j.checker; s.checker != nil {
 		s.inFull.Store(true)
+		s.made = s.checker.callOf()
 	}
 	j.comms.add(s)
+	if j.ended.Load() { // else finalize finds it among the others
+		s.inFull.Store(true)
+	}
 	if e.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
 	}
@@ -126,15 +133,15 @@ func (c *Comm) Abort(code int) {
 	if code&0xff == 0 {
 		code = 1
 	}
-	fmt.Fprintf(os.Stderr, "weft: rank %d called Abort(%d)\n", c.rank, code)
+	fmt.Fprintf(c.job.out, "weft: rank %d called Abort(%d)\n", c.rank, code)
 	c.job.abort(code & 0xff)
-	os.Exit(code & 0xff)
+	c.job.exit(code & 0xff)
 }
 
 // check refuses a call on a communicator that cannot be used.
 func (c *Comm) check() error {
 	if c == nil {
-		if !initialized() {
+		if process.world.Load() == nil && !inprocess.Here() {
 			return ErrNotInitialized
 		}
 		return fmt.Errorf("%w: nil", ErrComm)
@@ -142,7 +149,7 @@ func (c *Comm) check() error {
 	if c.commState == nil {
 		return fmt.Errorf("%w: a Comm comes from Init, Dup or Split", ErrComm)
 	}
-	if ended.Load() {
+	if c.job.ended.Load() {
 		return ErrFinalized
 	}
 	if c.freed.Load() {
@@ -166,7 +173,7 @@ func (c *Comm) checkCall() error {
 // fastPathOK tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context
 // that might end, no checking mode.
 func (c *Comm) fastPathOK(peer, tag int) bool {
-	return c != nil && c.commState != nil && c.canceller == nil && !ended.Load() && !c.inFull.Load() &&
+	return c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 

@@ -42,6 +42,15 @@ func (l *comms) revoke(id uint32) {
 	}
 }
 
+// lookInFull has calls on all communicators looked at in full.
+func (l *comms) lookInFull() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.byID {
+		c.inFull.Store(true)
+	}
+}
+
 // find returns the communicator of an engine context, or nil.
 func (l *comms) find(context uint32) *commState {
 	l.mu.Lock()

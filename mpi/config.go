@@ -14,8 +14,8 @@ type Config struct {
 }
 
 // values are the settings of this process: the environment's, changed by options.
-func values(options []Config) (setting.Values, error) {
-	set := setting.Environment()
+func (r *rank) values(options []Config) (setting.Values, error) {
+	set := r.settings()
 	for _, c := range options {
 		for name, text := range c.Settings {
 			if err := set.Set(name, text); err != nil {

@@ -106,7 +106,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	if err == nil {
 		return nil
 	}
-	f := &Error{Op: op, Rank: rankInWorld(), Peer: peer, Tag: tag, Err: err}
+	f := &Error{Op: op, Rank: process.number(), Peer: peer, Tag: tag, Err: err}
 	var inner *Error // of a call that this one consists of
 	if errors.As(err, &inner) {
 		f.Err = inner.Err

@@ -3,8 +3,6 @@ package mpi
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -14,8 +12,9 @@ import (
 )
 
 // openFabrics opens the devices of the fabrics that the settings name, in the order of preference.
-func openFabrics(log *slog.Logger, wire *wireup.Job, o *options) ([]engine.Fabric, error) {
-	conf, err := fabricConfig(log, wire, o)
+func openFabrics(j *job, o *options) ([]engine.Fabric, error) {
+	wire, log := j.wire, j.log
+	conf, err := fabricConfig(j, o)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +73,16 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 
 // fabricConfig reads the settings of fabrics. It reads those that no fabric uses too, so that an invalid one
 // is always refused.
-func fabricConfig(log *slog.Logger, wire *wireup.Job, o *options) (c transport.FabricConfig, err error) {
-	set := o.set
-	c.Log, c.PeerTimeout = log, o.engine.PeerTimeout
+func fabricConfig(j *job, o *options) (c transport.FabricConfig, err error) {
+	set, wire := o.set, j.wire
+	c.Log, c.PeerTimeout = j.log, o.engine.PeerTimeout
 	c.Running = wire.Running
 	c.Fatal = func(peer uint32, err error) {
-		fmt.Fprintf(os.Stderr, "weft: rank %d ends: rank %d: %v\n", wire.Identity.Rank, peer, err)
+		fmt.Fprintf(j.out, "weft: rank %d ends: rank %d: %v\n", wire.Identity.Rank, peer, err)
 		if !o.survive {
 			wire.Abort(1)
 		}
-		os.Exit(1)
+		j.exit(1)
 	}
 	if c.Interfaces, err = wire.Interfaces(); err != nil {
 		return c, err

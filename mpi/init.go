@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -16,32 +17,12 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
-)
-
-// A process is one rank of one job: its state is here, once.
-var (
-	process struct {
-		mu    sync.Mutex
-		stage stage
-		world *Comm
-	}
-	current atomic.Pointer[engine.Engine] // of the world; nil before Init
-	ended   atomic.Bool                   // Finalize has begun
-	started = time.Now()
-)
-
-// stage of a process's life in its job.
-type stage uint8
-
-const (
-	stageBefore    stage = iota // Init has not been called; left by Init
-	stageRunning                // the world is there; left by Finalize
-	stageFinalized              // final
 )
 
 // job is what a communicator needs of the job it runs in.
@@ -61,6 +42,11 @@ type job struct {
 	choices   coll.Selection // of algorithms
 	host      uint64         // equal at processes that share memory, and different at others
 	placement placement
+	tracing   atomic.Pointer[trace.Buffer] // where records go; nil while the rank is not traced
+	explained sync.Map                     // what WEFT_COLL=explain has printed, so that a loop prints once
+	ended     atomic.Bool                  // Finalize has begun
+	out       io.Writer                    // standard error, as a rule
+	exit      func(code int)               // does not return
 }
 
 func (j *job) abort(code int) {
@@ -68,15 +54,7 @@ func (j *job) abort(code int) {
 	j.wire.Abort(code)
 }
 
-func initialized() bool { return current.Load() != nil }
-
-// rankInWorld is this process's rank in the world; NoPeer before Init.
-func rankInWorld() int {
-	if e := current.Load(); e != nil {
-		return e.Rank()
-	}
-	return NoPeer
-}
+var started = time.Now()
 
 // Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
@@ -92,7 +70,12 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
 	if body == nil {
 		return asError("Run", fmt.Errorf("%w: no body to run", ErrArg))
 	}
-	world, err := Init(ctx, conf...)
+	return rankFor(ctx).run(ctx, body, conf)
+}
+
+func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
+	conf []Config) error {
+	world, err := r.init(ctx, conf)
 	if err != nil {
 		return err
 	}
@@ -106,16 +89,16 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
 		p := recover()
 		switch {
 		case p != nil:
-			fmt.Fprintf(os.Stderr, "weft: rank %d panicked: %v\n\n%s", world.rank, p, debug.Stack())
+			fmt.Fprintf(world.job.out, "weft: rank %d panicked: %v\n\n%s", world.rank, p, debug.Stack())
 		case !returned:
-			fmt.Fprintf(os.Stderr,
+			fmt.Fprintf(world.job.out,
 				"weft: rank %d: the body of Run ended its goroutine: runtime.Goexit, which FailNow of a "+
 					"test calls\n", world.rank)
 		default:
 			return
 		}
 		world.job.abort(2)
-		os.Exit(2)
+		world.job.exit(2)
 	}()
 	err = body(ctx, world)
 	returned = true
@@ -127,7 +110,7 @@ func Run(ctx context.Context, body func(ctx context.Context, world *Comm) error,
 		world.job.abort(1)
 		return err
 	}
-	if err := Finalize(); err != nil {
+	if err := r.finalize(); err != nil {
 		yieldToCause(err)
 		return err
 	}
@@ -146,17 +129,19 @@ func yieldToCause(err error) {
 // 4.1, 11.2.1). Without a launcher, the ranks find each other at WEFT_COORDINATOR; without that too, the
 // process is a world of one rank. Init blocks until all ranks have joined, or ctx ends. It can be called once
 // in a process's life. Each conf changes settings.
-func Init(ctx context.Context, conf ...Config) (*Comm, error) {
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	switch process.stage {
+func Init(ctx context.Context, conf ...Config) (*Comm, error) { return rankFor(ctx).init(ctx, conf) }
+
+func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.stage {
 	case stageRunning:
 		return nil, asError("Init", errors.New("called a second time"))
 	case stageFinalized:
 		return nil, asError("Init", ErrFinalized)
 	}
-	reporter, unreachable := reportInit()
-	world, err := join(ctx, conf, reporter != nil)
+	reporter, unreachable := r.reportInit()
+	world, err := r.join(ctx, conf, reporter != nil)
 	if err != nil {
 		reporter.enter(snapshot.Finished)
 		return nil, asError("Init", err)
@@ -165,10 +150,14 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) {
 		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what "+
 			"the rank measures, are without it", "rank", world.rank, "error", unreachable)
 	}
-	process.world, process.stage = world, stageRunning
-	current.Store(world.e)
+	r.stage = stageRunning
+	r.world.Store(world)
 	world.job.exitHooks = newExitHooks(world.job.hooks)
-	world.job.reporter = reporter.joined(world, world.job.stuck)
+	if r.place != nil {
+		world.job.reporter = newPlaceReporter(world)
+	} else {
+		world.job.reporter = reporter.joined(world, world.job.stuck)
+	}
 	world.job.tracer.begin(world)
 	return world, nil
 }
@@ -187,13 +176,13 @@ type options struct {
 	stuck      stuckPolicy
 }
 
-func readOptions(conf []Config) (*options, error) {
-	set, err := values(conf)
+func (r *rank) readOptions(conf []Config) (*options, error) {
+	set, err := r.values(conf)
 	if err != nil {
 		return nil, err
 	}
 	o := &options{set: set}
-	if o.engine.Log, err = logger(set); err != nil {
+	if o.engine.Log, err = r.logger(set); err != nil {
 		return nil, err
 	}
 	if o.engine.ConnectTimeout, err = set.Of(setting.ConnectTimeout).Duration(); err != nil {
@@ -236,25 +225,25 @@ func readOptions(conf []Config) (*options, error) {
 	return o, err
 }
 
-// join makes this process a rank. told is whether the launcher tells it of ranks that have failed.
-func join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
-	o, err := readOptions(conf)
+// join makes the rank a part of its job. told is whether the launcher tells it of ranks that have failed.
+func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
+	o, err := r.readOptions(conf)
 	if err != nil {
 		return nil, err
 	}
-	wire, err := wireup.Join(ctx, o.set)
+	wire, err := r.joinJob(ctx, o.set)
 	if err != nil {
 		return nil, err
 	}
 	o.engine.Log = o.engine.Log.With("rank", wire.Identity.Rank, "host", hostName())
 	// weft's own launcher has said it already.
-	if wire.Identity.Rank == 0 && os.Getenv("WEFT_JOB") == "" {
+	if wire.Identity.Rank == 0 && r.place == nil && os.Getenv("WEFT_JOB") == "" {
 		for _, text := range setting.Unknown(os.Environ()) {
 			o.engine.Log.Warn(text)
 		}
 	}
 	o.engine.FailuresTold = o.survive && told
-	world, err := newWorld(ctx, o, wire)
+	world, err := r.newWorld(ctx, o, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
 	}
@@ -262,16 +251,16 @@ func join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
 }
 
 // newWorld starts the engine of a rank that has joined its job, and makes the world communicator.
-func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err error) {
+func (r *rank) newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err error) {
 	conf := o.engine
 	if conf.SpinTime, err = wire.SpinFor(); err != nil {
 		return nil, err
 	}
-	if conf.Fabrics, err = openFabrics(conf.Log, wire, o); err != nil {
+	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.choices, survive: o.survive,
+		stuck: o.stuck, out: r.out(), exit: r.exit()}
+	if conf.Fabrics, err = r.fabrics(j, o); err != nil {
 		return nil, err
 	}
-	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.choices, survive: o.survive,
-		stuck: o.stuck}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	conf.FindsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
@@ -288,7 +277,8 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	}
 	conf.Hook = newHook(j.tracer, events)
 	if o.check {
-		j.checker = newChecker(int(wire.Identity.Rank))
+		j.checker = newChecker(int(wire.Identity.Rank), j.out)
+		j.checker.strict = r.place != nil
 		conf.Header = check.HeaderSize
 		conf.Unreceived = func(context uint32, source, tag int, head []byte) {
 			j.checker.unreceived(j, context, source, tag, head)
@@ -298,7 +288,7 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 	if err != nil {
 		return nil, err
 	}
-	if conf.Recorder, err = openRecorder(); err != nil {
+	if conf.Recorder, err = r.openRecorder(); err != nil {
 		j.log.Warn("the latest events of this rank are lost", "rank", wire.Identity.Rank, "error", err)
 	}
 	e, err := engine.New(conf)
@@ -309,7 +299,7 @@ func newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err e
 		return nil, errors.Join(err, e.Destroy(err))
 	}
 	if o.statistics {
-		s := statistics{e: e, calls: calls}
+		s := statistics{e: e, out: j.out, calls: calls}
 		j.hooks = append(j.hooks, func(bool) { s.print() })
 	}
 	if o.report {
@@ -337,8 +327,8 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 	j.wire.WhenEnded(func(why error) {
 		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
 	}, func(code int, why error) {
-		fmt.Fprintf(os.Stderr, "weft: rank %d: %v\n", e.Rank(), why)
-		os.Exit(code)
+		fmt.Fprintf(j.out, "weft: rank %d: %v\n", e.Rank(), why)
+		j.exit(code)
 	})
 	j.wire.WhenFailed(e.PeerFailed)
 	if j.wire.SurvivesAlone() {
@@ -355,12 +345,12 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 	return err
 }
 
-func logger(set setting.Values) (*slog.Logger, error) {
+func (r *rank) logger(set setting.Values) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(set.Of(setting.Log).String())); err != nil {
 		return nil, fmt.Errorf("%s=%q: %s", setting.Log.Name, set.Of(setting.Log), setting.Log.Meaning)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
+	return slog.New(slog.NewTextHandler(r.out(), &slog.HandlerOptions{Level: level})), nil
 }
 
 // whyEnding is why a rank of the job does not come to Finalize: it has failed, or the launcher ends the job.
@@ -394,24 +384,28 @@ func (j *job) awaitFinalize(e *engine.Engine) error {
 // If a rank that this one was connected to has failed, Finalize does not wait for the other ranks: it
 // releases everything and returns ErrProcFailed. In a job that survives failures (weft run --survive), it
 // waits instead for the ranks that are left, and returns nil.
-func Finalize() error {
-	deleteWorldAttributes()
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	switch process.stage {
+func Finalize() error { return process.finalize() }
+
+func (r *rank) finalize() error {
+	if c := r.running(); c != nil {
+		c.deleteAttributes()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.stage {
 	case stageBefore:
 		return asError("Finalize", ErrNotInitialized)
 	case stageFinalized:
 		return asError("Finalize", ErrFinalized)
 	}
-	process.stage = stageFinalized
-	ended.Store(true)
-	c := process.world
+	r.stage = stageFinalized
+	c := r.world.Load()
+	c.job.end()
 	c.job.log.Debug("Finalize")
 	c.job.reporter.enter(snapshot.Finalizing)
 	defer c.job.reporter.enter(snapshot.Finished)
 	defer c.job.metrics.close()
-	traced := traceCall(tracedFinalize)
+	traced := c.traceCall(tracedFinalize)
 	open := c.job.comms.openEpochs()
 	c.job.checker.beforeFinalize(c.job, c.e, open)
 	c.job.tracer.compareClocks(c)
@@ -429,7 +423,13 @@ func Finalize() error {
 	}
 	left := c.e.Unfinished()
 	if c.checker == nil {
-		fmt.Fprint(os.Stderr, finalizeWarning(c.rank, left, open))
+		fmt.Fprint(c.job.out, finalizeWarning(c.rank, left, open))
 	}
 	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.e.Shutdown(), c.job.wire.Finalize()))
+}
+
+// end refuses every call from now on.
+func (j *job) end() {
+	j.ended.Store(true)
+	j.comms.lookInFull()
 }

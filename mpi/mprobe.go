@@ -88,7 +88,7 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 	if m == nil || m.c == nil {
 		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
 	}
-	if err == nil && ended.Load() { // Free of its communicator leaves the message to be received
+	if err == nil && m.c.job.ended.Load() { // Free of its communicator leaves the message to be received
 		err = ErrFinalized
 	}
 	if err != nil {

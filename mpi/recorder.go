@@ -9,16 +9,19 @@ import (
 )
 
 // openRecorder opens the recorder that writes where the launcher can read; nil where there is no such place.
-func openRecorder() (*recorder.Recorder, error) {
+func (r *rank) openRecorder() (*recorder.Recorder, error) {
+	if r.place != nil {
+		return nil, nil
+	}
 	fd, err := inherited.Take(inherited.Recorder)
 	if err != nil || fd < 0 {
 		return nil, err
 	}
 	defer syscall.Close(fd)
-	r, err := recorder.Open(fd)
+	events, err := recorder.Open(fd)
 	if err != nil {
 		return nil, err
 	}
-	r.NameOperations(engine.OperationNames())
-	return r, nil
+	events.NameOperations(engine.OperationNames())
+	return events, nil
 }

@@ -18,7 +18,7 @@ import (
 // distinguishes some thousand names, of up to 256 bytes each.
 func Region(ctx context.Context, name string) (end func()) {
 	region := rt.StartRegion(ctx, name)
-	b := tracing.Load()
+	b := process.tracing()
 	if b == nil {
 		return region.End
 	}

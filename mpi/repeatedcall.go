@@ -38,8 +38,7 @@ func (k *collState) remember(a *collectiveCall) {
 
 // mayRepeat tells whether a call on elements of type T needs no look at the communicator and the type.
 func mayRepeat[T any](c *Comm) bool {
-	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !ended.Load() &&
-		!c.inFull.Load()
+	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load()
 }
 
 // repeat carries out a call that mayRepeat if one with its key was carried out before; false if not.

@@ -2,7 +2,7 @@ package mpi
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -14,6 +14,7 @@ const reportWithin = time.Second
 // statistics prints the counters of a rank.
 type statistics struct {
 	e       *engine.Engine
+	out     io.Writer
 	calls   *callStats
 	printed string // the latest, which are not repeated
 }
@@ -25,10 +26,10 @@ func (s *statistics) print() {
 	select {
 	case t := <-text:
 		if t != s.printed {
-			fmt.Fprint(os.Stderr, t)
+			fmt.Fprint(s.out, t)
 		}
 		s.printed = t
 	case <-time.After(reportWithin):
-		fmt.Fprintf(os.Stderr, "weft: rank %d: no counters within %v\n", e.Rank(), reportWithin)
+		fmt.Fprintf(s.out, "weft: rank %d: no counters within %v\n", e.Rank(), reportWithin)
 	}
 }

@@ -165,5 +165,5 @@ func asError(op string, err error) error {
 	if errors.As(err, &failed) {
 		peer = failed.Rank
 	}
-	return &Error{Op: op, Rank: rankInWorld(), Peer: peer, Tag: NoPeer, Err: err}
+	return &Error{Op: op, Rank: process.number(), Peer: peer, Tag: NoPeer, Err: err}
 }

@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
@@ -70,6 +69,9 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 	}
 	s.Locks = c.job.comms.locks()
 	s.Channels, s.Leaving = channels(st.Traffic), st.Leaving
+	if c.job.wire.Together() {
+		return // whoever asks knows which goroutines are of which rank
+	}
 	if s.Active, s.At = active(waiting); s.Active == 0 {
 		s.Later = program.Later()
 	}
@@ -83,30 +85,19 @@ func channels(traffic []engine.Traffic) []snapshot.Channel {
 	return list
 }
 
-// The size of the buffer for the stacks of all goroutines, at first and at most.
-const (
-	minTrace = 64 << 10
-	maxTrace = 4 << 20
-)
-
 // active counts the goroutines that may act by themselves, and returns where one of them is.
 func active(waiting map[uint64]bool) (n int, at string) {
-	var trace []byte
-	size := 0
-	for room := minTrace; size == len(trace) && room <= maxTrace; room *= 2 {
-		trace = make([]byte, room)
-		size = runtime.Stack(trace, true)
-	}
-	if size == len(trace) {
+	list, all := program.Goroutines()
+	if !all {
 		n = 1 // some are cut off
 	}
-	for _, g := range parseGoroutines(string(trace[:size])) {
-		if waiting[g.id] || !g.mayAct() {
+	for _, g := range list {
+		if waiting[g.ID] || !g.MayAct() {
 			continue
 		}
 		n++
 		if at == "" {
-			at = g.site
+			at = g.Site
 		}
 	}
 	return n, at

@@ -39,7 +39,7 @@ type stateConn interface {
 // message moves, and answers questions about what it waits for. It has one goroutine, which costs nothing but
 // two polls a second.
 type stateReporter struct {
-	conn  stateConn            // nil where the rank reports to the user itself
+	conn  stateConn            // nil where the rank reports to the user itself, or is only asked
 	takes bool                 // the other end is a launcher, which takes artifacts
 	world atomic.Pointer[Comm] // nil until Init is over
 	phase atomic.Pointer[snapshot.Phase]
@@ -75,7 +75,10 @@ func newStateReporter(conn stateConn, p snapshot.Phase) *stateReporter {
 // reportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
 // returns nil where there is no launcher, or none that can be reached. The reporter lives as long as the
 // process.
-func reportInit() (*stateReporter, error) {
+func (k *rank) reportInit() (*stateReporter, error) {
+	if k.place != nil {
+		return nil, nil
+	}
 	conn, err := launcherConn()
 	if conn == nil {
 		return nil, err
@@ -182,10 +185,11 @@ func (r *stateReporter) tellSingle(report *deadlock.Report, action deadlock.Acti
 	if end := cmp.Or(why, action.Advice(report, setting.StuckAction.Name+"=")); end != "" {
 		text += "weft: " + end + "\n"
 	}
-	fmt.Fprint(os.Stderr, text)
+	j := r.world.Load().job
+	fmt.Fprint(j.out, text)
 	if why != "" {
-		r.world.Load().job.abort(1)
-		os.Exit(1)
+		j.abort(1)
+		j.exit(1)
 	}
 }
 
@@ -207,7 +211,7 @@ func (r *stateReporter) alone(after time.Duration) (look func()) {
 				for _, line := range deadlock.Alone(s) {
 					text += "weft: " + line + "\n"
 				}
-				fmt.Fprint(os.Stderr, text)
+				fmt.Fprint(r.world.Load().job.out, text)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // Failed lists the ranks of the communicator that this rank knows to have failed, in ascending order. Other
 // ranks may know of others.
 func (c *Comm) Failed() []int {
-	if c == nil || c.commState == nil || ended.Load() {
+	if c == nil || c.commState == nil || c.job.ended.Load() {
 		return nil
 	}
 	var list []int

@@ -1,16 +1,11 @@
 package mpi
 
 import (
-	"sync/atomic"
-
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
-
-// tracing is where this rank's records go; nil where it is not traced.
-var tracing atomic.Pointer[trace.Buffer]
 
 // tracer traces a rank, for weft run --trace.
 type tracer struct {
@@ -65,7 +60,7 @@ func (t *tracer) begin(world *Comm) {
 		return
 	}
 	t.head.Rank, t.head.Size = world.rank, world.size
-	tracing.Store(t.buffer)
+	world.job.tracing.Store(t.buffer)
 	t.head.Base = t.head.Clock
 	if _, elsewhere := world.job.wire.Neighbors(); !elsewhere {
 		return
@@ -92,7 +87,7 @@ const maxTraceBytes = snapshot.MaxArtifact
 // leaveTrace hands the trace over, and ends it if it is the last one.
 func (j *job) leaveTrace(e *engine.Engine, last bool) {
 	if last {
-		tracing.Store(nil)
+		j.tracing.Store(nil)
 	}
 	h := j.tracer.head
 	h.Rank, h.Size, h.Comms = e.Rank(), e.Size(), map[uint32]string{}

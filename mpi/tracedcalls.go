@@ -62,16 +62,25 @@ func (c tracedCall) number() uint8 { return uint8(firstTraced + int(c)) }
 // traceCall writes the beginning of a call that may last, and gives what has to end it. So the trace of a job
 // that is ended in it has the call. The calls that it consists of are within it. It returns nil where nothing
 // is traced.
-func traceCall(c tracedCall) *trace.Buffer {
-	var none *window
-	return none.traceCall(c, NoPeer)
+func (c *Comm) traceCall(call tracedCall) *trace.Buffer {
+	if c == nil || c.commState == nil {
+		return nil
+	}
+	return c.job.beginTraced(call, NoPeer)
 }
 
 // traceCall is that of a call on the window, which may be nil, with the rank that it names.
 func (w *window) traceCall(c tracedCall, rank int) *trace.Buffer {
-	b := tracing.Load()
+	if w == nil || w.comm.job.tracing.Load() == nil {
+		return nil
+	}
+	return w.comm.job.beginTraced(c, w.traceRank(rank))
+}
+
+func (j *job) beginTraced(c tracedCall, peer int) *trace.Buffer {
+	b := j.tracing.Load()
 	if b != nil {
-		b.Add(trace.CallBegin, c.number(), 0, w.traceRank(rank), engine.AnyTag, 0)
+		b.Add(trace.CallBegin, c.number(), 0, peer, engine.AnyTag, 0)
 	}
 	return b
 }
@@ -89,8 +98,11 @@ type tracedOperation struct {
 	begun int64
 }
 
-func traceOperation() (o tracedOperation) {
-	if b := tracing.Load(); b != nil {
+func (w *window) traceOperation() (o tracedOperation) {
+	if w == nil {
+		return o
+	}
+	if b := w.comm.job.tracing.Load(); b != nil {
 		o = tracedOperation{b, b.Stamp()}
 	}
 	return o

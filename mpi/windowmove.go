@@ -15,7 +15,7 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
 		return nil
 	}
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	t, offset, err := w.base().target(rank, at, len(src))
 	if err == nil && t != nil {
 		err = t.Put(memory(src), offset, w.via.canceller)
@@ -33,7 +33,7 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))
 		return nil
 	}
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	t, offset, err := w.base().target(rank, at, len(dst))
 	if err == nil && t != nil {
 		err = t.Get(memory(dst), offset, w.via.canceller)

@@ -7,7 +7,7 @@ import (
 // Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
 // have arrived after a Flush.
 func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	defer func() { traced.ended(w.base(), tracedRput, rank, len(src)) }()
 	t, offset, err := w.base().target(rank, at, len(src))
 	if err != nil || t == nil {
@@ -20,7 +20,7 @@ func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
 
 // Rget is Get with a request (MPI 4.1, 12.3.5). When the request is complete, dst holds the elements.
 func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	defer func() { traced.ended(w.base(), tracedRget, rank, len(dst)) }()
 	t, offset, err := w.base().target(rank, at, len(dst))
 	if err != nil || t == nil {
@@ -33,7 +33,7 @@ func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
 
 // Raccumulate is Accumulate with a request (MPI 4.1, 12.3.5).
 func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	defer func() { traced.ended(w.base(), tracedRaccumulate, rank, len(src)) }()
 	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
 	if err != nil || t == nil {
@@ -50,7 +50,7 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 // RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5). When the request is complete, result
 // holds the previous elements.
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()
 	src, err := operands(src, result, op)
 	if err != nil {

@@ -78,7 +78,7 @@ func (l *comms) openEpochs() (open []string) {
 // it returns, all earlier operations of all ranks are complete, at the caller and at their targets. Lock,
 // LockAll, Start and Post end the epoch that a Fence opened.
 func (w *Win[T]) Fence() error {
-	defer endTraced(traceCall(tracedFence))
+	defer endTraced(w.base().traceCall(tracedFence, NoPeer))
 	return w.base().fail("Fence", NoPeer, w.base().fence())
 }
 
@@ -219,7 +219,7 @@ func (w *window) unlock(rank int) error {
 // LockAll opens an epoch for the parts of all ranks, with shared locks (MPI 4.1, 12.5.3). It does not block:
 // the first operation on a rank's part takes that rank's lock.
 func (w *Win[T]) LockAll() error {
-	defer endTraced(traceCall(tracedLockAll))
+	defer endTraced(w.base().traceCall(tracedLockAll, NoPeer))
 	err := w.base().check()
 	if err == nil {
 		err = w.base().leaveFence()
@@ -236,7 +236,7 @@ func (w *Win[T]) LockAll() error {
 // UnlockAll closes the epoch that LockAll opened: all operations are complete, at this rank and at their
 // targets.
 func (w *Win[T]) UnlockAll() error {
-	defer endTraced(traceCall(tracedUnlockAll))
+	defer endTraced(w.base().traceCall(tracedUnlockAll, NoPeer))
 	err := w.base().check()
 	if err == nil && w.epochs.Load()&epochAll == 0 {
 		err = fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
@@ -299,7 +299,7 @@ func (w *window) checkFlush(rank int) error {
 
 // FlushAll is Flush for all ranks.
 func (w *Win[T]) FlushAll() error {
-	defer endTraced(traceCall(tracedFlushAll))
+	defer endTraced(w.base().traceCall(tracedFlushAll, NoPeer))
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushAll(w.via.canceller)
@@ -309,7 +309,7 @@ func (w *Win[T]) FlushAll() error {
 
 // FlushLocalAll is FlushLocal for all ranks.
 func (w *Win[T]) FlushLocalAll() error {
-	defer endTraced(traceCall(tracedFlushLocalAll))
+	defer endTraced(w.base().traceCall(tracedFlushLocalAll, NoPeer))
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushLocalAll(w.via.canceller)

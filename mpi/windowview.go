@@ -112,7 +112,7 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place[T]) error {
 func (w *Win[T]) putView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()
@@ -155,7 +155,7 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place[T]) error {
 func (w *Win[T]) getView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
-	traced := traceOperation()
+	traced := w.base().traceOperation()
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()

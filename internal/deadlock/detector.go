@@ -246,7 +246,7 @@ func (d *Detector) evaluate(now time.Time) {
 		d.first = nil
 		if len(stuck) > 0 && SameProgress(first, job, stuck) && !job.InFlight(stuck) {
 			d.reported, d.unmoved = stuck, true
-			d.report(d.deadlockTitle(stuck), job, confirm)
+			d.report(Title(stuck, len(d.ranks)), job, confirm)
 		} else if slices.ContainsFunc(stuck, func(rank int) bool { return first[rank] == nil }) {
 			d.first, d.again = job, now.Add(confirmAfter) // ranks that were not asked the first time
 		} else if d.longUnmoved(now) {
@@ -298,8 +298,9 @@ func (d *Detector) dueAfter(now time.Time) {
 	}
 }
 
-func (d *Detector) deadlockTitle(stuck []int) string {
-	if len(stuck) == len(d.ranks) {
+// Title says that ranks of a job of some size can never go on.
+func Title(stuck []int, size int) string {
+	if len(stuck) == size {
 		return "deadlock: no rank can ever go on"
 	}
 	return "deadlock: " + Ranks(stuck) + " can never go on"

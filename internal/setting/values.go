@@ -2,6 +2,7 @@ package setting
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -28,6 +29,13 @@ func Environment() Values {
 		}
 	}
 	return v
+}
+
+// Clone returns values that can be changed by themselves.
+func (v Values) Clone() Values {
+	c := Values{map[*Setting]string{}}
+	maps.Copy(c.text, v.text)
+	return c
 }
 
 // Of returns a setting with its text: what was set, or the default.

@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // A goroutine that sleeps in a call says itself what it waits for, but only when it is asked: then every
@@ -85,8 +85,8 @@ func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
 // Describe returns the engine's state. It wakes the goroutines that sleep, and waits for at most
 // describeWithin until they sleep again.
 func (e *Engine) Describe() State {
-	e.waiters.describing.Lock()
-	defer e.waiters.describing.Unlock()
+	e.waiters.describing <- struct{}{}
+	defer func() { <-e.waiters.describing }()
 	e.mu.Lock()
 	question := e.waiters.descriptions.question + 1
 	e.waiters.descriptions = descriptions{asked: true, question: question, waits: map[uint64]*Wait{}}
@@ -148,6 +148,13 @@ func (w *waiters) sleeping() int {
 	return n
 }
 
+// Activity is a number that grows whenever a message moves.
+func (e *Engine) Activity() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.activity()
+}
+
 // activity is a number that grows whenever a message moves.
 func (e *Engine) activity() uint64 {
 	n := e.stats.Unexpected + e.collectives.begun
@@ -163,7 +170,7 @@ func (e *Engine) activity() uint64 {
 // describe notes what the calling goroutine is about to sleep for: one of n requests, or a message that is
 // probed for, or something else where n is 0. The lock is held.
 func (w *waiters) describe(n int, at func(i int) Request, probed *probed) {
-	d := &Wait{Goroutine: goroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
+	d := &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
 	if w.forLocks[d.Goroutine] {
 		return // it sleeps for a look at the lock
 	}
@@ -224,13 +231,4 @@ func (c *Collective) needs() (needs []int, moving bool) {
 		needs = append(needs, o.Peer)
 	}
 	return needs, len(needs) == 0
-}
-
-// goroutineID is the number that the runtime gives the calling goroutine in its traces.
-func goroutineID() uint64 {
-	var buf [64]byte
-	text := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	digits, _, _ := bytes.Cut(text, []byte(" "))
-	id, _ := strconv.ParseUint(string(digits), 10, 64)
-	return id
 }

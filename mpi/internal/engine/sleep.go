@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,7 @@ type waiters struct {
 	asleep        int             // goroutines that sleep
 	slept         time.Duration   // ends of sleeps less their beginnings, since began
 	descriptions  descriptions    // of waits, while somebody asks for them
-	describing    sync.Mutex      // one asks at a time
+	describing    chan struct{}   // has a token while somebody asks; not a mutex, for that sleeps
 	forLocks      map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime      time.Duration   // how long a waiting rank polls before it sleeps
 	maxYields     int             // idle passes before a waiting rank sleeps, where it shares its core
@@ -47,7 +46,7 @@ type waiter struct {
 }
 
 func (w *waiters) init(e *Engine, spinTime time.Duration) {
-	w.e, w.spinTime, w.began = e, spinTime, time.Now()
+	w.e, w.spinTime, w.began, w.describing = e, spinTime, time.Now(), make(chan struct{}, 1)
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 

@@ -2,12 +2,14 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -145,7 +147,7 @@ func (l *lockWait) describe(t *Target) {
 	defer e.mu.Unlock()
 	w := &e.waiters
 	if l.goroutine == 0 {
-		l.goroutine, l.began = goroutineID(), time.Now()
+		l.goroutine, l.began = program.GoroutineID(), time.Now()
 		if w.forLocks == nil {
 			w.forLocks = map[uint64]bool{}
 		}
@@ -175,6 +177,16 @@ func (l *lockWait) end(t *Target) {
 // lockSpins is how often a rank looks at a lock before it sleeps between two looks.
 const lockSpins = 200
 
+// lockSleep is how long it sleeps after a number of sleeps: a microsecond longer each time at first, then
+// about a hundredth of the time that it has waited, and 50 ms at most.
+func lockSleep(n int) time.Duration {
+	const steps, growth, longest = 200, 1.01, 50e6 // ns
+	if n <= steps {
+		return time.Duration(n) * time.Microsecond
+	}
+	return time.Duration(min(steps*1e3*math.Pow(growth, float64(n-steps)), longest))
+}
+
 // pause lets some time pass between two looks, while this rank's communication goes on.
 func (w *Window) pause(try int) {
 	if w.e.mu.TryLock() {
@@ -185,7 +197,7 @@ func (w *Window) pause(try int) {
 	}
 	switch {
 	case try > lockSpins:
-		time.Sleep(min(time.Duration(try-lockSpins)*time.Microsecond, 200*time.Microsecond))
+		time.Sleep(lockSleep(try - lockSpins))
 	case w.e.waiters.spinTime == 0:
 		sys.Yield()
 	case try%passesPerYield == 0:

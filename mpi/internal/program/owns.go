@@ -14,9 +14,10 @@ const Module = "github.com/weft-mpi/weft/"
 var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal"}
 
 // OfWeft tells whether a function, given by its full name, belongs to what weft consists of inside a rank.
+// The tests of a package that see it from outside do not.
 func OfWeft(function string) bool {
 	rest, in := strings.CutPrefix(function, Module)
-	if !in {
+	if !in || strings.HasSuffix(packageOf(function), "_test") {
 		return false
 	}
 	for _, p := range internals {

@@ -14,6 +14,8 @@ func TestOwns(t *testing.T) {
 		"example.org/solver/mesh.(*Mesh).Exchange":                     true,
 		"github.com/weft-mpi/weft/examples/heat.solve":                 true,
 		"github.com/weft-mpi/weft/mpi_test.TestX":                      true,
+		"github.com/weft-mpi/weft/mpi/mpitest_test.TestX.func1":        true,
+		"github.com/weft-mpi/weft/mpi/mpitest.Run":                     false,
 		"github.com/weft-mpi/weft/bench.latency":                       true,
 		"github.com/weft-mpi/weft/mpi.Recv[...]":                       false,
 		"github.com/weft-mpi/weft/mpi/internal/engine.(*Engine).sleep": false,

@@ -17,7 +17,7 @@ import (
 // of itself.
 func (j *Job) Neighbors() (here, elsewhere bool) {
 	size := int(j.Identity.Size)
-	if size == 1 {
+	if size == 1 || j.together {
 		return true, false
 	}
 	if j.direct != nil {

@@ -17,7 +17,7 @@ func (j *Job) Reporter() net.Conn {
 }
 
 // UnderPMI tells whether a launcher has started this rank, weft's or another.
-func (j *Job) UnderPMI() bool { return j.client != nil && j.direct == nil }
+func (j *Job) UnderPMI() bool { return j.client != nil && j.direct == nil && !j.together }
 
 // WhenEnded has one of two functions called, from a goroutine of its own, when the job fails elsewhere: a
 // rank is lost, or another rank has ended the job with a status. A launcher ends the process itself; so this

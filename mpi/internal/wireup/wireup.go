@@ -27,7 +27,9 @@ type Job struct {
 
 	set    setting.Values
 	client client              // nil in a world of one that nobody launched
-	direct *coordinator.Client // the client where there is no launcher, else nil
+	direct *coordinator.Client // the client where rank 0 coordinates the ranks, else nil
+
+	together bool // all ranks are in this process: see Meeting
 
 	// of a job that goes on when ranks fail, without weft run
 	survives bool
@@ -245,6 +247,9 @@ func (j *Job) PeerLost(rank int) {
 // at all where ranks share cores. weft's own launcher tells; under another one it is reckoned from the ranks
 // of this machine.
 func (j *Job) SpinFor() (time.Duration, error) {
+	if j.together {
+		return 0, nil
+	}
 	cores, err := j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package mpi
+package program
 
 import (
 	"runtime"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseGoroutines(t *testing.T) {
-	list := parseGoroutines(`goroutine 1 [sync.WaitGroup.Wait, 2 minutes]:
+	list := ParseGoroutines(`goroutine 1 [sync.WaitGroup.Wait, 2 minutes]:
 sync.runtime_SemacquireWaitGroup(0xc000012345?)
 	/usr/local/go/src/runtime/sema.go:110 +0x25
 sync.(*WaitGroup).Wait(0xc000012345)
@@ -63,24 +63,35 @@ time.Sleep(0x3b9aca00)
 	/usr/local/go/src/runtime/time.go:300 +0xf2
 created by github.com/weft-mpi/weft/mpi.Init in goroutine 1
 	/home/u/weft/mpi/init.go:20 +0x11
+
+goroutine 14 [chan send (durable), 3 minutes, synctest bubble 25]:
+main.rank(...)
+	/home/u/solver/main.go:60 +0x11
+created by main.main in goroutine 7
+	/home/u/solver/main.go:21 +0x11
 `)
-	require.Equal(t, []goroutine{
-		{id: 1, state: "sync.WaitGroup.Wait", site: "main.go:30", function: "sync.runtime_SemacquireWaitGroup",
-			owner: ofProgram},
-		{id: 7, state: "sleep", site: "tick.go:12", function: "time.Sleep", owner: ofProgram},
-		{id: 8, state: "syscall", function: "os/signal.signal_recv", owner: ofLibrary},
-		{id: 9, state: "IO wait", function: "internal/poll.runtime_pollWait", owner: ofProgram},
-		{id: 10, state: "IO wait", function: "internal/poll.runtime_pollWait", owner: ofLibrary},
-		{id: 11, state: "chan receive", function: "testing.(*T).Run", owner: ofProgram, site: "main.go:40"},
-		{id: 12, state: "chan receive", function: "main.recurse", owner: ofProgram, site: "main.go:50"},
-		{id: 13, state: "sleep", function: "time.Sleep", owner: ofWeft},
+	require.Equal(t, []Goroutine{
+		{ID: 1, State: "sync.WaitGroup.Wait", Caller: OfProgram, Site: "main.go:30", Function: "sync.runtime_SemacquireWaitGroup",
+			Owner: OfProgram},
+		{ID: 7, State: "sleep", Caller: OfProgram, Site: "tick.go:12", Function: "time.Sleep", Owner: OfProgram,
+			Parent: 1, Began: "main.go:20"},
+		{ID: 8, State: "syscall", Caller: OfLibrary, Function: "os/signal.signal_recv", Owner: OfLibrary, Parent: 1},
+		{ID: 9, State: "IO wait", Caller: OfLibrary, Function: "internal/poll.runtime_pollWait", Owner: OfProgram, Parent: 1,
+			Began: "server.go:20"},
+		{ID: 10, State: "IO wait", Caller: OfLibrary, Function: "internal/poll.runtime_pollWait", Owner: OfLibrary, Parent: 9},
+		{ID: 11, State: "chan receive", Caller: OfProgram, Function: "testing.(*T).Run", Owner: OfProgram, Site: "main.go:40"},
+		{ID: 12, State: "chan receive", Caller: OfProgram, Function: "main.recurse", Owner: OfProgram, Site: "main.go:50",
+			Parent: 1, Began: "main.go:20"},
+		{ID: 13, State: "sleep", Caller: OfLibrary, Function: "time.Sleep", Owner: OfItself, Parent: 1},
+		{ID: 14, State: "chan send", Caller: OfProgram, Function: "main.rank", Owner: OfProgram, Site: "main.go:60", Parent: 7,
+			Began: "main.go:21", Bubble: "25"},
 	}, list)
-	for i, may := range []bool{false, true, false, true, true, false, true, false} {
-		require.Equal(t, may, list[i].mayAct(), list[i])
+	for i, may := range []bool{false, true, false, true, true, false, true, false, false} {
+		require.Equal(t, may, list[i].MayAct(), list[i])
 	}
 }
 
-// The running version of Go writes traces as parseGoroutines reads them.
+// The running version of Go writes traces as ParseGoroutines reads them.
 func TestParseGoroutines_OfThisVersionOfGo(t *testing.T) {
 	var mu sync.Mutex
 	mu.Lock()
@@ -92,9 +103,9 @@ func TestParseGoroutines_OfThisVersionOfGo(t *testing.T) {
 	for {
 		buf := make([]byte, 1<<20)
 		locked, main := false, false
-		for _, g := range parseGoroutines(string(buf[:runtime.Stack(buf, true)])) {
-			locked = locked || g.state == "sync.Mutex.Lock" && !g.mayAct()
-			main = main || g.state == "running"
+		for _, g := range ParseGoroutines(string(buf[:runtime.Stack(buf, true)])) {
+			locked = locked || g.State == "sync.Mutex.Lock" && !g.MayAct()
+			main = main || g.State == "running"
 		}
 		require.True(t, main)
 		if locked {
@@ -110,5 +121,5 @@ func FuzzParseGoroutines(f *testing.F) {
 	buf := make([]byte, 1<<16)
 	f.Add(string(buf[:runtime.Stack(buf, true)]))
 	f.Add("goroutine 1 [running]:\ngithub.com/weft-mpi/weft/mpi\n\tx.go:1\n")
-	f.Fuzz(func(t *testing.T, trace string) { parseGoroutines(trace) })
+	f.Fuzz(func(t *testing.T, trace string) { ParseGoroutines(trace) })
 }

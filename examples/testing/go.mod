@@ -1,0 +1,13 @@
+module example.org/testing
+
+go 1.26.0
+
+require github.com/weft-mpi/weft v0.0.0
+
+require (
+	github.com/petermattis/goid v0.0.0-20260820044319-269ab09b5261 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/weft-mpi/weft => ../..

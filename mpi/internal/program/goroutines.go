@@ -1,0 +1,166 @@
+package program
+
+import (
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Goroutine is one goroutine of a trace of all.
+type Goroutine struct {
+	ID       uint64
+	State    string
+	Site     string // the innermost line of the program in its stack
+	Function string // the innermost one
+	Owner    Owner
+	Caller   Owner  // whose the innermost function is that is neither the runtime's nor the library's
+	Parent   uint64 // the goroutine that started it; 0 if that is not known
+	Began    string // the line of the program that started it, if one did
+	Bubble   string // the number of its bubble of testing/synctest; empty if it is in none
+}
+
+// Owner is who started a goroutine, or has a function in its stack.
+type Owner uint8
+
+const (
+	OfRuntime Owner = iota // nobody else: it calls nothing
+	OfLibrary              // the standard library, which may call the program
+	OfItself               // weft, which calls the program only in place of what waits
+	OfProgram              // the program
+)
+
+// ownerOf is whom a function belongs to.
+func ownerOf(function string) Owner {
+	switch {
+	case Owns(function):
+		return OfProgram
+	case OfWeft(function):
+		return OfItself
+	case strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "internal/runtime/"):
+		return OfRuntime
+	}
+	return OfLibrary
+}
+
+// ParseGoroutines reads a trace of all goroutines, as runtime.Stack writes it. What it does not understand it
+// leaves out.
+func ParseGoroutines(trace string) []Goroutine {
+	var list []Goroutine
+	for block := range strings.SplitSeq(trace, "\n\n") {
+		lines := strings.Split(block, "\n")
+		head, state, found := strings.Cut(strings.TrimPrefix(lines[0], "goroutine "), " [")
+		id, err := strconv.ParseUint(head, 10, 64)
+		if !found || err != nil {
+			continue
+		}
+		g := Goroutine{ID: id}
+		g.State, state, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(state, ":"), "]"), ",")
+		g.State = strings.TrimSuffix(g.State, " (durable)")
+		_, g.Bubble, _ = strings.Cut(state, " synctest bubble ")
+		for i := 1; i+1 < len(lines); i++ {
+			at, is := strings.CutPrefix(lines[i+1], "\t")
+			if !is {
+				continue // what tells of frames that are left out
+			}
+			function, created := strings.CutPrefix(lines[i], "created by ")
+			function, parent, _ := strings.Cut(function, " in goroutine ")
+			if created {
+				g.Parent, _ = strconv.ParseUint(parent, 10, 64)
+			} else {
+				function = withoutArguments(function)
+			}
+			if g.Function == "" {
+				g.Function = function
+			}
+			o := ownerOf(function)
+			at, _, _ = strings.Cut(at, " ")
+			if g.Caller < OfItself && !created {
+				g.Caller = o
+			}
+			switch g.Owner = max(g.Owner, o); {
+			case o != OfProgram:
+			case created:
+				g.Began = filepath.Base(at)
+			case g.Site == "":
+				g.Site = filepath.Base(at)
+			}
+			i++
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// withoutArguments cuts the arguments from a line that names a function.
+func withoutArguments(line string) string {
+	if at := strings.LastIndexByte(line, '('); at > 0 {
+		return line[:at]
+	}
+	return line
+}
+
+// idle are goroutines of the standard library that call no function of the program, by their innermost
+// function.
+var idle = map[string]bool{
+	"os/signal.signal_recv": true, // a signal comes from outside, and goes to a channel
+}
+
+// MayAct tells whether a goroutine that does not wait in a call of weft may act: it is not one of weft's, and
+// can go on without another goroutine of the program. What waits on a channel or in a select may wait for
+// time to pass; but the channels of package testing are those of other tests.
+func (g Goroutine) MayAct() bool {
+	switch g.Owner {
+	case OfRuntime, OfItself:
+		return false
+	case OfLibrary:
+		if idle[g.Function] {
+			return false
+		}
+	}
+	switch g.State {
+	case "semacquire", "chan send", "chan send (nil chan)", "chan receive (nil chan)", "select (no cases)":
+		return false
+	case "chan receive":
+		return !strings.HasPrefix(g.Function, "testing.")
+	}
+	return !strings.HasPrefix(g.State, "sync.")
+}
+
+// The size of the buffer for the stacks of all goroutines, at first and at most.
+const (
+	minTrace = 64 << 10
+	maxTrace = 4 << 20
+)
+
+// Goroutines lists the goroutines of this process. All tells whether none is left out.
+func Goroutines() (list []Goroutine, all bool) {
+	var trace []byte
+	size := 0
+	for room := minTrace; size == len(trace) && room <= maxTrace; room *= 2 {
+		trace = make([]byte, room)
+		size = runtime.Stack(trace, true)
+	}
+	return ParseGoroutines(string(trace[:size])), size < len(trace)
+}
+
+// GoroutineID is the number of the calling goroutine.
+func GoroutineID() uint64 {
+	id, _, _ := self()
+	return id
+}
+
+// InBubble tells whether the calling goroutine is in a bubble of testing/synctest.
+func InBubble() bool {
+	_, head, _ := self()
+	return strings.Contains(head, "synctest bubble")
+}
+
+// self reads the first line of the calling goroutine's trace.
+func self() (id uint64, head string, ok bool) {
+	var buf [256]byte
+	head, _, ok = strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "\n")
+	number, _, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
+	id, _ = strconv.ParseUint(number, 10, 64)
+	return id, head, ok
+}

@@ -1,0 +1,96 @@
+package wireup
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+
+	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Meeting is where the ranks of a job find each other that are all in this process.
+type Meeting struct {
+	name    string
+	size    int
+	secret  [32]byte
+	aborted func(rank, code int)
+
+	mu     sync.Mutex
+	values map[string]string
+	waits  int           // ranks that are in the barrier
+	passed chan struct{} // closed when they leave it
+}
+
+// NewMeeting makes the meeting of a job. aborted is called when a rank ends the job with a status.
+func NewMeeting(name string, size int, aborted func(rank, code int)) *Meeting {
+	m := &Meeting{name: name, size: size, aborted: aborted, values: map[string]string{},
+		passed: make(chan struct{})}
+	rand.Read(m.secret[:])
+	return m
+}
+
+// Join makes a rank's place in the job.
+func (m *Meeting) Join(rank int) *Job {
+	return &Job{
+		Identity: transport.Identity{Job: m.name, Rank: uint32(rank), Size: uint32(m.size), Secret: m.secret},
+		client:   &attendee{m, rank}, together: true,
+	}
+}
+
+// Together tells whether all ranks of the job are in this process.
+func (j *Job) Together() bool { return j.together }
+
+// attendee is a rank's client at its meeting.
+type attendee struct {
+	*Meeting
+
+	rank int
+}
+
+func (a *attendee) Rank() int       { return a.rank }
+func (a *attendee) Size() int       { return a.size }
+func (a *attendee) KVSName() string { return a.name }
+
+func (a *attendee) Put(_ context.Context, key, value string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.values[key] = value
+	return nil
+}
+
+func (a *attendee) Get(_ context.Context, key string) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	value, ok := a.values[key]
+	if !ok {
+		return "", fmt.Errorf("%w: %s", coordinator.ErrNotFound, key)
+	}
+	return value, nil
+}
+
+func (a *attendee) Barrier(ctx context.Context) error {
+	a.mu.Lock()
+	passed := a.passed
+	if a.waits++; a.waits == a.size {
+		a.waits, a.passed = 0, make(chan struct{})
+		close(passed)
+	}
+	a.mu.Unlock()
+	select {
+	case <-passed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (a *attendee) Abort(_ context.Context, code int) error {
+	a.aborted(a.rank, code)
+	return nil
+}
+
+func (a *attendee) PeerLost(int)                   {}
+func (a *attendee) Finalize(context.Context) error { return nil }
+func (a *attendee) Close() error                   { return nil }

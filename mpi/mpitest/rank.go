@@ -1,0 +1,170 @@
+package mpitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/program"
+)
+
+// rank is one rank of a job.
+type rank struct {
+	job       *job
+	number    int
+	place     *inprocess.Place
+	goroutine atomic.Uint64 // that the body runs in
+	exited    atomic.Int32  // the status of Abort, plus one; 0 for none
+	returned  atomic.Bool   // the body has ended
+	ended     atomic.Bool   // nothing of the rank is left
+
+	// guarded by the job's lock
+	failed bool
+	lines  []string // why it fails the test
+}
+
+// live is the life of the rank.
+func (r *rank) live(ctx context.Context) {
+	err := mpi.Run(inprocess.NewContext(ctx, r.place), r.play, r.job.conf...)
+	switch {
+	case err == nil:
+	case errors.Is(err, inprocess.ErrChecked):
+		r.checked(err)
+	default:
+		r.job.fail(r, err)
+	}
+	if made := r.place.Rank(); made != nil {
+		if err := made.Discard(err); err != nil {
+			r.job.fail(r, err)
+		}
+	}
+	r.ended.Store(true)
+	r.job.ended.Add(1)
+}
+
+// rankKey is the key of a rank in its context.
+type rankKey struct{}
+
+// play runs the body, in a goroutine of its own: so its end is seen however it comes about.
+func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
+	ended := make(chan struct{})
+	var err error
+	go func() {
+		defer close(ended)
+		r.guard(&err, func() error {
+			r.job.awaitBegin(ctx)
+			return r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+		})
+	}()
+	<-ended
+	r.returned.Store(true)
+	if errors.Is(err, inprocess.ErrChecked) {
+		time.Sleep(othersFind)
+	}
+	if err != nil {
+		r.job.fail(r, err)
+	}
+	return err
+}
+
+// awaitBegin has all bodies begin together. So none of them has anything to do with another before they
+// communicate, and the race detector sees what they share otherwise.
+func (j *job) awaitBegin(ctx context.Context) {
+	if int(j.begun.Add(1)) == len(j.ranks) {
+		close(j.begin)
+	}
+	select {
+	case <-j.begin:
+	case <-ctx.Done():
+	}
+}
+
+// othersFind is how much of the ranks' time the others have to find a mistake too, before the job ends.
+const othersFind = time.Second
+
+// guard calls the body, and has err say how it has failed.
+func (r *rank) guard(err *error, body func() error) {
+	r.goroutine.Store(program.GoroutineID())
+	returned := false
+	defer func() {
+		switch p := recover(); {
+		case p != nil:
+			*err = &panicked{p, stackOf(debug.Stack())}
+		case returned:
+		case r.exited.Load() > 0:
+			*err = r.abort(int(r.exited.Load() - 1))
+		case r.job.t.Skipped():
+			*err = errSkipped
+		default:
+			*err = errLeft
+		}
+	}()
+	*err = body()
+	returned = true
+}
+
+var (
+	errLeft = errors.New("the body has not returned: FailNow, Fatal or runtime.Goexit has ended its " +
+		"goroutine")
+	errSkipped = errors.New("the test is skipped")
+)
+
+// panicked is the error of a body that has panicked.
+type panicked struct {
+	value any
+	stack string
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+
+// stackOf is the part of a stack between the panic and this package.
+func stackOf(stack []byte) string {
+	if _, rest, found := bytes.Cut(stack, []byte("\npanic(")); found {
+		lines := strings.Split(string(rest), "\n")
+		stack = []byte(strings.Join(lines[min(2, len(lines)):], "\n"))
+	}
+	kept, _, _ := strings.Cut(string(stack), program.Module+"mpi/mpitest.(*rank).play")
+	return strings.TrimRight(kept, "\n")
+}
+
+// exit ends the goroutine that has called Abort.
+func (r *rank) exit(code int) {
+	r.exited.CompareAndSwap(0, int32(code)+1)
+	runtime.Goexit()
+}
+
+// aborts is told that the rank ends the job: by Abort, or because its body has returned an error.
+func (r *rank) aborts(code int) {
+	if !r.returned.Load() {
+		r.exited.CompareAndSwap(0, int32(code)+1)
+		r.job.fail(r, r.abort(code))
+	}
+}
+
+func (r *rank) abort(code int) error {
+	return fmt.Errorf("%w: Abort(%d) has been called", mpi.ErrAborted, code)
+}
+
+// checked notes that checking mode has found mistakes, which the rank has written.
+func (r *rank) checked(err error) {
+	j := r.job
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(r.lines) == 0 {
+		r.lines = append(r.lines, err.Error())
+	}
+}
+
+// isConsequence tells whether an error says no more than that the job ends with a cause: calls return one
+// that wraps it, or says that a peer is gone, and the context of the body has ended.
+func isConsequence(err, cause error) bool {
+	return errors.Is(err, cause) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, context.Canceled)
+}

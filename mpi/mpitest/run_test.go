@@ -1,0 +1,164 @@
+package mpitest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/mpitest"
+)
+
+func sums(_ context.Context, world *mpi.Comm) error {
+	sum := make([]int, 1)
+	if err := mpi.Allreduce(world, []int{world.Rank() + 1}, sum, mpi.Sum[int]()); err != nil {
+		return err
+	}
+	if want := world.Size() * (world.Size() + 1) / 2; sum[0] != want {
+		return fmt.Errorf("the sum is %d, not %d", sum[0], want)
+	}
+	return nil
+}
+
+func TestSizes(t *testing.T) { mpitest.Sizes(t, []int{1, 2, 3, 4, 7, 8}, sums) }
+
+// Jobs of several tests run at once in one process.
+func TestRun_SeveralJobsAtOnce(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for range 5 {
+				mpitest.Run(t, n, sums)
+			}
+		})
+	}
+}
+
+func TestRun_WorldAfterwards(t *testing.T) {
+	for _, check := range []string{"on", "off"} {
+		t.Run("checking mode "+check, func(t *testing.T) {
+			worldAfterwards(t, mpi.Config{Settings: map[string]string{"WEFT_CHECK": check}})
+		})
+	}
+}
+
+func worldAfterwards(t *testing.T, c mpi.Config) {
+	var world *mpi.Comm
+	var request mpi.Request
+	mpitest.Run(t, 1, func(_ context.Context, w *mpi.Comm) error {
+		world = w
+		var err error
+		if request, err = mpi.Isend(w, []int{1}, 0, 0); err != nil {
+			return err
+		}
+		if _, err := mpi.Recv(w, make([]int, 1), 0, 0); err != nil {
+			return err
+		}
+		_, err = request.Wait()
+		return err
+	}, mpitest.Config(c))
+	require.ErrorIs(t, mpi.Send(world, []int{1}, 0, 0), mpi.ErrFinalized)
+	require.ErrorIs(t, mpi.Barrier(world), mpi.ErrFinalized)
+	_, err := world.Dup()
+	require.ErrorIs(t, err, mpi.ErrFinalized)
+	_, err = mpi.AllocOn[int](world, 1)
+	require.ErrorIs(t, err, mpi.ErrFinalized)
+	_, err = mpi.WinAllocate[int](world, 1)
+	require.ErrorIs(t, err, mpi.ErrFinalized)
+	_, err = request.Wait()
+	require.ErrorIs(t, err, mpi.ErrRequest)
+}
+
+// An hour passes as soon as nobody can go on without it.
+func TestRun_TimeTakesNoTime(t *testing.T) {
+	mpitest.Run(t, 2, func(ctx context.Context, world *mpi.Comm) error {
+		if world.Rank() == 0 {
+			time.Sleep(100 * time.Minute)
+			return mpi.Send(world, []int{1}, 1, 0)
+		}
+		soon, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		buf := make([]int, 1)
+		if _, err := mpi.Recv(world.WithContext(soon), buf, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("a receive with a deadline has returned %w", err)
+		}
+		_, err := mpi.Recv(world, buf, 0, 0)
+		return err
+	})
+}
+
+func TestRun_Skip(t *testing.T) {
+	went := true
+	t.Run("", func(t *testing.T) {
+		went = false
+		mpitest.Run(t, 3, func(ctx context.Context, world *mpi.Comm) error {
+			if world.Rank() == 1 {
+				mpitest.T(ctx).Skip("not today")
+			}
+			return mpi.Barrier(world)
+		})
+		went = true
+	})
+	require.False(t, went)
+}
+
+func TestAllocOn(t *testing.T) {
+	mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
+		buf, err := mpi.AllocOn[int](world, 1<<16)
+		if err != nil {
+			return err
+		}
+		for i := range buf {
+			buf[i] = world.Rank()
+		}
+		in := make([]int, len(buf))
+		peer := 1 - world.Rank()
+		if _, err := mpi.Sendrecv(world, buf, peer, 0, in, peer, 0); err != nil {
+			return err
+		}
+		for i, v := range in {
+			if v != peer {
+				return fmt.Errorf("element %d is %d", i, v)
+			}
+		}
+		return mpi.FreeOn(world, buf)
+	})
+}
+
+// The ranks of one job may use goroutines, windows and communicators.
+func TestRun_Parts(t *testing.T) {
+	mpitest.Sizes(t, []int{1, 4}, func(ctx context.Context, world *mpi.Comm) error {
+		half, err := world.Split(world.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		if err := sums(ctx, half); err != nil {
+			return err
+		}
+		w, err := mpi.WinAllocate[int](world, world.Size())
+		if err != nil {
+			return err
+		}
+		if err := w.Fence(); err != nil {
+			return err
+		}
+		for rank := range world.Size() {
+			if err := w.Put([]int{world.Rank()}, rank, world.Rank()); err != nil {
+				return err
+			}
+		}
+		if err := w.Fence(); err != nil {
+			return err
+		}
+		for rank, v := range w.Local() {
+			if v != rank {
+				return fmt.Errorf("rank %d has put %d", rank, v)
+			}
+		}
+		return errors.Join(w.Free(), half.Free())
+	})
+}

@@ -1,0 +1,77 @@
+package mpitest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// T returns the test as a rank sees it: what it logs begins with the rank, and its FailNow, Fatal and Skip
+// end the body of this rank and with it the job. ctx is the context of the body, or one made from it; T
+// panics for any other.
+func T(ctx context.Context) testing.TB {
+	r, ok := ctx.Value(rankKey{}).(*rank)
+	if !ok {
+		panic("mpitest: T needs the context that Run gives a body, or one that is made from it")
+	}
+	return &rankT{r.job.t, r, ctx}
+}
+
+// rankT is the test as a rank sees it.
+type rankT struct {
+	testing.TB
+
+	rank *rank
+	ctx  context.Context
+}
+
+func (t *rankT) prefix() string { return fmt.Sprintf("rank %d: ", t.rank.number) }
+
+func (t *rankT) Context() context.Context { return t.ctx }
+
+func (t *rankT) Log(args ...any) {
+	t.Helper()
+	t.TB.Log(t.prefix() + strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+}
+
+func (t *rankT) Logf(format string, args ...any) {
+	t.Helper()
+	t.TB.Log(t.prefix() + fmt.Sprintf(format, args...))
+}
+
+func (t *rankT) Error(args ...any) {
+	t.Helper()
+	t.Log(args...)
+	t.Fail()
+}
+
+func (t *rankT) Errorf(format string, args ...any) {
+	t.Helper()
+	t.Logf(format, args...)
+	t.Fail()
+}
+
+func (t *rankT) Fatal(args ...any) {
+	t.Helper()
+	t.Log(args...)
+	t.FailNow()
+}
+
+func (t *rankT) Fatalf(format string, args ...any) {
+	t.Helper()
+	t.Logf(format, args...)
+	t.FailNow()
+}
+
+func (t *rankT) Skip(args ...any) {
+	t.Helper()
+	t.Log(args...)
+	t.SkipNow()
+}
+
+func (t *rankT) Skipf(format string, args ...any) {
+	t.Helper()
+	t.Logf(format, args...)
+	t.SkipNow()
+}

@@ -1,0 +1,288 @@
+package mpitest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/program"
+)
+
+// In the ranks' time, which stands still while any of them can go on, so the waits below take none.
+const (
+	// quietAfter is for how long no message has moved when the ranks are taken to be in a deadlock. What the
+	// runtime tells nobody of, a timer that calls a function, may have something moved within that time.
+	quietAfter = time.Minute
+	// longQuiet is that where a goroutine of the program may wait for a time. It may do so again and again.
+	longQuiet = 2 * time.Hour
+)
+
+var errStuck = errors.New("deadlock")
+
+// watch ends the job when nothing can move, and gives it up when that does not help. It returns when the
+// ranks have ended.
+func (j *job) watch(done <-chan struct{}) {
+	moves, quiet := j.moves(), time.Duration(0)
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(quietAfter):
+			synctest.Wait() // others may have a timer of the same moment
+		}
+		if now := j.moves(); now != moves {
+			moves, quiet = now, 0
+			continue
+		}
+		quiet += quietAfter
+		list := j.goroutines()
+		if quiet < longQuiet && j.maySleep(list) {
+			continue
+		}
+		if j.stuck(list) {
+			return
+		}
+		moves, quiet = j.moves(), 0
+	}
+}
+
+// moves is a number that changes whenever anything of the job moves.
+func (j *job) moves() uint64 {
+	n := uint64(j.ended.Load())
+	for _, r := range j.ranks {
+		if r.returned.Load() {
+			n++
+		}
+		if made := r.place.Rank(); made != nil {
+			n += made.Moves()
+		}
+	}
+	return n
+}
+
+// stuck ends a job in which nothing can move. If that has been done before, it leaves the ranks behind that
+// have not ended, and returns true.
+func (j *job) stuck(list []ownGoroutine) (gaveUp bool) {
+	j.mu.Lock()
+	ending := j.cause != nil
+	j.mu.Unlock()
+	if ending {
+		j.giveUp(list)
+		return true
+	}
+	text := j.describe(list)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, text)
+	j.end(errStuck)
+	return false
+}
+
+// describe says what the ranks do, as weft run reports a deadlock.
+func (j *job) describe(list []ownGoroutine) string {
+	state := make(deadlock.Job, len(j.ranks))
+	var stuck []int
+	for rank, r := range j.ranks {
+		if r.ended.Load() {
+			state[rank] = &snapshot.Rank{Rank: rank, Size: len(j.ranks), Phase: snapshot.Finished}
+			continue
+		}
+		stuck = append(stuck, rank)
+		if made := r.place.Rank(); made != nil {
+			state[rank] = made.Snapshot()
+		} else {
+			state[rank] = &snapshot.Rank{Rank: rank, Size: len(j.ranks), Phase: snapshot.NotBegun}
+		}
+		waits := map[uint64]bool{}
+		for i := range state[rank].Waits {
+			state[rank].Waits[i].Since = 0 // in the ranks' time, which says nothing
+			waits[state[rank].Waits[i].Goroutine] = true
+		}
+		for _, g := range list {
+			if g.rank == r && !waits[g.ID] && g.Owner == program.OfProgram && state[rank].At == "" {
+				state[rank].At = fmt.Sprintf("%s [%s]", g.where(), g.State)
+			}
+		}
+	}
+	title := deadlock.Title(stuck, len(j.ranks))
+	for i := range list {
+		if list[i].State == "sleep" && list[i].Caller == program.OfProgram {
+			title = fmt.Sprintf("no message has moved for %v of the ranks' time; what the ranks do",
+				longQuiet)
+		}
+	}
+	return strings.Join(append([]string{title}, state.Report()...), "\n")
+}
+
+// giveUp leaves the ranks behind that do not end though their calls fail and their contexts have ended.
+func (j *job) giveUp(list []ownGoroutine) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.ranks {
+		if r.ended.Load() {
+			continue
+		}
+		line := "the body does not return, though the job has ended"
+		for _, g := range list {
+			if g.ID == r.goroutine.Load() {
+				line += fmt.Sprintf(": it waits at %s [%s], and not for its context", g.where(), g.State)
+			}
+		}
+		r.lines = append(r.lines, line)
+	}
+	j.left = true
+	close(j.gaveUp)
+}
+
+// ownGoroutine is a goroutine of the job's bubble.
+type ownGoroutine struct {
+	program.Goroutine
+
+	rank *rank // that has started it, directly or not; nil if that is not known
+}
+
+// where is the line of the program that a goroutine is at, or was started at.
+func (g *ownGoroutine) where() string { return cmp.Or(g.Site, g.Began, g.Function) }
+
+// goroutines are those of the bubble that were not there before the job, but for the caller's.
+func (j *job) goroutines() (list []ownGoroutine) {
+	all, _ := program.Goroutines()
+	byID := map[uint64]program.Goroutine{}
+	for _, g := range all {
+		byID[g.ID] = g
+	}
+	self := program.GoroutineID()
+	bubble := byID[self].Bubble
+	for _, g := range all {
+		if g.Bubble != bubble || g.ID == self || j.before[g.ID] {
+			continue
+		}
+		list = append(list, ownGoroutine{g, j.rankOf(g, byID)})
+	}
+	return list
+}
+
+// rankOf finds the rank that has started a goroutine, if those between them are there.
+func (j *job) rankOf(g program.Goroutine, byID map[uint64]program.Goroutine) *rank {
+	for known := true; known; g, known = byID[g.Parent] {
+		for _, r := range j.ranks {
+			if g.ID == r.goroutine.Load() || g.Parent == r.goroutine.Load() {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// maySleep tells whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel
+// that may be a timer's, or in a call that ends with a context.
+func (j *job) maySleep(list []ownGoroutine) bool {
+	for i := range list {
+		switch list[i].State {
+		case "sleep", "select", "chan receive":
+			if list[i].Caller == program.OfProgram {
+				return true
+			}
+		}
+	}
+	for _, r := range j.ranks {
+		if made := r.place.Rank(); made != nil && !r.ended.Load() {
+			for _, w := range made.Snapshot().Waits {
+				if w.Bounded {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// findGoroutines notes the goroutines that are left when the ranks have ended.
+func (j *job) findGoroutines() {
+	list := j.goroutines()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, g := range list {
+		j.left = true
+		line := fmt.Sprintf("a goroutine outlives the body: it was started at %s, and is at %s [%s]",
+			cmp.Or(g.Began, "an unknown line"), g.where(), g.State)
+		if g.rank == nil {
+			j.lines = append(j.lines, line)
+		} else {
+			g.rank.lines = append(g.rank.lines, line)
+		}
+	}
+}
+
+const (
+	outsidePeriod = time.Second
+	// busyFor is how long goroutines of the program may run on when the ranks have ended.
+	busyFor = 10 * time.Second
+	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
+	beforeDeadline = 3 * time.Second
+)
+
+// watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
+// end: goroutines that run on though the ranks have ended, and ranks that are not done at the deadline of the
+// tests. It returns what ends it.
+func (j *job) watchFromOutside() (end func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	deadline, bounded := j.t.Deadline()
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(outsidePeriod)
+		defer ticker.Stop()
+		busy := time.Duration(0)
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+			}
+			if j.allDone.Load() {
+				busy += outsidePeriod
+			}
+			switch {
+			case busy >= busyFor:
+				panic(fmt.Sprintf("mpitest: %s: the ranks have ended, and goroutines that they have "+
+					"started run on:\n%s", j.t.Name(), j.running()))
+			case bounded && time.Until(deadline) < beforeDeadline:
+				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(),
+					j.running())
+				return
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
+	}
+}
+
+// running says where the bodies and the goroutines that they have started are. It is called from outside the
+// bubble, whose ranks it must not ask.
+func (j *job) running() string {
+	all, _ := program.Goroutines()
+	byID := map[uint64]program.Goroutine{}
+	for _, g := range all {
+		byID[g.ID] = g
+	}
+	var text strings.Builder
+	for _, r := range j.ranks {
+		if r.ended.Load() {
+			fmt.Fprintf(&text, "  rank %d: has ended\n", r.number)
+		}
+		for _, g := range all {
+			if own := (ownGoroutine{g, j.rankOf(g, byID)}); own.rank == r && g.Owner == program.OfProgram {
+				fmt.Fprintf(&text, "  rank %d: %s [%s]\n", r.number, own.where(), g.State)
+			}
+		}
+	}
+	return text.String()
+}

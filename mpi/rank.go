@@ -1,0 +1,162 @@
+package mpi
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/trace"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/wireup"
+)
+
+// rank is one rank of one job, from its Init to its Finalize. What it has between them is in the job of its
+// communicators.
+type rank struct {
+	place *inprocess.Place // nil for the rank that is a process
+	mu    sync.Mutex
+	stage stage
+	world atomic.Pointer[Comm] // nil before Init
+}
+
+// process is the rank that this process is. Calls without a communicator, a window or the context of another
+// rank act on it; no other call looks at it.
+var process rank
+
+// stage of a rank's life in its job.
+type stage uint8
+
+const (
+	stageBefore    stage = iota // Init has not been called; left by Init
+	stageRunning                // the world is there; left by Finalize
+	stageFinalized              // final
+)
+
+// rankFor is the rank whose context it is.
+func rankFor(ctx context.Context) *rank {
+	p := inprocess.FromContext(ctx)
+	if p == nil {
+		return &process
+	}
+	return p.RankOr(func() inprocess.Rank { return &rank{place: p} }).(*rank)
+}
+
+// running is the rank's world between Init and Finalize, and nil at other times.
+func (r *rank) running() *Comm {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stage != stageRunning {
+		return nil
+	}
+	return r.world.Load()
+}
+
+// number is the rank's number in the world; NoPeer before Init.
+func (r *rank) number() int {
+	if c := r.world.Load(); c != nil {
+		return c.rank
+	}
+	return NoPeer
+}
+
+// tracing is where the rank's records go; nil where it is not traced.
+func (r *rank) tracing() *trace.Buffer {
+	if c := r.world.Load(); c != nil {
+		return c.job.tracing.Load()
+	}
+	return nil
+}
+
+// What a rank takes from its process, or from its place.
+
+func (r *rank) settings() setting.Values {
+	if r.place != nil {
+		return r.place.Settings.Clone()
+	}
+	return setting.Environment()
+}
+
+func (r *rank) out() io.Writer {
+	if r.place != nil {
+		return r.place.Out
+	}
+	return os.Stderr
+}
+
+func (r *rank) exit() func(code int) {
+	if r.place != nil {
+		return r.place.Exit
+	}
+	return os.Exit
+}
+
+func (r *rank) joinJob(ctx context.Context, set setting.Values) (*wireup.Job, error) {
+	if r.place != nil {
+		return r.place.Wire, nil
+	}
+	return wireup.Join(ctx, set)
+}
+
+func (r *rank) fabrics(j *job, o *options) ([]engine.Fabric, error) {
+	if r.place != nil {
+		return []engine.Fabric{{Device: r.place.Device}}, nil
+	}
+	return openFabrics(j, o)
+}
+
+// What the owner of a rank's place has of it.
+
+// Fail has every current and later call of the rank fail with a cause.
+func (r *rank) Fail(cause error) {
+	if c := r.world.Load(); c != nil {
+		c.e.Fail(cause)
+	}
+}
+
+// Snapshot says what the rank does. Goroutines that are in no call of it are left out.
+func (r *rank) Snapshot() *snapshot.Rank {
+	c := r.world.Load()
+	if c == nil {
+		return &snapshot.Rank{Rank: int(r.place.Wire.Identity.Rank), Size: int(r.place.Wire.Identity.Size),
+			Phase: snapshot.Starting, Waits: []snapshot.Wait{{Call: snapshot.Init}}}
+	}
+	return c.job.reporter.snapshot()
+}
+
+// Moves is a number that grows whenever a message of the rank moves.
+func (r *rank) Moves() uint64 {
+	if c := r.world.Load(); c != nil {
+		return c.e.Activity()
+	}
+	return 0
+}
+
+// Discard releases what the rank still has if it has not come through Finalize.
+func (r *rank) Discard(cause error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stage != stageRunning {
+		return nil
+	}
+	r.stage = stageFinalized
+	j := r.world.Load().job
+	j.end()
+	j.metrics.close()
+	j.exitHooks.run()
+	j.reporter.enter(snapshot.Finished)
+	return r.world.Load().e.Destroy(cause)
+}
+
+// newPlaceReporter makes the reporter of a rank whose place's owner asks for its state: nobody else does.
+func newPlaceReporter(world *Comm) *stateReporter {
+	r := newStateReporter(nil, snapshot.Running)
+	r.world.Store(world)
+	r.moved = time.Now()
+	return r
+}

@@ -350,7 +350,8 @@ func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
 		r.quiet = false
 		return snapshot.Moving, true
 	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter &&
-		program.Searched(searchWithin): // else the next poll says so
+		// Else the next poll says so. Many ranks that start at once have no processor to spare for a search.
+		(r.latestPhase == snapshot.Starting || program.Searched(searchWithin)):
 		r.quiet = true
 		return snapshot.Quiet, true
 	}

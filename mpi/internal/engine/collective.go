@@ -272,7 +272,7 @@ func (c *Collective) mismatch(source, tag, sent int) error {
 	switch {
 	case mine == theirs:
 		return fmt.Errorf("%w: %s called %v with another length, root or element size than this rank%s",
-			ErrCount, from, mine, lengthsText(sent, c.expects(source)))
+			ErrCount, from, mine, c.lengthsText(sent, source, tag))
 	case theirs == OperationSetup:
 		return fmt.Errorf("%w: %s makes a communicator where this rank called %v; all ranks of a "+
 			"communicator must call"+
@@ -297,7 +297,13 @@ func (c *Collective) expects(source int) int {
 }
 
 // lengthsText says what is known of the lengths of a message that does not fit.
-func lengthsText(sent, expected int) string {
+func (c *Collective) lengthsText(sent, source, tag int) string {
+	if sent == unknownLength {
+		if passed := c.passedBy(tag); passed != unknownLength {
+			return fmt.Sprintf(": it passed %d bytes, and this rank %d", passed, c.Call.Count*c.Call.ElemSize)
+		}
+	}
+	expected := c.expects(source)
 	switch {
 	case sent != unknownLength && expected != unknownLength:
 		return fmt.Sprintf(": it sent %d bytes, and this rank expects %d", sent, expected)
@@ -307,6 +313,30 @@ func lengthsText(sent, expected int) string {
 		return fmt.Sprintf(": this rank expects %d bytes of it", expected)
 	}
 	return ""
+}
+
+// maxPassed bounds the elements of the calls that passedBy compares.
+const maxPassed = 8 << 10
+
+// passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a mailbox:
+// which length, with all else equal, has the signature that the tag has. It is unknown if none has, or two.
+func (c *Collective) passedBy(tag int) int {
+	const seen = 1<<mailboxSignatureBits - 1
+	theirs := mailboxSignature(tag)
+	passed, call := unknownLength, c.Call
+	if call.Send != nil || call.Recv != nil {
+		return unknownLength // blocks of several lengths
+	}
+	for call.Count = range maxPassed {
+		if call.Signature()&seen != theirs || call.Count == c.Call.Count {
+			continue
+		}
+		if passed != unknownLength {
+			return unknownLength
+		}
+		passed = call.Count * call.ElemSize
+	}
+	return passed
 }
 
 // rankName names a rank of a communicator, and of the world where that differs.

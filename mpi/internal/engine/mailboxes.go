@@ -160,6 +160,15 @@ func mailboxTag(c *Collective) int {
 	return c.Tag&low | int(c.Signature>>signatureBits<<(callBits+mailboxNumberBits))
 }
 
+// mailboxSignatureBits is how many bits of its call's signature a message in a mailbox has.
+const mailboxSignatureBits = 32 - operationBits - mailboxNumberBits
+
+// mailboxSignature is what the tag of a message in a mailbox has of its call's signature.
+func mailboxSignature(tag int) uint32 {
+	const high = callBits + mailboxNumberBits
+	return uint32(tag)&(1<<signatureBits-1) | uint32(tag)>>high<<signatureBits
+}
+
 // sameMailboxCall tells whether a message in a mailbox may be of the same call as the collective's.
 func (c *Collective) sameMailboxCall(tag int) bool {
 	return (tag^c.Tag)>>callBits&(1<<mailboxNumberBits-1) == 0

@@ -318,8 +318,9 @@ func (c *Collective) lengthsText(sent, source, tag int) string {
 // maxPassed bounds the elements of the calls that passedBy compares.
 const maxPassed = 8 << 10
 
-// passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a mailbox:
-// which length, with all else equal, has the signature that the tag has. It is unknown if none has, or two.
+// passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a
+// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, or two
+// have.
 func (c *Collective) passedBy(tag int) int {
 	const seen = 1<<mailboxSignatureBits - 1
 	theirs := mailboxSignature(tag)

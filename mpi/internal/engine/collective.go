@@ -319,8 +319,8 @@ func (c *Collective) lengthsText(sent, source, tag int) string {
 const maxPassed = 8 << 10
 
 // passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a
-// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, or two
-// have.
+// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, or if
+// two have it.
 func (c *Collective) passedBy(tag int) int {
 	const seen = 1<<mailboxSignatureBits - 1
 	theirs := mailboxSignature(tag)

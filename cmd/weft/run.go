@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -209,7 +210,7 @@ type jobOptions struct {
 	survive                                                  bool
 	restarts                                                 restartCount
 	min                                                      count
-	profile, trace                                           string
+	profile, profileFile, trace                              string
 	callReport                                               bool
 	cores                                                    coreCount
 	lanes                                                    laneCount
@@ -309,6 +310,9 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 	flags.StringVar(&o.profile, "profile", "",
 		"`cpu|heap|block|mutex[=FILE]`: profile the ranks into one file (default: weft.KIND.pprof), for "+
 			"go tool pprof")
+	// As --profile KIND=FILE, for scripts from before there was that.
+	flags.StringVar(&o.profileFile, "profile-file", "", "`file` for --profile")
+	flags.MarkHidden("profile-file")
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 }
@@ -456,7 +460,10 @@ func (o *jobOptions) measurements(job *launcher.Job) error {
 	if job.Trace = o.trace; o.trace != "" && os.Getenv(setting.Trace.Name) == "" {
 		job.Env = append(job.Env, setting.Trace.Name+"="+traceMemory)
 	}
-	if o.profile == "" {
+	switch {
+	case o.profile == "" && o.profileFile != "":
+		return errors.New("--profile-file names a file for --profile, which is not given")
+	case o.profile == "":
 		return nil
 	}
 	kind, file, named := strings.Cut(o.profile, "=")
@@ -465,7 +472,7 @@ func (o *jobOptions) measurements(job *launcher.Job) error {
 			strings.Join(profiles, ", "))
 	}
 	if !named {
-		file = "weft." + kind + ".pprof"
+		file = cmp.Or(o.profileFile, "weft."+kind+".pprof")
 	}
 	job.Profile, job.ProfileFile = kind, file
 	job.Env = append(job.Env, setting.Profile.Name+"="+kind)

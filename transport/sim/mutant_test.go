@@ -84,11 +84,15 @@ func TestSuiteNoticesEveryMutant(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			err := c.Verify(&provider{seed: 1, options: []Option{withMutant(m)}}, 200*time.Millisecond)
-			if err == nil {
-				t.Fatalf("mutant %d passes", m)
+			// A handler that happens to run in time hides what a mutant of its end does.
+			for range 10 {
+				err := c.Verify(&provider{seed: 1, options: []Option{withMutant(m)}}, 200*time.Millisecond)
+				if err != nil {
+					t.Log(err)
+					return
+				}
 			}
-			t.Log(err)
+			t.Fatalf("mutant %d passes", m)
 		})
 	}
 }

@@ -56,7 +56,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.appendHello(nil)
 			b[len(magic)+1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
+		}, transport.ErrVersion, "version 9, here 4", "1: this is version 4"},
 		{"other job", func(h *host, r *raw) {
 			r.job = handshake.JobHash("another")
 			r.sayHello()
@@ -157,7 +157,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.request()
 			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
+		}, transport.ErrVersion, "version 9, here 4", "1: this is version 4"},
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -308,7 +308,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			b := r.appendChallenge(nil, &testSecret)
 			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 3", "1: this is version 3"},
+		}, transport.ErrVersion, "version 9, here 4", "1: this is version 4"},
 		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) },
 			transport.ErrAuth,
 			"peer does not know the job's secret", "2: peer does not know the job's secret"},
@@ -381,7 +381,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			r.say([]byte{byte(typeReject), 9, 1, 0,
 				1})
 		},
-			transport.ErrVersion, "version 9, here 3", ""},
+			transport.ErrVersion, "version 9, here 4", ""},
 		{"says a reason of a later version", func(r *raw) {
 			r.hearHello()
 			r.say(appendReject(nil, 200,

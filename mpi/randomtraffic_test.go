@@ -106,10 +106,7 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	if err != nil {
 		return err
 	}
-	limit, err := strconv.Atoi(os.Getenv("MIXTURE_LIMIT"))
-	if err != nil {
-		return err
-	}
+	limit, _ := strconv.Atoi(os.Getenv("MIXTURE_LIMIT")) // none is asked for on several hosts
 	m := &mixture{world: world, each: total / (world.Size() * world.Size()), seed: seed, limit: limit}
 	var wg sync.WaitGroup
 	var sendErr error

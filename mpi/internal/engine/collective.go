@@ -319,17 +319,24 @@ func (c *Collective) lengthsText(sent, source, tag int) string {
 const maxPassed = 8 << 10
 
 // passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a
-// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, or if
-// two have it.
+// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, if
+// two have it, or if another root has it with this rank's length.
 func (c *Collective) passedBy(tag int) int {
 	const seen = 1<<mailboxSignatureBits - 1
 	theirs := mailboxSignature(tag)
-	passed, call := unknownLength, c.Call
-	if call.Send != nil || call.Recv != nil {
+	if c.Call.Send != nil || c.Call.Recv != nil {
 		return unknownLength // blocks of several lengths
 	}
+	call := c.Call
+	for call.Root = range call.Size {
+		if call.Signature()&seen == theirs {
+			return unknownLength
+		}
+	}
+	call = c.Call
+	passed := unknownLength
 	for call.Count = range maxPassed {
-		if call.Signature()&seen != theirs || call.Count == c.Call.Count {
+		if call.Signature()&seen != theirs {
 			continue
 		}
 		if passed != unknownLength {

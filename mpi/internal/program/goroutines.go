@@ -146,21 +146,17 @@ func Goroutines() (list []Goroutine, all bool) {
 
 // GoroutineID is the number of the calling goroutine.
 func GoroutineID() uint64 {
-	id, _, _ := self()
+	number, _, _ := strings.Cut(strings.TrimPrefix(self(), "goroutine "), " ")
+	id, _ := strconv.ParseUint(number, 10, 64)
 	return id
 }
 
 // InBubble tells whether the calling goroutine is in a bubble of testing/synctest.
-func InBubble() bool {
-	_, head, _ := self()
-	return strings.Contains(head, "synctest bubble")
-}
+func InBubble() bool { return strings.Contains(self(), "synctest bubble") }
 
-// self reads the first line of the calling goroutine's trace.
-func self() (id uint64, head string, ok bool) {
+// self is the first line of the calling goroutine's trace.
+func self() string {
 	var buf [256]byte
-	head, _, ok = strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "\n")
-	number, _, _ := strings.Cut(strings.TrimPrefix(head, "goroutine "), " ")
-	id, _ = strconv.ParseUint(number, 10, 64)
-	return id, head, ok
+	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "\n")
+	return head
 }

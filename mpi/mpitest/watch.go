@@ -152,11 +152,7 @@ func (g *ownGoroutine) where() string { return cmp.Or(g.Site, g.Began, g.Functio
 
 // goroutines are those of the bubble that were not there before the job, but for the caller's.
 func (j *job) goroutines() (list []ownGoroutine) {
-	all, _ := program.Goroutines()
-	byID := map[uint64]program.Goroutine{}
-	for _, g := range all {
-		byID[g.ID] = g
-	}
+	all, byID := everyGoroutine()
 	self := program.GoroutineID()
 	bubble := byID[self].Bubble
 	for _, g := range all {
@@ -166,6 +162,16 @@ func (j *job) goroutines() (list []ownGoroutine) {
 		list = append(list, ownGoroutine{g, j.rankOf(g, byID)})
 	}
 	return list
+}
+
+// everyGoroutine lists the goroutines of the process, also by their numbers.
+func everyGoroutine() (all []program.Goroutine, byID map[uint64]program.Goroutine) {
+	all, _ = program.Goroutines()
+	byID = map[uint64]program.Goroutine{}
+	for _, g := range all {
+		byID[g.ID] = g
+	}
+	return all, byID
 }
 
 // rankOf finds the rank that has started a goroutine, if those between them are there.
@@ -268,11 +274,7 @@ func (j *job) watchFromOutside() (end func()) {
 // running says where the bodies and the goroutines that they have started are. It is called from outside the
 // bubble, whose ranks it must not ask.
 func (j *job) running() string {
-	all, _ := program.Goroutines()
-	byID := map[uint64]program.Goroutine{}
-	for _, g := range all {
-		byID[g.ID] = g
-	}
+	all, byID := everyGoroutine()
 	var text strings.Builder
 	for _, r := range j.ranks {
 		if r.ended.Load() {

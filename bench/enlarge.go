@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
@@ -54,7 +55,7 @@ func (c *census) announcing() (bool, error) {
 // change measures a change from one phase to another, or only messages of that size where all are announced.
 func (c *census) change(from, to int, announced bool) error {
 	n := c.messageSize(to)
-	times := make([][]float64, 4*ringSlots) // by round
+	times := make([][]float64, 4*channel.RingSlots) // by round
 	repeats, _ := c.iterations(n)
 	for range repeats {
 		if !announced {
@@ -80,7 +81,7 @@ func (c *census) change(from, to int, announced bool) error {
 		}
 	}
 	change, message := changeOf(times)
-	touch, err := c.firstTouch(2*ringSlots*c.slots[to], repeats)
+	touch, err := c.firstTouch(2*channel.RingSlots*c.slots[to], repeats)
 	if err != nil {
 		return err
 	}
@@ -112,18 +113,15 @@ func (c *census) firstTouch(n, repeats int) (float64, error) {
 // announcedFrom is the largest message that is not announced where those that enlarge are.
 const announcedFrom = "256"
 
-// ringSlots are those of a ring.
-const ringSlots = 8
-
 // changeOf takes the median of the repeats of each round. The rounds after two rings are those in which
 // nothing is new.
 func changeOf(times [][]float64) (change, message float64) {
 	var settled []float64
-	for _, round := range times[2*ringSlots:] {
+	for _, round := range times[2*channel.RingSlots:] {
 		settled = append(settled, median(round))
 	}
 	message = median(settled)
-	for _, round := range times[:ringSlots] {
+	for _, round := range times[:channel.RingSlots] {
 		change += median(round) - message
 	}
 	return max(0, change), message

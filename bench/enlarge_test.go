@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/channel"
+
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -41,14 +43,14 @@ func TestTheTableOfEnlarge(t *testing.T) {
 }
 
 func TestAChangeIsWhatTheFirstRingTakesLonger(t *testing.T) {
-	times := make([][]float64, 4*ringSlots)
+	times := make([][]float64, 4*channel.RingSlots)
 	for i := range times {
 		times[i] = []float64{9, 10, 1000} // the median counts
 	}
 	change, message := changeOf(times)
 	require.Equal(t, []float64{0, 10}, []float64{change, message})
 	times[0], times[3] = []float64{110, 110, 5}, []float64{15, 15, 15}
-	times[ringSlots] = []float64{500, 500, 500} // between the two: neither
+	times[channel.RingSlots] = []float64{500, 500, 500} // between the two: neither
 	change, message = changeOf(times)
 	require.Equal(t, []float64{105, 10}, []float64{change, message})
 }

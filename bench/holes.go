@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -165,8 +166,11 @@ func newLanePair(n int) (p *lanePair, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
+	job := transport.Identity{Job: "holes", Size: 2}
+	rand.Read(job.Secret[:])
 	for rank := range p.ends {
-		if err := p.ends[rank].open(uint32(rank)); err != nil {
+		job.Rank = uint32(rank)
+		if err := p.ends[rank].open(job); err != nil {
 			return p, err
 		}
 	}
@@ -199,7 +203,7 @@ func newLanePair(n int) (p *lanePair, err error) {
 	return p, nil
 }
 
-func (e *laneEnd) open(rank uint32) (err error) {
+func (e *laneEnd) open(as transport.Identity) (err error) {
 	e.made = make(chan transport.QP, 1)
 	if e.device, err = tcp.New(tcp.Options{Lanes: holeLanes}); err != nil {
 		return err
@@ -210,7 +214,7 @@ func (e *laneEnd) open(rank uint32) (err error) {
 	if e.cq, err = e.device.CreateCQ(4*holeMessages, 0); err != nil {
 		return err
 	}
-	e.at, err = e.device.Listen(transport.Identity{Job: "holes", Rank: rank, Size: 2, Secret: [32]byte{1}}, e)
+	e.at, err = e.device.Listen(as, e)
 	return err
 }
 

@@ -28,7 +28,8 @@ const (
 	minLarge, maxLarge = 1000, 200_000
 	maxPhases          = 8
 
-	ringSlots = 8  // of a ring
+	// RingSlots is how many messages of a slot's size a ring takes.
+	RingSlots = 8
 	minLines  = 64 // so that a ring of tiny slots has room besides dataReserve
 )
 

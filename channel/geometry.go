@@ -9,7 +9,7 @@ type shape struct {
 
 func geometry(phases []int, phase int) shape {
 	slot := phases[phase]
-	s := shape{phase, slot, max(ringSlots*linesIn(slot), minLines)}
+	s := shape{phase, slot, max(RingSlots*linesIn(slot), minLines)}
 	if slot <= maxSmall && phase == 0 {
 		s.lines = min(s.lines, maxSmallLines)
 	}

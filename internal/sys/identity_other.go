@@ -8,6 +8,7 @@ func Identity() string { return "" }
 // Watch observes whether a process runs.
 type Watch struct{}
 
+// NewWatch watches nothing on this system.
 func NewWatch(string) *Watch { return &Watch{} }
 
 // Runs is not known on this system.

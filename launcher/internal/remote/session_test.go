@@ -102,8 +102,10 @@ func FuzzSession(f *testing.F) {
 			switch changes[0] % 4 {
 			case 0: // left out
 				steps = append(steps[:at], steps[at+1:]...)
-			case 1: // doubled
-				steps = append(steps[:at+1], steps[at:]...)
+			case 1: // doubled, unless it is Start, which the launcher sends once
+				if _, start := steps[at].(agent.Start); !start {
+					steps = append(steps[:at+1], steps[at:]...)
+				}
 			case 2: // swapped with the next one
 				next := (at + 1) % len(steps)
 				steps[at], steps[next] = steps[next], steps[at]

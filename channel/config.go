@@ -16,7 +16,8 @@ const (
 	wordSize    = 8
 	overhead    = flagBytes + headerBytes
 
-	// creditLines are left to CREDIT alone. At most six can wait unread at once (docs/spec/channel.md).
+	// creditLines are left to CREDIT alone. At most six can wait unread at once
+	// (docs/internals/spec/channel.md).
 	creditLines = 6
 	// controlLines are left to control messages by data, besides creditLines.
 	controlLines = 6

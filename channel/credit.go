@@ -9,9 +9,9 @@ import (
 // Lines are counted from the opening of the channel, modulo 2^32. Every message carries the count of lines
 // that its sender has consumed in the other direction. Where no message goes that way a CREDIT goes by itself
 // once a number of lines, the threshold, is unadvertised, or once a wrap has started after one that ended
-// early and of which not all is advertised. docs/spec/channel.md proves that nobody waits for ever as long as
-// both sides go on calling Next: a CREDIT always finds room in the lines that are left to it, and credit that
-// is not advertised stops nobody.
+// early and of which not all is advertised. docs/internals/spec/channel.md proves that nobody waits for ever
+// as long as both sides go on calling Next: a CREDIT always finds room in the lines that are left to it, and
+// credit that is not advertised stops nobody.
 //
 // thresholds gives the bounds within which a threshold keeps both, for a ring and a slot of so many lines;
 // none if low is above high.

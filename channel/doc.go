@@ -1,8 +1,8 @@
 // Package channel implements a virtual channel: the two directions between a pair of ranks. Each direction is
 // a ring in the receiver's memory, to which the sender RDMA-Writes. The receiver finds messages by polling
 // its own memory (E12): a head flag says that a message is coming and how long it is, and a tail flag says
-// that all of it has been placed. docs/spec/channel.md specifies the protocol and has its proofs. Labels such
-// as E12 in comments are requirement ids, see docs/conformance.md.
+// that all of it has been placed. docs/internals/spec/channel.md specifies the protocol and has its proofs.
+// Labels such as E12 in comments are requirement ids, see docs/internals/conformance.md.
 //
 // # Use
 //

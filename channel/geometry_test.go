@@ -13,7 +13,7 @@ import (
 // dataReserve is the lines that data leaves free, half of them to CREDIT alone.
 const dataReserve = 12
 
-// works tells whether a threshold is right for a ring, as docs/spec/channel.md wants it: five of them are
+// works tells whether a threshold is right for a ring, as docs/internals/spec/channel.md wants it: five of them are
 // more than the ring, so that CREDITs never fill the lines that are theirs; and when less than one is
 // unadvertised the greatest message finds room wherever it begins.
 func works(threshold, lines, slot int) bool {
@@ -29,7 +29,7 @@ func works(threshold, lines, slot int) bool {
 	return 5*threshold > lines
 }
 
-// lines gives the lines of the ring of the last of these phases, and of its slots, as docs/spec/channel.md
+// lines gives the lines of the ring of the last of these phases, and of its slots, as docs/internals/spec/channel.md
 // has them.
 func lines(phases []int) (ring, slot int) {
 	slot = (phases[len(phases)-1] + 63) / 64

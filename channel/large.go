@@ -10,11 +10,12 @@ import (
 // With Config.KeepSmall the first ring stays, and keeps the order. A phase beyond the first adds a large
 // ring, for bodies that the first ring's slots do not take. Such a message is written into the large ring,
 // and an indirect descriptor of one line, LARGE, into the first: where the receiver finds one, the message is
-// the next one of the large ring (E6, docs/adr/0007).
+// the next one of the large ring (E6, docs/internals/adr/0007).
 //
 // The lines of a large message are free when the credit for its descriptor has come. As the descriptors of a
 // full large ring may come to less than a threshold, CREDIT goes also when more than half of the large ring
-// is not advertised, and a resize request waits until less than that lacks its credit (docs/spec/channel.md).
+// is not advertised, and a resize request waits until less than that lacks its credit
+// (docs/internals/spec/channel.md).
 
 // largeThreshold is how many lines of a large ring may be unadvertised before a CREDIT must go: more than
 // half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when less

@@ -51,7 +51,7 @@ func (c *Channel) onRequest(k Kind, body []byte) error {
 	r.advertised = r.consumed // the reply says so
 	c.reply.resizeReply = resizeReply{ack: true, shape: target, key: fresh.Key(), generation: generation}
 	// The request was the last message of the old ring, and all before it has been consumed: nothing is in
-	// flight to it but, perhaps, the reply to a request of our own (docs/adr/0007).
+	// flight to it but, perhaps, the reply to a request of our own (docs/internals/adr/0007).
 	return errors.Join(c.sendReply(), old.release())
 }
 

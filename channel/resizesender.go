@@ -62,7 +62,7 @@ func (c *Channel) requestPhase(phase int) error {
 
 // sendRequest sends the request for the wanted phase if the credits allow it: fewer lines than a threshold
 // lack their credit. Then the CREDITs of two rings do not add up, and the lines that are left to CREDIT are
-// enough (docs/spec/channel.md).
+// enough (docs/internals/spec/channel.md).
 func (c *Channel) sendRequest() error {
 	s := &c.send
 	if c.wantedPhase < 0 || int(s.sent-s.credited) >= s.mirror.threshold() || s.large != nil &&

@@ -5,7 +5,7 @@ package channel
 // fit those. So if both ends poll (Config.BusyPolling), short messages keep to a window: the first
 // windowLines of the ring. The receiver returns these lines more often than a large ring requires. A sender
 // that does not get them back in time leaves the window for the rest of the wrap (FlagBeyondWindow), so no
-// sender waits for that longer than it chooses (docs/adr/0023).
+// sender waits for that longer than it chooses (docs/internals/adr/0023).
 
 const (
 	// windowLines is the size of the window: 16 KiB, half of the first-level cache of most cores, beside the

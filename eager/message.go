@@ -38,9 +38,10 @@ func (m *Message) Started() bool { return m.started }
 func (m *Message) MarkAnnounced() { m.started = true }
 
 // TrySend sends as much of the message as there is room for, and returns how many bytes went. With the
-// outcome Waiting, it waits for credit, the send queue, or larger slots (E3 to E5 in docs/conformance.md). A
-// message that needed only one slot has been sent completely or not at all. Oversized means that the front
-// element will never fit a slot: it must be announced instead (package rendezvous).
+// outcome Waiting, it waits for credit, the send queue, or larger slots (E3 to E5 in
+// docs/internals/conformance.md). A message that needed only one slot has been sent completely or not at all.
+// Oversized means that the front element will never fit a slot: it must be announced instead (package
+// rendezvous).
 func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o channel.Outcome, err error) {
 	var b [firstLen]byte
 	if !m.started {

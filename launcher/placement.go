@@ -18,8 +18,8 @@ const (
 	BindList    = placement.BindList   // each rank to a processor of a list
 )
 
-// CQCores says which cores serve the ranks' completion queues (requirement C1 in docs/conformance.md). No
-// rank runs on such a core.
+// CQCores says which cores serve the ranks' completion queues (requirement C1 in
+// docs/internals/conformance.md). No rank runs on such a core.
 type CQCores = placement.CQCores
 
 // CQFrom says where the cores of completion handlers come from.

@@ -14,7 +14,7 @@
 //
 // Start it with `weft run -n 4 ./program`. A program started without a launcher is a world of one rank.
 //
-// Labels such as E13 in comments are requirement ids, see docs/conformance.md.
+// Labels such as E13 in comments are requirement ids, see docs/internals/conformance.md.
 //
 // Any goroutine may make any call. Messages between two ranks on one communicator and tag never overtake one
 // another. A call that waits drives the rank's communication while it waits.

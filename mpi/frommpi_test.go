@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/from-mpi.md names, for each procedure of MPI, what stands for it here: all names on the page exist, and
+// docs/reference/from-mpi.md names, for each procedure of MPI, what stands for it here: all names on the page exist, and
 // the counts are right.
 func TestFromMPI(t *testing.T) {
-	text, err := os.ReadFile("../docs/from-mpi.md")
+	text, err := os.ReadFile("../docs/reference/from-mpi.md")
 	require.NoError(t, err)
 	known := map[string]map[string]bool{}
 	for _, name := range []string{"", "file", "pool"} {

@@ -89,7 +89,7 @@ func TestUnderHydraWithASecretThatOthersCanRead(t *testing.T) {
 // options say; so the shell ends in another way. The signal that Hydra sends instead is not for the shell.
 var unkilled = []string{"sh", "-c", `trap "" USR1; "$0"; exit 0`}
 
-// Under Hydra a job goes on without ranks that are killed, rank 0 as well, with the option that docs/survivors.md
+// Under Hydra a job goes on without ranks that are killed, rank 0 as well, with the option that docs/guide/failures.md
 // tells and a shell.
 func TestUnderHydra_Survives(t *testing.T) {
 	for i, c := range []struct{ call, victims string }{

@@ -9,7 +9,8 @@ import (
 )
 
 // A job that goes on when ranks fail (weft run --survive) uses these calls, which follow ULFM. Operations
-// that need a failed rank return ErrProcFailed; all others go on. docs/survivors.md explains the patterns.
+// that need a failed rank return ErrProcFailed; all others go on. docs/guide/failures.md explains the
+// patterns.
 
 // Failed lists the ranks of the communicator that this rank knows to have failed, in ascending order. Other
 // ranks may know of others.

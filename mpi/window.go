@@ -18,7 +18,7 @@ import (
 // Operations take place within epochs, which a rank opens and closes by Fence, Lock or LockAll, or Start.
 // They are complete when the epoch is closed, or after a Flush; until then their buffers belong to weft. An
 // operation outside an epoch, out of bounds, or on a window that was freed fails at the calling rank and
-// changes nothing. docs/spec/windows.md specifies when each rank sees which changes.
+// changes nothing. docs/internals/spec/windows.md specifies when each rank sees which changes.
 //
 // Several goroutines may use a Win at the same time.
 type Win[T any] struct {

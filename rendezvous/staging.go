@@ -9,7 +9,7 @@ import (
 // gathers each piece into a stage of its own and writes it, or gathers it directly into the granted memory,
 // if that is mapped. A message whose bytes are not contiguous at its receiver is moved in the same pieces, by
 // Reads or by grants, and scattered from the stage. So neither end stages more than two pieces of a message
-// (docs/adr/0051).
+// (docs/internals/adr/0051).
 //
 // If the provider can register views (transport.ViewRegistrar), it does all this: such messages are announced
 // with a key, and read like others.

@@ -5,7 +5,7 @@
 // (CQ) and, through an Endpoint, connected queue pairs (QP). Work requests name local memory by region and
 // remote memory by key. The bytes reach the peer's memory without participation of the peer's program, and
 // completions report what is done. Labels such as N2 in comments are requirement ids, see
-// docs/conformance.md.
+// docs/internals/conformance.md.
 //
 // # Ordering guarantees
 //

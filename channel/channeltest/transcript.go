@@ -25,8 +25,8 @@ const (
 	wrapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
 )
 
-// Ring is a ring as docs/spec/channel.md describes it, from its descriptor or from the reply that granted
-// it.
+// Ring is a ring as docs/internals/spec/channel.md describes it, from its descriptor or from the reply that
+// granted it.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64

@@ -309,17 +309,17 @@ func (b *pageBlock) check(dir, solver string) string {
 	if wrong == "" {
 		return ""
 	}
-	return fmt.Sprintf("docs/debugging.md:%d: %s\n%s\nas it was printed:\n%s", b.line,
+	return fmt.Sprintf("docs/guide/debugging.md:%d: %s\n%s\nas it was printed:\n%s", b.line,
 		strings.Join(b.commands, "\n"), wrong, strings.Join(append(printed, after...), "\n"))
 }
 
-// Every command of docs/debugging.md prints what the page says. The page is about times, so the machine should
+// Every command of docs/guide/debugging.md prints what the page says. The page is about times, so the machine should
 // have little else to do: .ci/run nightly runs it, one block at a time.
 func TestDebuggingPage(t *testing.T) {
 	if os.Getenv("WEFT_TEST_PAGE") == "" {
 		t.Skip("takes minutes of a machine with little else to do: set WEFT_TEST_PAGE=1")
 	}
-	page, err := os.ReadFile("../../docs/debugging.md")
+	page, err := os.ReadFile("../../docs/guide/debugging.md")
 	require.NoError(t, err)
 	solver := filepath.Join(t.TempDir(), "solver")
 	out, err := exec.Command("go", "build", "-o", solver, "./testdata/debugging").CombinedOutput()

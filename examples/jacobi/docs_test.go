@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The patterns that docs/survivors.md teaches are parts of programs that are compiled and, but for one, run.
+// The patterns that docs/guide/failures.md teaches are parts of programs that are compiled and, but for one, run.
 func TestThePatternsOfTheDocsAreCode(t *testing.T) {
 	unindented := func(text string) string { return regexp.MustCompile(`(?m)^\s+`).ReplaceAllString(text, "") }
 	var code strings.Builder
@@ -21,7 +21,7 @@ func TestThePatternsOfTheDocsAreCode(t *testing.T) {
 		require.NoError(t, err)
 		code.Write(b)
 	}
-	page, err := os.ReadFile("../../docs/survivors.md")
+	page, err := os.ReadFile("../../docs/guide/failures.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.Len(t, blocks, 3)

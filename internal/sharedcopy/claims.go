@@ -1,5 +1,5 @@
-// Package sharedcopy has the two ends of a long copy between ranks of a host share the work (docs/adr/0070).
-// It decides who copies which pages; it moves no byte of them itself.
+// Package sharedcopy has the two ends of a long copy between ranks of a host share the work
+// (docs/internals/adr/0070). It decides who copies which pages; it moves no byte of them itself.
 package sharedcopy
 
 import (

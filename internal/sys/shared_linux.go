@@ -135,7 +135,7 @@ func Punch(fd int, off, n int64) error {
 }
 
 // foreignPiece is how much of another process's memory is copied in one call, which costs as much as copying
-// some 20 KiB before the first byte (docs/adr/0022).
+// some 20 KiB before the first byte (docs/internals/adr/0022).
 const foreignPiece = 4 << 20
 
 // provenFor is how long a process that has proved itself is taken for the same: too short for the system to

@@ -22,7 +22,7 @@
 // A file appears complete or not at all, and has checksums. The last two checkpoints are kept, so if one was
 // not finished, or has a damaged file, the previous one remains. All calls are collective.
 //
-// docs/spec/checkpoint.md specifies the format of the files.
+// docs/internals/spec/checkpoint.md specifies the format of the files.
 package checkpoint
 
 import (

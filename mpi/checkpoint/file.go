@@ -10,7 +10,7 @@ import (
 )
 
 // A file is a header, the checksum of the header, the state, and the checksum of the state, in little-endian
-// order (docs/spec/checkpoint.md).
+// order (docs/internals/spec/checkpoint.md).
 const (
 	magic      = "weftckp1"
 	fixedSize  = 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 // up to what the state is of

@@ -14,7 +14,7 @@ import (
 )
 
 // compose composes the functions x → ax+b of the ranks, that of rank 0 first, at rank 0. It is the wrong program
-// of docs/testing.md: it takes the functions in the order in which they come.
+// of docs/guide/testing.md: it takes the functions in the order in which they come.
 func compose(world *mpi.Comm, a, b int) (int, int, error) {
 	if world.Rank() > 0 {
 		return 0, 0, mpi.Send(world, []int{a, b}, 0, 0)

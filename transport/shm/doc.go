@@ -1,5 +1,5 @@
-// Package shm is the verbs over shared memory, for ranks of one host. docs/spec/shm.md tells what two ends
-// share, docs/adr/0017 and 0018 why.
+// Package shm is the verbs over shared memory, for ranks of one host. docs/internals/spec/shm.md tells what
+// two ends share, docs/internals/adr/0017 and 0018 why.
 //
 // A device has one arena, which all its peers map. Memory of PD.Alloc lies there, and peers write, read and
 // change it themselves; other memory they read where the system lets them (process_vm_readv), and all else

@@ -9,9 +9,10 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// hugePages moves memory of the program that peers reach again and again onto huge pages (docs/adr/0072): the
-// system looks up and pins each page of another process's memory, which takes as long as to copy 4 KiB of it.
-// It does so when such memory is registered, since a page that is being copied cannot be moved.
+// hugePages moves memory of the program that peers reach again and again onto huge pages
+// (docs/internals/adr/0072): the system looks up and pins each page of another process's memory, which takes
+// as long as to copy 4 KiB of it. It does so when such memory is registered, since a page that is being
+// copied cannot be moved.
 //
 // The lock of the table of regions guards it.
 type hugePages struct {

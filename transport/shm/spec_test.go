@@ -13,10 +13,10 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// specTable is the table of docs/spec/shm.md under a heading, without its head.
+// specTable is the table of docs/internals/spec/shm.md under a heading, without its head.
 func specTable(t *testing.T, heading, column string) (rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/spec/shm.md")
+	text, err := os.ReadFile("../../docs/internals/spec/shm.md")
 	require.NoError(t, err)
 	under, inside := "", false
 	for line := range strings.Lines(string(text)) {
@@ -136,7 +136,7 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 		require.Equal(t, strconv.Itoa(i+1), row[1])
 		require.Equal(t, row[0], frameOp(i+1).String())
 	}
-	text, err := os.ReadFile("../../docs/spec/shm.md")
+	text, err := os.ReadFile("../../docs/internals/spec/shm.md")
 	require.NoError(t, err)
 	all := strings.Join(strings.Fields(string(text)), " ")
 	for code := terminateLocal; code <= terminateOwn; code++ {

@@ -23,7 +23,7 @@ import (
 
 // certificates are what a rank shows and checks where connections are encrypted: a job has a certificate
 // authority of its own, whose key every rank derives from the job's secret, and each rank signs itself a
-// certificate that names the job and the rank. See docs/adr/0014-job-secret.md.
+// certificate that names the job and the rank. See docs/internals/adr/0014-job-secret.md.
 type certificates struct {
 	domain string // of the job: what every name ends with
 	rank   uint32

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// BenchmarkRegister is what a registration for one message costs: docs/adr/0008 rests on it. The number of
+// BenchmarkRegister is what a registration for one message costs: docs/internals/adr/0008 rests on it. The number of
 // other regions, and the size, must not matter.
 func BenchmarkRegister(b *testing.B) {
 	for _, n := range []int{1, 64 << 10, 4 << 20} {

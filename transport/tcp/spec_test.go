@@ -25,11 +25,11 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// specTable is the table of docs/spec/wire.md under a heading that begins with the given column, without its
+// specTable is the table of docs/internals/spec/wire.md under a heading that begins with the given column, without its
 // head.
 func specTable(t *testing.T, heading, column string) (rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/spec/wire.md")
+	text, err := os.ReadFile("../../docs/internals/spec/wire.md")
 	require.NoError(t, err)
 	under, inside := "", false
 	for line := range strings.Lines(string(text)) {
@@ -96,7 +96,7 @@ func TestSpec_HandshakeMessages(t *testing.T) {
 	p := testParties()
 	p.lane = 0
 	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), handshakeVersion}, le16(n)...) }
-	text, err := os.ReadFile("../../docs/spec/wire.md")
+	text, err := os.ReadFile("../../docs/internals/spec/wire.md")
 	require.NoError(t, err)
 	require.Contains(t, string(text), fmt.Sprintf("\n    % x\n", magic))
 	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", handshakeVersion))

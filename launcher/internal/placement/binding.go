@@ -45,8 +45,8 @@ func ParseBinding(text string) (Binding, error) {
 	return Binding{To: BindList, CPUs: cpus}, err
 }
 
-// CQCores says which cores serve the ranks' completion queues (requirement C1 in docs/conformance.md). No
-// rank runs on such a core.
+// CQCores says which cores serve the ranks' completion queues (requirement C1 in
+// docs/internals/conformance.md). No rank runs on such a core.
 type CQCores struct {
 	From CQFrom
 	CPUs []int // of CQList: the first is for rank 0's handler, and so on; the others stay idle

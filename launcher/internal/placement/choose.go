@@ -213,7 +213,7 @@ func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) Bin
 
 // evenly tells whether ranks that outnumber the cores can be spread with as many on each, where no other job
 // is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
-// (docs/adr/0069).
+// (docs/internals/adr/0069).
 func (in *Request) evenly(rest, free []int) bool {
 	return in.Each <= 1 && len(free) == len(rest) && in.Ranks%len(rest) == 0
 }

@@ -1,7 +1,7 @@
 // Package remote carries the agent interface over a byte stream, so that a launcher can run ranks on other
 // hosts. On the launcher's side [Agent] stands for an agent that a starter, such as ssh, has started there;
-// on the far side [Serve] connects the stream with the agent of that host. docs/spec/agent.md describes the
-// protocol.
+// on the far side [Serve] connects the stream with the agent of that host. docs/internals/spec/agent.md
+// describes the protocol.
 package remote
 
 import (

@@ -79,7 +79,7 @@ func TestFramesCarryEveryCommandAndEvent(t *testing.T) {
 	}
 }
 
-// The kinds are those of docs/spec/agent.md.
+// The kinds are those of docs/internals/spec/agent.md.
 func TestKindsAreTheSpecifications(t *testing.T) {
 	require.EqualValues(t, 10, kindAlive)
 	require.EqualValues(t, 11, kindStage)

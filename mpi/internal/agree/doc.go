@@ -1,5 +1,6 @@
 // Package agree has the ranks of a communicator agree on a value while ranks fail. It is a state machine
-// without I/O: contributions, messages and failures go in, messages to send come out (docs/spec/agree.md).
+// without I/O: contributions, messages and failures go in, messages to send come out
+// (docs/internals/spec/agree.md).
 //
 // The agreement is uniform: all ranks that return from it return the same value, also those that fail right
 // afterwards. It ends as long as each failure becomes known to every rank that waits for the failed one.

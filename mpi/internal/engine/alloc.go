@@ -19,7 +19,7 @@ type Memory struct {
 }
 
 // allocated is all that the user has. A message does not look here: the rendezvous registers what it
-// announces for as long as it is announced, whatever memory that is (docs/adr/0008).
+// announces for as long as it is announced, whatever memory that is (docs/internals/adr/0008).
 type allocated struct {
 	e    *Engine
 	list []*Memory // in the order of addresses

@@ -58,7 +58,7 @@ func TestFreeAfterFail(t *testing.T) {
 	})
 }
 
-// BenchmarkFind is what a look-up costs that would spare a message its registration: docs/adr/0008 rests on
+// BenchmarkFind is what a look-up costs that would spare a message its registration: docs/internals/adr/0008 rests on
 // it.
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 16, 1024} {

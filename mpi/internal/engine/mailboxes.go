@@ -10,10 +10,10 @@ import (
 )
 
 // Mailboxes carry the short messages of a communicator's blocking collectives between ranks that can write
-// into each other's memory (docs/adr/0035). Every rank has memory for each other rank, its sender, into which
-// no third rank writes: an acknowledgement and a few slots. A call writes its message to a rank into one slot
-// with one inline Write. The last word identifies the call and its arguments, and the receiver polls that
-// word. So there is no matching and no queue, and one cache line moves.
+// into each other's memory (docs/internals/adr/0035). Every rank has memory for each other rank, its sender,
+// into which no third rank writes: an acknowledgement and a few slots. A call writes its message to a rank
+// into one slot with one inline Write. The last word identifies the call and its arguments, and the receiver
+// polls that word. So there is no matching and no queue, and one cache line moves.
 //
 // Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender
 // writes a slot only when it knows that the receiver is done with the previous call that used it: each

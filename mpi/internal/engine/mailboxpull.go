@@ -22,7 +22,7 @@ const (
 	exposedBytes = 2 * keyBytes // of Input and Output
 
 	// pullPiece is how much is read before other goroutines may have the engine's lock. Shorter pieces cost
-	// more: the Go runtime's monitor looks at system calls in progress (docs/adr/0022).
+	// more: the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
 	pullPiece = 4 << 20
 )
 

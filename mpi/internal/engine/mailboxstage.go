@@ -11,8 +11,8 @@ import (
 
 // pullStage is memory that the other ranks of the host have mapped. A collective whose ranks read each
 // other's memory copies into it what they are to read, where that is quicker than a system call for each of
-// their reads (docs/adr/0055). A rank has one stage for all communicators: a call that finds it lent has its
-// buffers read themselves. It grows with what is needed, and stays.
+// their reads (docs/internals/adr/0055). A rank has one stage for all communicators: a call that finds it
+// lent has its buffers read themselves. It grows with what is needed, and stays.
 //
 // The memory is used again only when its keys are out of use, and who reads by a key counts what it has read
 // only if the key is in use afterwards. The engine's lock guards it, but not its bytes.

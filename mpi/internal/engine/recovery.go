@@ -16,7 +16,7 @@ import (
 var ErrRevoked = errors.New("communicator was revoked")
 
 // recovery is what the remaining ranks need to go on: which failures they have acknowledged, communicators
-// that are revoked, and agreements (docs/spec/agree.md).
+// that are revoked, and agreements (docs/internals/spec/agree.md).
 //
 // Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
 // learns of it tells all others once, so that all survivors learn of it if one does. An agreement is decided

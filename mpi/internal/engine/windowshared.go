@@ -12,8 +12,9 @@ import (
 )
 
 // A long Put or Get of a part that is mapped here is a copy, and the rank whose part it is may have nothing
-// to do meanwhile. Then it copies a share of the bytes (docs/adr/0070). Claims in the control block of the
-// part say who copies what. They serve one operation at a time; the others are copied by their callers alone.
+// to do meanwhile. Then it copies a share of the bytes (docs/internals/adr/0070). Claims in the control block
+// of the part say who copies what. They serve one operation at a time; the others are copied by their callers
+// alone.
 
 // SharedMove is how long a Put or a Get is that both ends may copy.
 const SharedMove = 128 << 10

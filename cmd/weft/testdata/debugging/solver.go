@@ -1,4 +1,4 @@
-// Solver is the program of docs/debugging.md. Its argument says what it does, or does wrong.
+// Solver is the program of docs/guide/debugging.md. Its argument says what it does, or does wrong.
 package main
 
 import (

@@ -26,7 +26,7 @@ const (
 const Ops = Lost
 
 // opcodes is what the header of each kind of frame may say. A frame's meaning, and that of the words a and
-// b of its header, is in docs/spec/wire.md.
+// b of its header, is in docs/internals/spec/wire.md.
 var opcodes = [end]struct {
 	name       string
 	maxPayload int

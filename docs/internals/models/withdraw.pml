@@ -1,4 +1,4 @@
-/* Withdrawal of announced messages, in one direction of a channel (docs/spec/channel.md, WITHDRAW).
+/* Withdrawal of announced messages, in one direction of a channel (docs/internals/spec/channel.md, WITHDRAW).
 
    S announces N messages, and may ask for each of them back. R's program may match a message, by a receive or by a matched probe that
    may or may not be followed by its receive, and then R reads the sender's buffer. Ring messages keep their order; FIN is on a way of

@@ -1,5 +1,5 @@
 /*
- * One agreement among members that fail, as docs/spec/agree.md has it: its tree, its ballots, its four sweeps.
+ * One agreement among members that fail, as docs/internals/spec/agree.md has it: its tree, its ballots, its four sweeps.
  *
  * Members begin at any moment and die at any moment. Each link keeps its order. Who notices a death drops
  * what is left on the link from the dead one, so any tail of what that has sent may be lost, on each link

@@ -118,15 +118,16 @@ type Collective struct {
 	round    int       // the current one
 	step     int       // the next step of the round that is not a message
 	messages []*request
-	pending  int      // messages of the round that are not complete
-	sent     bool     // the round's send is out already
-	queued   bool     // in collectives.ready
-	failing  bool     // its messages are being given up
-	attended bool     // a goroutine waits, or is about to, that carries out local steps
-	noted    bool     // its beginning is recorded
-	pooled   bool     // back to the pool when it is over
-	err      error    // the first failure
-	request  *request // nil while it is carried out by shortRounds
+	pending  int        // messages of the round that are not complete
+	sent     bool       // the round's send is out already
+	queued   bool       // in collectives.ready
+	failing  bool       // its messages are being given up
+	attended bool       // a goroutine waits, or is about to, that carries out local steps
+	noted    bool       // its beginning is recorded
+	pooled   bool       // back to the pool when it is over
+	err      error      // the first failure
+	wrong    *coll.Step // the receive whose message had another length, if that is err
+	request  *request   // nil while it is carried out by shortRounds
 	pinned   [2]*Memory
 
 	// of a call through mailboxes
@@ -188,6 +189,7 @@ func (c *Collective) prepare() {
 		c.memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.scratch))), 8*n)
 	}
 	c.round, c.step, c.err, c.sent, c.failing, c.noted = 0, 0, nil, false, false, false
+	c.wrong = nil
 }
 
 // carryOut carries out a step that is no message.

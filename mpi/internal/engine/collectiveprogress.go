@@ -199,13 +199,13 @@ func (cs *collectives) messageDone(r *request) {
 
 // lengthDiffers is the error of a message that is shorter or longer than the schedule says.
 func (c *Collective) lengthDiffers(r *request) error {
-	i := slices.Index(c.messages, r)
+	c.wrong = &c.Schedule.Round(c.round)[slices.Index(c.messages, r)]
 	sent := r.status.Bytes
 	var cut *TruncateError
 	if errors.As(r.err, &cut) {
 		sent = cut.Bytes
 	}
-	return c.wrongLength(&c.Schedule.Round(c.round)[i], sent)
+	return c.wrongLength(c.wrong, sent)
 }
 
 // wrongLength is the error of a message of so many bytes.
@@ -361,15 +361,18 @@ func (cs *collectives) collectMessages(c *Collective) {
 	c.messages = c.messages[:0]
 }
 
-// cancelMessages cancels the messages of a collective that has failed, and tells whether all of them are
-// complete.
+// cancelMessages cancels the messages of a collective that has failed, and reports whether all of them are
+// complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the call,
+// and would wait for it.
 func (cs *collectives) cancelMessages(c *Collective) bool {
 	if !c.failing {
 		c.failing = true
-		for _, r := range c.messages {
-			if r != nil && !r.completed() {
-				cs.e.cancels.cancel(r, c.err)
+		steps := c.Schedule.Round(c.round)
+		for i, r := range c.messages {
+			if r == nil || r.completed() || c.wrong != nil && r.kind != kindRecv && steps[i].Peer == c.wrong.Peer {
+				continue
 			}
+			cs.e.cancels.cancel(r, c.err)
 		}
 	}
 	return c.pending == 0

@@ -362,17 +362,17 @@ func (cs *collectives) collectMessages(c *Collective) {
 }
 
 // cancelMessages cancels the messages of a collective that has failed, and reports whether all of them are
-// complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the call,
-// and would wait for it.
+// complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
+// call, and would wait for it.
 func (cs *collectives) cancelMessages(c *Collective) bool {
 	if !c.failing {
 		c.failing = true
 		steps := c.Schedule.Round(c.round)
 		for i, r := range c.messages {
-			if r == nil || r.completed() || c.wrong != nil && r.kind != kindRecv && steps[i].Peer == c.wrong.Peer {
-				continue
+			awaited := c.wrong != nil && steps[i].Kind == coll.Send && steps[i].Peer == c.wrong.Peer
+			if r != nil && !r.completed() && !awaited {
+				cs.e.cancels.cancel(r, c.err)
 			}
-			cs.e.cancels.cancel(r, c.err)
 		}
 	}
 	return c.pending == 0

@@ -11,6 +11,9 @@ import (
 // request, and the line out of which our own reply is sent.
 const extraLines = 2
 
+// ringRights are those of a ring that we receive in: only the peer's Writes change it.
+const ringRights = transport.RemoteWrite | transport.SoleWriter
+
 // buffer is registered memory with a ring: one that we receive in, or the mirror of one of the peer's. It is
 // referenced by the ring while that is in use, and by a resize request of ours whose reply is still to come.
 type buffer struct {

@@ -75,7 +75,7 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 	}
 	c := &Channel{pd: pd, conf: conf, phases: conf.phases(), wantedPhase: -1}
 	c.refusedPhase = len(c.phases)
-	b, err := c.newBuffer(geometry(c.phases, 0), transport.RemoteWrite, true)
+	b, err := c.newBuffer(geometry(c.phases, 0), ringRights, true)
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
 	}

@@ -35,7 +35,7 @@ func (c *Channel) onRequest(k Kind, body []byte) error {
 	}
 	c.reply.given, c.reply.resizeRequest = true, q
 	target := geometry(c.phases, q.phase)
-	fresh, err := c.ringFor(target, transport.RemoteWrite)
+	fresh, err := c.ringFor(target, ringRights)
 	if err != nil {
 		c.stats.RequestsRefused++
 		c.reply.resizeReply = resizeReply{shape: target}

@@ -151,6 +151,9 @@ const (
 	// the owner changes no byte before Deregister: what peers Read of it is sent from where it lies, even in
 	// frames with a checksum (R2)
 	Unchanging
+	// while a peer's Write is placed, nobody else changes the bytes that it goes to: a provider may place it
+	// before it has its checksum, and compute that from what stands there (R2)
+	SoleWriter
 )
 
 func (a Access) String() string {
@@ -159,7 +162,7 @@ func (a Access) String() string {
 	}
 	var names []string
 	for i, name := range [...]string{"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic",
-		"BindWindow", "Unchanging"} {
+		"BindWindow", "Unchanging", "SoleWriter"} {
 		if bit := Access(1) << i; a&bit != 0 {
 			names = append(names, name)
 			a &^= bit

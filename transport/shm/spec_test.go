@@ -66,7 +66,7 @@ func TestSpec_Entry(t *testing.T) {
 	})
 	require.EqualValues(t, 64, entrySize)
 	require.EqualValues(t, 1<<20, verbs.MaxRegions)
-	require.EqualValues(t, 63, verbs.Rights)
+	require.EqualValues(t, 127, verbs.Rights)
 }
 
 func TestSpec_Block(t *testing.T) {

@@ -189,7 +189,8 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) check(access transport.Access) error {
-	const known = transport.LocalWrite | remoteRights | transport.BindWindow | transport.Unchanging
+	const known = transport.LocalWrite | remoteRights | transport.BindWindow |
+		transport.Unchanging | transport.SoleWriter
 	switch {
 	case p.dev.gone:
 		return p.dev.goneErr()

@@ -25,8 +25,14 @@ var readyChecked = frame.Append(nil, frame.Header{Op: frame.Ready, Flags: frame.
 // The whole of a Write has come but for its checksum, or with a wrong one: its last bytes are not there, so
 // that who polls them waits. With the right one they are, however it comes in pieces.
 func TestChecksum_EndOfAWriteIsPlacedAfterItsChecksum(t *testing.T) {
+	for _, rights := range []transport.Access{transport.RemoteWrite, transport.RemoteWrite | transport.SoleWriter} {
+		t.Run(rights.String(), func(t *testing.T) { endAfterItsChecksum(t, rights) })
+	}
+}
+
+func endAfterItsChecksum(t *testing.T, rights transport.Access) {
 	s := newCheckedSession(t)
-	target, err := s.pd.Alloc(100_000, transport.RemoteWrite)
+	target, err := s.pd.Alloc(100_000, rights)
 	require.NoError(t, err)
 	for _, n := range []int{1, 7, 8, 9, 64, 5000, 70_000} {
 		data := pattern(1, n, n)
@@ -112,14 +118,17 @@ func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
 		s.agreed.checksum = checked
 		mem, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite)
 		require.NoError(t, err)
-		for _, h := range []frame.Header{{Op: frame.Write, A: uint64(mem.Key())}, {Op: frame.Send}} {
+		sole, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite|transport.SoleWriter)
+		require.NoError(t, err)
+		for _, h := range []frame.Header{{Op: frame.Write, A: uint64(mem.Key())}, {Op: frame.Send},
+			{Op: frame.Write, A: uint64(sole.Key())}} {
 			s.begin(t, false)
 			require.NoError(t, s.qp.PostRecv(&transport.RecvWR{Local: []transport.SGE{{MR: mem,
 				Length: frame.MaxPayload}}}))
 			s.says(t, frame.Append(nil, frame.Header{Op: frame.Ready}, nil, checked))
 			whole := frame.Append(nil, h, make([]byte, frame.MaxPayload), checked)
 			s.says(t, whole[:1000])
-			require.Equal(t, checked && h.Op == frame.Write, firstLink(s.qp).direct() == nil, "%v", h.Op)
+			require.Equal(t, checked && h.A == uint64(mem.Key()), firstLink(s.qp).direct() == nil, "%v", h.Op)
 			s.end(t)
 		}
 	}

@@ -22,14 +22,15 @@ const (
 // the link has taken in part.
 type conn struct {
 	// Fields that every pass uses are adjacent, as in the queue pair.
-	q         *qp
-	link      link.Link
-	fd        int  // -1 once it is closed
-	blocked   bool // the socket has no room; the pollers watch for it
-	keepalive keepalive.State
-	in        incoming
-	takes     frameTaker
-	partial   frame.Partial
+	q          *qp
+	link       link.Link
+	fd         int  // -1 once it is closed
+	blocked    bool // the socket has no room; the pollers watch for it
+	keepalive  keepalive.State
+	in         incoming
+	takes      frameTaker
+	readsAhead bool // the queue pair's only link, and not encrypted: the header of a long frame is read alone
+	partial    frame.Partial
 }
 
 // frameTaker is told of the frames that come in over a link.
@@ -83,7 +84,7 @@ func (c *conn) receive() (came int, err error) {
 	for turn := 0; c.fd >= 0; turn++ {
 		dst, staging := c.direct(), staging
 		if dst == nil && c.expectsLong() {
-			staging = staging[:headerAhead]
+			staging = staging[:min(c.in.left+headerAhead, stagingSize)]
 		}
 		asked, n, err := c.link.Read(dst, staging, turn >= readsAPass)
 		if n <= 0 || err != nil {
@@ -209,9 +210,7 @@ func (c *conn) direct() []byte {
 		if i.r.View != nil {
 			return nil
 		}
-		if c.q.checked && i.Op == frame.Write {
-			// its target may be written by others meanwhile: the CRC is that of what came, not of what stands
-			// there
+		if i.Op == frame.Write && !c.checksInPlace() {
 			return nil
 		}
 		return i.r.Mem[i.at : i.at+n]
@@ -225,8 +224,12 @@ func (c *conn) direct() []byte {
 	return nil
 }
 
-// headerAhead is how much is read where a long frame is expected: its header, and little that has to be
-// copied.
+// checksInPlace reports whether a Write's checksum may be that of what stands at its target. Where others may
+// write to it meanwhile, it has to be that of what came.
+func (c *conn) checksInPlace() bool { return !c.q.checked || c.in.r.Rights&transport.SoleWriter != 0 }
+
+// headerAhead is how much is read where a long frame is expected, after the rest of the present one: its
+// header, and little that has to be copied.
 const headerAhead = 512
 
 // expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
@@ -235,8 +238,9 @@ const headerAhead = 512
 // the others.
 func (c *conn) expectsLong() bool {
 	i := &c.in
-	return c.q.inline != nil && !c.q.answering && !i.inside && i.have == 0 && i.Length >= directMin &&
-		(i.Op == frame.Write || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0) && i.r.View == nil
+	return c.readsAhead && !c.q.answering && i.have == 0 && i.Length >= directMin && i.bad == nil &&
+		(!i.inside || i.left < directMin) && i.r != nil && i.r.View == nil &&
+		(i.Op == frame.Write && c.checksInPlace() || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0)
 }
 
 // advance counts n bytes of the present frame as placed.

@@ -52,7 +52,7 @@ func newCouple(tb testing.TB, o Options, n int, via func(addr string) string) (l
 		require.NoError(tb, err)
 		s.out, err = s.pd.Alloc(n, 0)
 		require.NoError(tb, err)
-		s.in, err = s.pd.Alloc(n, transport.RemoteWrite)
+		s.in, err = s.pd.Alloc(n, transport.RemoteWrite|transport.SoleWriter)
 		require.NoError(tb, err)
 		id := hostIdentity
 		id.Rank = uint32(rank)

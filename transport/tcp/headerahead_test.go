@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +11,14 @@ import (
 
 // A header is read ahead of its frame in a stream of long Writes, and not in a dialogue of them.
 func TestReceive_ReadsAHeaderAheadInAStreamAlone(t *testing.T) {
+	for _, checksum := range []Checksum{ChecksumNever, ChecksumAlways} {
+		t.Run(fmt.Sprint(checksum), func(t *testing.T) { readsAHeaderAhead(t, checksum) })
+	}
+}
+
+func readsAHeaderAhead(t *testing.T, checksum Checksum) {
 	const long, short = 2 * stagingSize, 64 // what fits the staging memory whole is placed out of it
-	sides := newCouple(t, Options{}, long, nil)
+	sides := newCouple(t, Options{Checksum: checksum}, long, nil)
 	sent := byte(0)
 	write := func(from, n int) {
 		to := sides[1-from]

@@ -22,6 +22,7 @@ func newSingleLink(q *qp, fd int, s *link.Session) {
 	l.takes = l
 	l.in.size = frame.HeaderSizeWith(q.checked)
 	q.sequencer = l
+	l.readsAhead = s == nil
 	if s == nil && !q.checked {
 		q.inline = l
 	}

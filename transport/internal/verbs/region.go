@@ -180,7 +180,8 @@ const (
 	RemoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
 	// Rights are all the rights that there are.
-	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging
+	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging |
+		transport.SoleWriter
 )
 
 // Region is a registered piece of memory, or the entry of a window.

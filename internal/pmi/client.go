@@ -301,11 +301,11 @@ func (c *Client) Barrier(ctx context.Context) error {
 
 // Finalize tells the launcher that this rank is about to end, and closes the connection.
 func (c *Client) Finalize(ctx context.Context) error {
-	if _, err := c.call(ctx, "finalize", "finalize_ack"); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock() // another call that waits for the lock finds the connection closed
+	if _, err := c.callLocked(ctx, "finalize", "finalize_ack"); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.broken, c.closed = errors.New("used after Finalize"), true
 	return c.conn.Close()
 }
@@ -368,6 +368,10 @@ func (r *refusal) Error() string {
 func (c *Client) call(ctx context.Context, name, answer string, args ...field) (message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.callLocked(ctx, name, answer, args...)
+}
+
+func (c *Client) callLocked(ctx context.Context, name, answer string, args ...field) (message, error) {
 	if c.broken != nil {
 		return nil, c.errorf("%s: %w", name, c.broken)
 	}

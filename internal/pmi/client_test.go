@@ -234,6 +234,32 @@ func dialogue(t *testing.T, answers ...string) (c *Client, asked func() []string
 	return c, func() []string { theirs.Close(); <-done; return lines }
 }
 
+// Calls that wait while the client finalizes are refused: the launcher would take a request for a violation.
+func TestClientAsksNothingAfterFinalize(t *testing.T) {
+	for range 1000 {
+		ours, theirs := net.Pipe()
+		c := &Client{rank: 0, size: 2, kvsName: "kvs", maxKey: 64}
+		c.use(theirs)
+		var calls sync.WaitGroup
+		calls.Go(func() { assert.NoError(t, c.Finalize(t.Context())) })
+		in := bufio.NewReader(ours)
+		line, err := in.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "cmd=finalize\n", line)
+		for range 4 {
+			calls.Go(func() {
+				_, err := c.Get(t.Context(), "k")
+				assert.ErrorContains(t, err, "used after Finalize")
+			})
+		}
+		_, err = ours.Write([]byte("cmd=finalize_ack\n"))
+		require.NoError(t, err)
+		line, err = in.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF, "the client asks %q", line)
+		calls.Wait()
+	}
+}
+
 const initAnswer = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"
 
 // Slurm's plugin gives appnum -1 and a miss without a value; its sscanf wants the init line to the space.

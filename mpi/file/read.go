@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file/internal/regions"
@@ -28,7 +29,9 @@ func (t *transfer) read() error {
 	}
 	free, full := make(chan *wanted, 2), make(chan *wanted, 2)
 	for range cap(free) {
-		free <- &wanted{}
+		w := wantedWindows.Get().(*wanted)
+		defer wantedWindows.Put(w)
+		free <- w
 	}
 	return t.all(t.fetch, func() error { return t.replyAll(full, free) }, func() error {
 		defer close(full)
@@ -148,6 +151,9 @@ func (t *transfer) take(a *arrival, c *copier) error {
 	}
 	return nil
 }
+
+// wantedWindows keep their memory from call to call.
+var wantedWindows = sync.Pool{New: func() any { return new(wanted) }}
 
 // A wanted window is one of which bytes are read for ranks.
 type wanted struct {
@@ -301,7 +307,9 @@ func (t *transfer) replyAll(full <-chan *wanted, free chan<- *wanted) error {
 }
 
 func (t *transfer) reply(w *wanted, mine *copier, packed [][]byte) error {
-	w.room() // after an error nothing was read, and the replies have any content
+	if w.own || len(w.claims) > 0 {
+		w.room() // after an error nothing was read, and the replies have any content
+	}
 	if w.own {
 		mine.scatter(&t.regions, w.lo, w.hi, w.buf, false)
 	}

@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file/internal/regions"
@@ -103,6 +104,9 @@ func (t *transfer) eachWindow(f func(d regions.Domain, window, next int64) error
 // direct is how many contiguous bytes of the owner are written from its memory, without a copy.
 const direct = 64 << 10
 
+// filledWindows keep their memory from call to call.
+var filledWindows = sync.Pool{New: func() any { return new(filled) }}
+
 // A filled window has bytes to be written.
 type filled struct {
 	lo       int64
@@ -128,7 +132,9 @@ type claim struct {
 func (t *transfer) collect() error {
 	free, full := make(chan *filled, 2), make(chan *filled, 2)
 	for range cap(free) {
-		free <- &filled{}
+		w := filledWindows.Get().(*filled)
+		defer filledWindows.Put(w)
+		free <- w
 	}
 	written := make(chan struct{})
 	go func() {

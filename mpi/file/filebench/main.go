@@ -5,7 +5,8 @@
 //
 // In the pattern "interleaved", blocks of -block bytes go round the ranks. It is compared with ranks that
 // write and read each block by a call of its own. In the pattern "contiguous" each rank has one part of the
-// file. It is compared with one rank that writes or reads the whole file in order, 4 MiB at a time.
+// file. It is compared with one rank that has the whole file in memory, and writes or reads it in order, 4 MiB
+// at a time.
 //
 // Each figure is the median of -turns: MB/s of all ranks together, processor time of all ranks together per
 // byte, and the rate relative to the first way of the pattern in the same turn. The page cache of the system
@@ -13,6 +14,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -32,6 +34,7 @@ func main() {
 	size := flag.Int("size", 32, "`MiB` of each rank")
 	block := flag.Int("block", 64, "`bytes` of an interleaved block")
 	turns := flag.Int("turns", 5, "how often each pattern is written and read")
+	aggregators := flag.Int("aggregators", 0, "`ranks` that read and write for others; 0 is two of each host")
 	match := flag.String("match", "", "measure only what has a name that matches this `regexp`")
 	flag.Parse()
 	log.SetFlags(0)
@@ -45,7 +48,8 @@ func main() {
 		if err != nil {
 			return fmt.Errorf("-match: %w", err)
 		}
-		return measure(c, filepath.Join(*dir, "filebench.data"), *size<<20 / *block, *block, *turns, names)
+		return measure(c, filepath.Join(*dir, "filebench.data"), *size<<20 / *block, *block, *turns,
+			*aggregators, names)
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -60,13 +64,18 @@ type access struct {
 
 const chunk = 4 << 20 // of a single stream
 
-func measure(c *mpi.Comm, name string, count, block, turns int, names *regexp.Regexp) error {
+func measure(c *mpi.Comm, name string, count, block, turns, aggregators int, names *regexp.Regexp) error {
 	f, err := file.Open(c, name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
 	if c.Rank() == 0 {
 		defer os.Remove(name)
+	}
+	if aggregators != 0 {
+		if err := f.SetAggregators(aggregators); err != nil {
+			return err
+		}
 	}
 	me, n := c.Rank(), c.Size()
 	mine := make([]byte, count*block)
@@ -83,14 +92,13 @@ func measure(c *mpi.Comm, name string, count, block, turns int, names *regexp.Re
 		}
 		return nil
 	}
+	var all []byte // the whole file, at the rank that streams it
+	if me == 0 {
+		all = bytes.Repeat(mine, n)
+	}
 	stream := func(do func([]byte, int64) (int, error)) error {
-		if me > 0 {
-			return nil
-		}
-		total := n * len(mine)
-		for at := 0; at < total; at += chunk {
-			from := at % len(mine)
-			if _, err := do(mine[from:min(from+chunk, len(mine), from+total-at)], int64(at)); err != nil {
+		for at := 0; at < len(all); at += chunk {
+			if _, err := do(all[at:min(at+chunk, len(all))], int64(at)); err != nil {
 				return err
 			}
 		}
@@ -124,9 +132,9 @@ func measure(c *mpi.Comm, name string, count, block, turns int, names *regexp.Re
 				if err != nil {
 					return fmt.Errorf("%s: %w", a.name, err)
 				}
-				bytes := float64(n * len(mine))
-				rate[i] = append(rate[i], bytes/1e6/seconds)
-				busy[i] = append(busy[i], processor*1e9/bytes)
+				moved := float64(n * len(mine))
+				rate[i] = append(rate[i], moved/1e6/seconds)
+				busy[i] = append(busy[i], processor*1e9/moved)
 				ratio[i] = append(ratio[i], rate[i][len(rate[i])-1]/rate[0][len(rate[0])-1])
 			}
 		}

@@ -17,10 +17,11 @@
 //
 // If the ranks' elements are interleaved in the file, the first and the last rank of each host, the
 // aggregators, read and write parts of it for all, in long contiguous accesses, and exchange the elements
-// with the other ranks (two-phase I/O). If each rank has a long part of the file to itself, it reads and writes that part
-// directly. In both cases no two ranks write to the same block of the file system, and nobody writes bytes
-// that are no rank's element: weft never reads a block to write it back. A rank uses at most some windows of
-// 256 KiB to 4 MiB as buffers, and transfers elements of the next window while it reads or writes the last.
+// with the other ranks (two-phase I/O). If each rank has a long part of the file to itself, it reads and
+// writes that part directly. In both cases no two ranks write to the same block of the file system, and
+// nobody writes bytes that are no rank's element: weft never reads a block to write it back. A rank uses at
+// most some windows of 256 KiB to 4 MiB as buffers, and transfers elements of the next window while it reads
+// or writes the last.
 //
 // # Errors
 //
@@ -170,7 +171,8 @@ var hostOf = func(c *mpi.Comm) (int, error) {
 func (f *File) leave(err error) error { return together.Leave(f.comm, err) }
 
 // SetAggregators has n ranks of the file, evenly spread from the first to the last, read and write for all
-// where the ranks' elements are interleaved, in place of two of each host. All ranks pass the same n, while no call is under way.
+// where the ranks' elements are interleaved, in place of two of each host. All ranks pass the same n, while
+// no call is under way.
 func (f *File) SetAggregators(n int) error {
 	if n < 1 || n > f.comm.Size() {
 		return fmt.Errorf("file: %s: %w: %d aggregators of %d ranks", f.name, mpi.ErrArg, n, f.comm.Size())

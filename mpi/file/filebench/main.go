@@ -5,8 +5,8 @@
 //
 // In the pattern "interleaved", blocks of -block bytes go round the ranks. It is compared with ranks that
 // write and read each block by a call of its own. In the pattern "contiguous" each rank has one part of the
-// file. It is compared with one rank that has the whole file in memory, and writes or reads it in order, 4 MiB
-// at a time.
+// file. It is compared with one rank that has the whole file in memory, and writes or reads it in order, 4
+// MiB at a time.
 //
 // Each figure is the median of -turns: MB/s of all ranks together, processor time of all ranks together per
 // byte, and the rate relative to the first way of the pattern in the same turn. The page cache of the system

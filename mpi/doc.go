@@ -60,8 +60,8 @@
 // # Views
 //
 // A [View] selects elements of a slice that do not follow one another: [Strided] columns, [Sub] blocks of
-// arrays, [Indexed] lists. [SendView], [RecvView], [BcastView], [AlltoallView] and the Put and Get of windows
-// move them without a copy of the program's.
+// arrays, [Indexed] lists. [SendView], [RecvView], [BcastView], [AlltoallView], [Win.PutView] and
+// [Win.GetView] move them; the program does not copy them to a buffer first.
 //
 // # Windows
 //
@@ -81,8 +81,8 @@
 //
 // # Contexts
 //
-// [Comm.WithContext] returns a handle of the same communicator whose calls end with a context. The context
-// that Run passes to its body carries the rank; derive others from it. [Request.Cancel] cancels one operation.
+// [Comm.WithContext] returns a handle of the same communicator whose calls end with a context. Derive such
+// contexts from the one that Run passes to its body. [Request.Cancel] cancels a single operation.
 //
 // # Goroutines and buffers
 //
@@ -99,7 +99,7 @@
 // # Going on from here
 //
 // Package mpi/file reads and writes files together, mpi/pool deals out tasks, mpi/checkpoint saves the state
-// of a job, and mpi/mpitest tests parallel functions under go test. docs/tutorial.md goes from an empty folder
-// to two hosts, and docs/reference/from-mpi.md names what stands for each procedure of MPI. Labels such as E13
-// in comments are requirement ids (docs/internals/conformance.md).
+// of a job, and mpi/mpitest tests parallel functions under go test. docs/tutorial.md goes from an empty
+// folder to two hosts, and docs/reference/from-mpi.md names what stands for each procedure of MPI. Labels
+// such as E13 in comments are requirement ids (docs/internals/conformance.md).
 package mpi

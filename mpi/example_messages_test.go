@@ -15,7 +15,7 @@ func ExampleSend() {
 		if world.Rank() == 0 {
 			return mpi.Send(world, []float64{1.5, 2.5}, 1, tag)
 		}
-		buf := make([]float64, 8) // may be longer than the message
+		buf := make([]float64, 8) // may be longer than the message; the status says how long that was
 		status, err := mpi.Recv(world, buf, 0, tag)
 		if err != nil {
 			return err

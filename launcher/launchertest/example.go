@@ -40,8 +40,12 @@ func example(job launcher.Job, n int, main func() error) {
 	}
 	defer notices.Close()
 	defer os.Remove(notices.Name())
-	job.Apps = []launcher.App{{Ranks: n, Program: os.Args[0], Args: []string{"-test.run=^" + exampleName() + "$"},
-		Env: []string{exampleVariable + "=1", Environ("")[1]}}}
+	job.Apps = []launcher.App{{
+		Ranks:   n,
+		Program: os.Args[0],
+		Args:    []string{"-test.run=^" + exampleName() + "$"},
+		Env:     []string{exampleVariable + "=1", Environ("")[1]},
+	}}
 	job.Timeout, job.Stdin, job.Out, job.Err = timeout, launcher.InputNone, os.Stdout, notices
 	err = launcher.Run(context.Background(), job)
 	var failure *launcher.Failure

@@ -108,14 +108,16 @@ func newTutorial(t *testing.T) *tutorial {
 	return u
 }
 
-// TestTutorial does what docs/tutorial.md says, from an empty folder to step 6.
-func TestTutorial(t *testing.T) {
-	if os.Getenv("WEFT_TEST_TUTORIAL") == "" {
-		t.Skip("builds six programs: set WEFT_TEST_TUTORIAL=1, as .ci/run does")
-	}
-	page, err := os.ReadFile("../../docs/tutorial.md")
-	require.NoError(t, err)
-	require.Equal(t, 6, newTutorial(t).play(string(page)))
+// TestPage_Tutorial does what docs/tutorial.md says, from an empty folder to step 6.
+func TestPage_Tutorial(t *testing.T) {
+	page := readPage(t, "docs/tutorial.md")
+	require.Equal(t, 6, newTutorial(t).play(page))
+}
+
+// The program of README prints what README says.
+func TestPage_README(t *testing.T) {
+	page := readPage(t, "README.md")
+	require.Equal(t, 1, newTutorial(t).play(page))
 }
 
 // TestHosts_Tutorial does step 7 of docs/tutorial.md.

@@ -182,6 +182,37 @@ func TestCommandLines(t *testing.T) {
 	require.Greater(t, parsed, 80)
 }
 
+// Every link from one page to another leads to a file, and to a heading where it names one.
+func TestLinks(t *testing.T) {
+	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skip("not in a clone")
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	for name := range strings.FieldsSeq(string(out)) {
+		for _, m := range link.FindAllStringSubmatch(text(t, name), -1) {
+			to := name
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(name), m[1])
+			}
+			_, err := os.Stat("../../" + to)
+			require.NoError(t, err, "%s: %s", name, m[0])
+			if m[2] != "" {
+				require.Contains(t, anchors(text(t, to)), m[2], "%s: %s", name, m[0])
+			}
+		}
+	}
+}
+
+// anchors are the names that headings of a page have in links.
+func anchors(page string) (names []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		name := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+		names = append(names, regexp.MustCompile("[^a-z0-9_-]").ReplaceAllString(name, ""))
+	}
+	return names
+}
+
 // testNames are the names of all tests and benchmarks.
 func testNames(t *testing.T) string {
 	out, err := exec.Command("grep", "-rhoE", `^func (Test|Benchmark|Fuzz)\w+`, "--include=*_test.go", "../..").Output()

@@ -1,4 +1,4 @@
-// Ring passes a token around the ranks, from 0 to 1 and from the last back to 0: weft run -n 4 ./examples/ring
+// Ring passes a token around the ranks: weft run -n 4 ./examples/ring
 package main
 
 import (

@@ -18,7 +18,7 @@ type tutorial struct {
 	t       *testing.T
 	dir     string
 	program string // main.go
-	hosts   bool   // the commands with --host are run, the others are not
+	hosts   bool   // the commands with --host are run, and those that make hosts; the others are not
 	env     []string
 }
 
@@ -62,7 +62,7 @@ func (u *tutorial) read(name string) string {
 func (u *tutorial) run(block string) (commands int) {
 	for session := range strings.SplitSeq(strings.TrimPrefix(block, "$ "), "\n$ ") {
 		command, printed, _ := strings.Cut(session, "\n")
-		if strings.Contains(command, "--host ") != u.hosts {
+		if ofHosts := strings.Contains(command, "--host ") || strings.HasPrefix(command, "ip "); ofHosts != u.hosts {
 			continue
 		}
 		cmd := exec.Command("sh", "-c", command)
@@ -128,7 +128,12 @@ func TestHosts_Tutorial(t *testing.T) {
 	u := newTutorial(t)
 	u.hosts = true
 	u.env[0] = "PATH=" + c.dir + ":" + os.Getenv("PATH")
-	text := strings.ReplaceAll(string(page), "weft run --host ", "ip netns exec "+c.head+" weft run --starter 'ssh -F "+
-		c.dir+"/ssh_config {host}' --host ")
-	require.Equal(t, 1, u.play(text))
+	text := strings.ReplaceAll(string(page), "weft run --host 10.", "ip netns exec "+c.head+" weft run --starter 'ssh -F "+
+		c.dir+"/ssh_config {host}' --host 10.")
+	for _, name := range []string{"rod1", "rod2"} {
+		own := fmt.Sprintf("%s-%d", name, os.Getpid())
+		text = strings.ReplaceAll(text, name, own)
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", own).Run() }) // where the page did not come so far
+	}
+	require.Equal(t, 11, u.play(text))
 }

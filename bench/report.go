@@ -18,7 +18,7 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// Schema is the name of the format of a Report, which docs/guide/benchmarks.md describes. Members may be
+// Schema is the name of the format of a Report, which docs/reference/benchmarks.md describes. Members may be
 // added under the same name; one that is taken away or changes its meaning gives the format a new one.
 const Schema = "weft-bench/1"
 

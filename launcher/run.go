@@ -291,6 +291,10 @@ func (j *job) prepare(ctx context.Context) (err error) {
 			j.output.Notice("%s", text)
 		}
 	}
+	if os.Getenv(cqCoresVariable) != "" && os.Getenv("WEFT_JOB") == "" { // else the outer job's
+		j.output.Notice("%s in the environment is ignored: --cq-cores says which cores the ranks get",
+			cqCoresVariable)
+	}
 	for _, n := range j.nodes {
 		if len(n.ranks) > 0 && n.plan.CoresPerRank == 0 {
 			j.tellStep("host %s: %d ranks share cores, and wait for messages without spinning", n.name,

@@ -91,8 +91,8 @@ func learnElement(key any) *knownType {
 	t := reflect.TypeOf(key).Elem()
 	var err error
 	if path, kind := pointerIn(t); kind != reflect.Invalid {
-		err = fmt.Errorf("%w: %s: %s is a %s; elements must have a fixed size and no pointers", ErrType, t,
-			orItself(path), kind)
+		err = fmt.Errorf("%w: %s: %s is a %s; elements must have a fixed size and no pointers, but the "+
+			"calls for values, such as SendValue, take others", ErrType, t, orItself(path), kind)
 	} else if t.Size() == 0 {
 		err = fmt.Errorf("%w: %s has no bytes", ErrType, t)
 	}

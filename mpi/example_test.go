@@ -3,150 +3,79 @@ package mpi_test
 import (
 	"context"
 	"fmt"
-	"log"
-	"sync"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Goroutines mark their parts of a message as they finish them, and the receiver uses each part when it has
-// arrived.
-func ExamplePsendInit() {
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		const parts, length = 4, 1000
-		me, size := world.Rank(), world.Size()
-		out, in := make([]float64, parts*length), make([]float64, parts*length)
-		s, err := mpi.PsendInit(world, out, parts, (me+1)%size, 0)
-		if err != nil {
-			return err
-		}
-		r, err := mpi.PrecvInit(world, in, parts, (me+size-1)%size, 0)
-		if err != nil {
-			return err
-		}
-		for range 10 {
-			if err := r.Start(); err != nil {
-				return err
-			}
-			if err := s.Start(); err != nil {
-				return err
-			}
-			var group sync.WaitGroup
-			for part := range parts {
-				group.Go(func() {
-					for i := part * length; i < (part+1)*length; i++ {
-						out[i] = float64(i)
-					}
-					if err := s.Pready(part); err != nil {
-						log.Print(err)
-					}
-				})
-			}
-			group.Wait()
-			if _, err := s.Wait(); err != nil {
-				return err
-			}
-			if _, err := r.Wait(); err != nil {
-				return err
-			}
-		}
-		if err := s.Free(); err != nil {
-			return err
-		}
-		return r.Free()
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+// run stands in the examples for a program that calls mpi.Run with the body, and that is started by weft run -n N.
+func run(n int, body func(ctx context.Context, world *mpi.Comm) error) {
+	launchertest.Example(n, func() error { return mpi.Run(context.Background(), body) })
 }
 
-// A library keeps what belongs to it with a communicator; duplicates get a copy of their own.
-func ExampleNewKey() {
-	type cache map[string]int
-	key := mpi.NewKey(func(c cache) (cache, bool) { return cache{}, true }, nil)
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		if err := key.Set(world, cache{"calls": 7}); err != nil {
-			return err
-		}
-		dup, err := world.Dup()
-		if err != nil {
-			return err
-		}
-		of, _ := key.Get(dup)
-		fmt.Println(len(of)) // 0
-		return dup.Free()
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+// runSurviving is run under weft run --survive.
+func runSurviving(n int, body func(ctx context.Context, world *mpi.Comm) error) {
+	launchertest.ExampleSurviving(n, func() error { return mpi.Run(context.Background(), body) })
 }
 
-// Ranks that share a cache work on a part of the items together.
-func ExampleComm_SplitBy() {
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		near, err := world.SplitBy(mpi.SameL3, world.Rank())
-		if err != nil || near == nil { // nil where the system does not tell
-			return err
-		}
-		first, count := mpi.Part(1000, near.Rank(), near.Size())
-		fmt.Println("items", first, "to", first+count-1)
-		return near.Free()
+// In all examples, run(N, body) stands for mpi.Run(context.Background(), body) in a program that is started by
+// weft run -n N. The ranks' lines come in any order.
+func Example() {
+	run(3, func(_ context.Context, world *mpi.Comm) error {
+		fmt.Println("rank", world.Rank(), "of", world.Size())
+		return nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	// Unordered output:
+	// rank 0 of 3
+	// rank 1 of 3
+	// rank 2 of 3
 }
 
-// Rank 0 deals out values of any type, and gets what the ranks make of them.
-func ExampleScatterValues() {
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		var names []string
+// An error of the body ends the whole job. The launcher prints which rank failed first.
+func ExampleRun() {
+	run(2, func(_ context.Context, world *mpi.Comm) error {
+		product := make([]float64, 1)
+		if err := mpi.Allreduce(world, []float64{2}, product, mpi.Prod[float64]()); err != nil {
+			return err
+		}
 		if world.Rank() == 0 {
-			for i := range world.Size() {
-				names = append(names, fmt.Sprint("part ", i))
-			}
-		}
-		name, err := mpi.ScatterValues(world, names, 0)
-		if err != nil {
-			return err
-		}
-		longest, err := mpi.ReduceValue(world, len(name), mpi.Max[int](), 0)
-		if err == nil && world.Rank() == 0 {
-			fmt.Println(longest)
-		}
-		return err
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// The ranks transpose a matrix of which each has some rows: each sends the others columns of its rows, and
-// transposes what it gets.
-func ExampleAlltoallView() {
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		const rows = 2 // of each rank
-		n := rows * world.Size()
-		matrix, transposed := make([]float64, rows*n), make([]float64, rows*n)
-		var in, out []mpi.View[float64]
-		for rank := range world.Size() {
-			in = append(in, mpi.Sub(matrix, []int{rows, n}, []int{0, rank * rows}, []int{rows, rows}))
-			out = append(out, mpi.Sub(transposed, []int{rows, n}, []int{0, rank * rows}, []int{rows, rows}))
-		}
-		if err := mpi.AlltoallView(world, in, out); err != nil {
-			return err
-		}
-		for at := 0; at < n; at += rows { // each block is in place, and is transposed here
-			for i := range rows {
-				for j := range i {
-					a, b := &transposed[i*n+at+j], &transposed[j*n+at+i]
-					*a, *b = *b, *a
-				}
-			}
+			fmt.Println(product[0])
 		}
 		return nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	// Output: 4
+}
+
+// Registered memory moves with no intermediate copy. It is freed before the end of the body.
+func ExampleAlloc() {
+	run(2, func(_ context.Context, world *mpi.Comm) error {
+		field, err := mpi.Alloc[float64](1 << 20)
+		if err != nil {
+			return err
+		}
+		if world.Rank() == 0 {
+			field[1<<20-1] = 0.5
+		}
+		if err := mpi.Bcast(world, field, 0); err != nil {
+			return err
+		}
+		fmt.Println(field[1<<20-1])
+		return mpi.Free(field)
+	})
+	// Output:
+	// 0.5
+	// 0.5
+}
+
+// Part divides items among ranks; the parts differ by at most one item.
+func ExamplePart() {
+	run(3, func(_ context.Context, world *mpi.Comm) error {
+		first, count := mpi.Part(10, world.Rank(), world.Size())
+		fmt.Println("rank", world.Rank(), "has items", first, "to", first+count-1)
+		return nil
+	})
+	// Unordered output:
+	// rank 0 has items 0 to 3
+	// rank 1 has items 4 to 6
+	// rank 2 has items 7 to 9
 }

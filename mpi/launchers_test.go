@@ -3,6 +3,7 @@ package mpi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,12 +139,12 @@ var diesAfterHello = launchertest.Body("dies when Hydra knows it", func() error 
 	if os.Getenv("PMI_RANK") == "1" {
 		client, err := pmi.FromEnv()
 		if err == nil {
-			err = client.Init(context.Background())
+			err = errors.Join(client.Init(context.Background()), client.Barrier(context.Background()))
 		}
 		if err != nil {
 			return err
 		}
-		time.Sleep(300 * time.Millisecond) // the others are in Init
+		// The others have come to Init: its first barrier is over.
 		die()
 	}
 	return mpi.Run(context.Background(), func(context.Context, *mpi.Comm) error { return nil })

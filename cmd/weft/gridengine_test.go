@@ -178,7 +178,7 @@ func TestGridEngine(t *testing.T) {
 	gone := func() {
 		t.Helper()
 		for i := range g.hosts {
-			g.gone(i, 15*time.Second)
+			g.gone(i)
 		}
 	}
 	t.Run("messages", func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -95,7 +94,7 @@ func TestHosts_Programs(t *testing.T) {
 	}
 	everywhere(t, rankPrograms(t, c.dir), ways...)
 	for i := range c.hosts {
-		c.gone(i, 10*time.Second)
+		c.gone(i)
 	}
 }
 

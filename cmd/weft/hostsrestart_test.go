@@ -170,7 +170,7 @@ func TestHosts_Restarts(t *testing.T) {
 		require.Equal(t, want, got, "the picture of job %d, seed %d: %s", n, seed, h.err.String())
 		for host := range c.hosts {
 			require.NoError(t, os.RemoveAll(h.diskOf(host)))
-			c.gone(host, 20*time.Second)
+			c.gone(host)
 		}
 		t.Logf("%d jobs, struck %v", n+1, strikes)
 	}

@@ -18,7 +18,7 @@ type tutorial struct {
 	t       *testing.T
 	dir     string
 	program string // main.go
-	hosts   bool   // the commands with --host are run, the others are not
+	hosts   bool   // the commands with --host are run, and those that make hosts; the others are not
 	env     []string
 }
 
@@ -62,7 +62,7 @@ func (u *tutorial) read(name string) string {
 func (u *tutorial) run(block string) (commands int) {
 	for session := range strings.SplitSeq(strings.TrimPrefix(block, "$ "), "\n$ ") {
 		command, printed, _ := strings.Cut(session, "\n")
-		if strings.Contains(command, "--host ") != u.hosts {
+		if ofHosts := strings.Contains(command, "--host ") || strings.HasPrefix(command, "ip "); ofHosts != u.hosts {
 			continue
 		}
 		cmd := exec.Command("sh", "-c", command)
@@ -108,14 +108,16 @@ func newTutorial(t *testing.T) *tutorial {
 	return u
 }
 
-// TestTutorial does what docs/tutorial.md says, from an empty folder to step 6.
-func TestTutorial(t *testing.T) {
-	if os.Getenv("WEFT_TEST_TUTORIAL") == "" {
-		t.Skip("builds six programs: set WEFT_TEST_TUTORIAL=1, as .ci/run does")
-	}
-	page, err := os.ReadFile("../../docs/tutorial.md")
-	require.NoError(t, err)
-	require.Equal(t, 6, newTutorial(t).play(string(page)))
+// TestPage_Tutorial does what docs/tutorial.md says, from an empty folder to step 6.
+func TestPage_Tutorial(t *testing.T) {
+	page := readPage(t, "docs/tutorial.md")
+	require.Equal(t, 6, newTutorial(t).play(page))
+}
+
+// The program of README prints what README says.
+func TestPage_README(t *testing.T) {
+	page := readPage(t, "README.md")
+	require.Equal(t, 1, newTutorial(t).play(page))
 }
 
 // TestHosts_Tutorial does step 7 of docs/tutorial.md.
@@ -126,7 +128,12 @@ func TestHosts_Tutorial(t *testing.T) {
 	u := newTutorial(t)
 	u.hosts = true
 	u.env[0] = "PATH=" + c.dir + ":" + os.Getenv("PATH")
-	text := strings.ReplaceAll(string(page), "weft run --host ", "ip netns exec "+c.head+" weft run --starter 'ssh -F "+
-		c.dir+"/ssh_config {host}' --host ")
-	require.Equal(t, 1, u.play(text))
+	text := strings.ReplaceAll(string(page), "weft run --host 10.", "ip netns exec "+c.head+" weft run --starter 'ssh -F "+
+		c.dir+"/ssh_config {host}' --host 10.")
+	for _, name := range []string{"rod1", "rod2"} {
+		own := fmt.Sprintf("%s-%d", name, os.Getpid())
+		text = strings.ReplaceAll(text, name, own)
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", own).Run() }) // where the page did not come so far
+	}
+	require.Equal(t, 11, u.play(text))
 }

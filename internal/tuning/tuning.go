@@ -14,7 +14,7 @@ var (
 	Used func(comm any) string
 )
 
-// Rule is a rule of a table that WEFT_COLL names, as it is written (docs/guide/without-a-launcher.md): which
+// Rule is a rule of a table that WEFT_COLL names, as it is written (docs/guide/debugging.md): which
 // algorithm carries out an operation within bounds. A bound that is 0 or left out is none; bytes are those of
 // the vector, or of a rank's block.
 type Rule struct {

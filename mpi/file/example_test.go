@@ -3,31 +3,40 @@ package file_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file"
 )
 
+// run stands for a program that calls mpi.Run with the body, and that is started by weft run -n N.
+func run(n int, body func(ctx context.Context, world *mpi.Comm) error) {
+	launchertest.Example(n, func() error { return mpi.Run(context.Background(), body) })
+}
+
 // Each rank writes its columns of a matrix that the file has row by row.
 func Example() {
-	dir, err := os.MkdirTemp("", "file")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "matrix") // on several hosts: on a file system that they share
-	err = mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+	run(3, func(_ context.Context, world *mpi.Comm) error {
+		var dir string // on several hosts: on a file system that they share
+		var err error
+		if world.Rank() == 0 {
+			if dir, err = os.MkdirTemp("", "file"); err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+		}
+		if dir, err = mpi.BcastValue(world, dir, 0); err != nil {
+			return err
+		}
 		const height, width = 2, 6
-		first := width * world.Rank() / world.Size()
-		columns := width*(world.Rank()+1)/world.Size() - first
+		first, columns := mpi.Part(width, world.Rank(), world.Size())
 		mine := make([]int32, height*columns)
 		for i := range mine {
 			mine[i] = int32(first + i%columns + 10*(i/columns))
 		}
-		f, err := file.Open(world, name, os.O_RDWR|os.O_CREATE, 0o666)
+		f, err := file.Open(world, filepath.Join(dir, "matrix"), os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
 			return err
 		}
@@ -40,19 +49,30 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		fmt.Println(n, row)
+		if world.Rank() == 0 {
+			fmt.Println(n, row)
+		}
 		return f.Close()
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	// Output: 6 [10 11 12 13 14 15]
 }
 
 // Each rank appends lines of which the others know nothing.
 func ExampleWriteOrdered() {
-	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		f, err := file.Open(world, "run.log", os.O_WRONLY|os.O_CREATE, 0o666)
+	run(3, func(_ context.Context, world *mpi.Comm) error {
+		var dir string // on several hosts: on a file system that they share
+		var err error
+		if world.Rank() == 0 {
+			if dir, err = os.MkdirTemp("", "file"); err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+		}
+		if dir, err = mpi.BcastValue(world, dir, 0); err != nil {
+			return err
+		}
+		name := filepath.Join(dir, "run.log")
+		f, err := file.Open(world, name, os.O_WRONLY|os.O_CREATE, 0o666)
 		if err != nil {
 			return err
 		}
@@ -60,9 +80,15 @@ func ExampleWriteOrdered() {
 		if err := file.WriteOrdered(f, []byte(line)); err != nil {
 			return err
 		}
-		return f.Close()
+		if err := f.Close(); err != nil || world.Rank() > 0 {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		fmt.Printf("%s", text)
+		return err
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	// Output:
+	// rank 0 of 3
+	// rank 1 of 3
+	// rank 2 of 3
 }

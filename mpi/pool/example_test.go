@@ -3,19 +3,24 @@ package pool_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"slices"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/pool"
 )
+
+// run stands for a program that calls mpi.Run with the body, and that is started by weft run -n N.
+func run(n int, body func(ctx context.Context, world *mpi.Comm) error) {
+	launchertest.Example(n, func() error { return mpi.Run(context.Background(), body) })
+}
 
 // Rank 0 has words, the other ranks count their letters, and rank 0 gets the numbers in order.
 func ExampleMap() {
 	words := []string{"warp", "weft", "shuttle"}
 	letters := func(_ context.Context, word string) (int, error) { return len(word), nil }
-	err := mpi.Run(context.Background(), func(ctx context.Context, world *mpi.Comm) error {
+	run(3, func(ctx context.Context, world *mpi.Comm) error {
 		sum := 0
 		for n, err := range pool.Map(ctx, world, slices.Values(words), letters,
 			pool.Progress(os.Stderr, len(words))) {
@@ -25,11 +30,9 @@ func ExampleMap() {
 			sum += n
 		}
 		if world.Rank() == 0 {
-			fmt.Println(sum) // 15
+			fmt.Println(sum)
 		}
 		return nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	// Output: 15
 }

@@ -3,26 +3,36 @@ package npy_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/file/npy"
 )
 
-// Each rank writes some rows of a matrix, and then reads some columns.
+// run stands for a program that calls mpi.Run with the body, and that is started by weft run -n N.
+func run(n int, body func(ctx context.Context, world *mpi.Comm) error) {
+	launchertest.Example(n, func() error { return mpi.Run(context.Background(), body) })
+}
+
+// Each rank writes some rows of a matrix, and then reads a column.
 func Example() {
-	dir, err := os.MkdirTemp("", "npy")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "matrix.npy")
-	err = mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+	run(3, func(_ context.Context, world *mpi.Comm) error {
+		var dir string // on several hosts: on a file system that they share
+		var err error
+		if world.Rank() == 0 {
+			if dir, err = os.MkdirTemp("", "npy"); err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+		}
+		if dir, err = mpi.BcastValue(world, dir, 0); err != nil {
+			return err
+		}
+		name := filepath.Join(dir, "matrix.npy")
 		const height, width = 4, 3
-		first := height * world.Rank() / world.Size()
-		rows := height*(world.Rank()+1)/world.Size() - first
+		first, rows := mpi.Part(height, world.Rank(), world.Size())
 		mine := make([]float64, rows*width)
 		for i := range mine {
 			mine[i] = float64(first*width + i)
@@ -42,14 +52,14 @@ func Example() {
 			return err
 		}
 		column := make([]float64, height)
-		if err := a.Read([]int{0, world.Rank() % width}, []int{height, 1}, mpi.Whole(column)); err != nil {
+		if err := a.Read([]int{0, world.Rank()}, []int{height, 1}, mpi.Whole(column)); err != nil {
 			return err
 		}
 		fmt.Println(a.Shape(), column)
 		return a.Close()
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output: [4 3] [0 3 6 9]
+	// Unordered output:
+	// [4 3] [0 3 6 9]
+	// [4 3] [1 4 7 10]
+	// [4 3] [2 5 8 11]
 }

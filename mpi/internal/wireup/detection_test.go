@@ -22,7 +22,7 @@ var engineVariables = regexp.MustCompile(`^(SLURM|PMI|MPI|OMPI|WEFT|JOB_COMPLETI
 	`RANK=|WORLD_SIZE|MASTER_|LSB_|PBS_|PE_HOSTFILE|HYDRA)`)
 
 // Each engine as its processes see it: what a program of weft's makes of the environment, and which hosts weft
-// run finds. docs/guide/without-a-launcher.md has the table.
+// run finds. docs/reference/detection.md has the table.
 func TestDetection(t *testing.T) {
 	files, err := filepath.Glob("testdata/environments/*.txtar")
 	require.NoError(t, err)

@@ -1,0 +1,25 @@
+package launcher
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A caller of Run can tell every way in which a job fails.
+func TestHow_EveryOneIsExported(t *testing.T) {
+	code, err := os.ReadFile("internal/supervisor/failure.go")
+	require.NoError(t, err)
+	exported, err := os.ReadFile("run.go")
+	require.NoError(t, err)
+	_, constants, _ := strings.Cut(string(code), "const (\n")
+	constants, _, _ = strings.Cut(constants, "\n)")
+	ways := regexp.MustCompile(`(?m)^\t([A-Z]\w+)`).FindAllStringSubmatch(constants, -1)
+	require.Len(t, ways, int(RanksLost)+1)
+	for _, way := range ways {
+		require.Regexp(t, `\t`+way[1]+` += supervisor\.`+way[1]+`\n`, string(exported))
+	}
+}

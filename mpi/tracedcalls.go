@@ -71,14 +71,14 @@ func (c *Comm) traceCall(call tracedCall) *trace.Buffer {
 
 // traceCall is that of a call on the window, which may be nil, with the rank that it names.
 func (w *window) traceCall(c tracedCall, rank int) *trace.Buffer {
-	if w == nil || w.comm.job.tracing.Load() == nil {
+	if w == nil || w.comm.job.observer.Tracing() == nil {
 		return nil
 	}
 	return w.comm.job.beginTraced(c, w.traceRank(rank))
 }
 
 func (j *job) beginTraced(c tracedCall, peer int) *trace.Buffer {
-	b := j.tracing.Load()
+	b := j.observer.Tracing()
 	if b != nil {
 		b.Add(trace.CallBegin, c.number(), 0, peer, engine.AnyTag, 0)
 	}
@@ -102,7 +102,7 @@ func (w *window) traceOperation() (o tracedOperation) {
 	if w == nil {
 		return o
 	}
-	if b := w.comm.job.tracing.Load(); b != nil {
+	if b := w.comm.job.observer.Tracing(); b != nil {
 		o = tracedOperation{b, b.Stamp()}
 	}
 	return o

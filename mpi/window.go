@@ -159,7 +159,7 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	}
 	elem := sizeOf[T]()
 	x := window{&windowState{comm: own, w: w, elem: elem, sizes: make([]int, c.size), dynamic: dynamic,
-		access: make([]atomic.Uint32, c.size)}, own, c.job.tracing.Load() != nil}
+		access: make([]atomic.Uint32, c.size)}, own, c.job.observer.Tracing() != nil}
 	worlds := make([]int, c.size)
 	for rank, k := range cards {
 		worlds[rank] = c.worldRank(rank)

@@ -8,12 +8,6 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Tags of the messages of Post and Complete, which have no bytes.
-const (
-	postTag = iota
-	completeTag
-)
-
 // tell sends a message of Post or Complete through the window's communicator or a handle to it.
 func (w *window) tell(c *Comm, rank, tag int) error {
 	err := c.checkCall()
@@ -69,7 +63,7 @@ func (w *window) post(g *Group) error {
 	var first error
 	for i, rank := range ranks {
 		// all of them: a rank that is left waits in Start
-		err := w.tell(w.via, rank, postTag)
+		err := w.tell(w.via, rank, contextid.PostTag)
 		if w.gaveUp(err) {
 			w.posted = ranks[:i]
 			return err
@@ -136,7 +130,7 @@ func (w *window) awaitPosts(ranks []int) (first error) {
 		return nil
 	}
 	for _, rank := range posted {
-		_ = w.tell(w.comm, rank, completeTag) // if it fails nobody waits for it
+		_ = w.tell(w.comm, rank, contextid.CompleteTag) // if it fails nobody waits for it
 	}
 	return first
 }
@@ -152,7 +146,7 @@ func (w *window) awaitPost(rank int) error {
 	if kept {
 		return nil
 	}
-	return w.hear(rank, postTag)
+	return w.hear(rank, contextid.PostTag)
 }
 
 // keepPosts leaves Posts that have come to the next Start.
@@ -188,7 +182,7 @@ func (w *window) complete() error {
 	for i, rank := range w.started {
 		err := w.w.Target(rank).Flush(w.via.canceller)
 		if err == nil {
-			err = w.tell(w.via, rank, completeTag)
+			err = w.tell(w.via, rank, contextid.CompleteTag)
 		}
 		if w.gaveUp(err) {
 			w.started = w.started[i:]
@@ -224,7 +218,7 @@ func (w *window) waitPosted() error {
 	}
 	var first error
 	for i, rank := range ranks {
-		err := w.hear(rank, completeTag)
+		err := w.hear(rank, contextid.CompleteTag)
 		if w.gaveUp(err) {
 			w.mu.Lock()
 			w.posted = ranks[i:]

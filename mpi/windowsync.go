@@ -44,6 +44,16 @@ func (w *window) holds() bool {
 	return false
 }
 
+// locked lists the world ranks whose parts this rank has locked.
+func (w *window) locked() (ranks []int) {
+	for rank := range w.access {
+		if w.access[rank].Load()&(accessShared|accessExclusive) != 0 {
+			ranks = append(ranks, w.comm.worldRank(rank))
+		}
+	}
+	return ranks
+}
+
 // openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has
 // failed.
 func (l *comms) openEpochs() (open []string) {

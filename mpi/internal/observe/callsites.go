@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // callSites counts the calls of this rank by where the program makes them, for weft run --report. It is a
@@ -69,7 +70,7 @@ func (c *callSites) at(callers stack) *callPlace {
 	for n < len(callers) && callers[n] != 0 {
 		n++
 	}
-	call, site := calledFrom(callers[:n])
+	call, site := program.CalledFrom(callers[:n])
 	if site == "" {
 		call, site = "weft", "itself"
 	}
@@ -105,12 +106,12 @@ func (c *callSites) encoded() ([]byte, error) {
 }
 
 // leaveCallSites hands the counts over.
-func (j *job) leaveCallSites(c *callSites) {
-	data, err := c.encoded()
+func (o *Observer) leaveCallSites() {
+	data, err := o.sites.encoded()
 	if err == nil {
-		err = j.reporter.leave(snapshot.CallSites, data)
+		err = o.reporter.leave(snapshot.CallSites, data)
 	}
 	if err != nil {
-		j.log.Warn("the report of this rank's calls is lost", "error", err)
+		o.rank.Log.Warn("the report of this rank's calls is lost", "error", err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 // Each collective has three forms, which share one description of the call: a collectiveCall. The blocking
 // form carries it out with run, the non-blocking one begins it with startCall, and the persistent one keeps
-// it with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same order;
-// the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
+// it with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same
+// order; the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
 
 // collectiveCall is a call of a collective by this rank, without types: what the arguments mean, once they
 // are found to be valid.

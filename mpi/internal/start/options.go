@@ -40,7 +40,8 @@ func Read(set setting.Values, out io.Writer) (*Options, error) {
 			o.Engine.Log, err = newLogger(set, out)
 			return err
 		},
-		o.readTimeouts, o.readChannels, o.readCores, o.readChoices, o.readModes, o.readObservers, o.readFabric,
+		o.readTimeouts, o.readChannels, o.readCores, o.readChoices, o.readModes, o.readObservers,
+		o.readFabric,
 	} {
 		if err := read(set); err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ func (t *requestTable) complete(r *request, err error) {
 // finish is complete for an operation that has failed, or that somebody else is told of.
 func (t *requestTable) finish(r *request, err error) {
 	if r.err = r.located(err); err != nil {
-		t.e.noteFailure(r)
+		t.e.noteFailureLocked(r)
 	}
 	t.e.hook.complete(r)
 	if !r.observed {
@@ -22,7 +22,7 @@ func (t *requestTable) finish(r *request, err error) {
 		return
 	}
 	if r.cancel == withdrawGranted || r.cause != nil {
-		t.e.cancels.setOutcome(r)
+		t.e.cancels.setOutcomeLocked(r)
 	}
 	if r.probed != nil {
 		t.e.probes.fetchedForMessage(r)
@@ -35,13 +35,13 @@ func (t *requestTable) finish(r *request, err error) {
 		t.collect(r.handle(), r)
 	}
 	if r.collective != nil {
-		t.e.collectives.messageDone(r)
+		t.e.collectives.messageDoneLocked(r)
 	}
 	switch {
 	case shared:
-		t.e.waiters.wakeAll()
+		t.e.waiters.wakeAllLocked()
 	case w != nil:
-		t.e.waiters.wake(w)
+		t.e.waiters.wakeLocked(w)
 	}
 }
 
@@ -61,8 +61,8 @@ func (t *requestTable) detach(r *request) {
 	}
 }
 
-// collectNull is Take of a handle that names no request.
-func (t *requestTable) collectNull(h Request, into *Status) (done bool, err error) {
+// collectNull gives the result of a handle that names no request.
+func (t *requestTable) collectNull(h Request, into *Status) (err error) {
 	st := nullStatus
 	if h != Null {
 		st, err = noStatus, errUsed
@@ -70,7 +70,7 @@ func (t *requestTable) collectNull(h Request, into *Status) (done bool, err erro
 	if into != nil {
 		*into = st
 	}
-	return true, err
+	return err
 }
 
 func (t *requestTable) allDone(n int, at func(i int) Request) bool {

@@ -276,8 +276,8 @@ func (h *Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpec
 }
 
 // received tells of a message that was taken straight out of its ring, and where that was in Recv of the end
-// of this call, which began at start, else 0. The lock is held: so the order of messages is that in which
-// they were sent.
+// of this call, which began at start, else 0. It is called under the lock: so the order of messages is that
+// in which they were sent.
 func (h *Hook) received(context uint32, peer int, tag int32, bytes int, start int64) {
 	if h != nil {
 		h.tellReceived(context, peer, tag, bytes, start)
@@ -313,8 +313,9 @@ func (h *Hook) tellComplete(r *request) {
 	h.Tell(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
 }
 
-// noteFailure records a request that fails.
-func (e *Engine) noteFailure(r *request) {
+// noteFailureLocked records a request that fails.
+func (e *Engine) noteFailureLocked(r *request) {
+	e.mu.assertHeld()
 	context, tag := r.posted.Context, r.posted.Tag
 	if r.kind == kindSend {
 		context, tag = r.msg.Context, r.msg.Tag

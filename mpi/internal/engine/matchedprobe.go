@@ -147,7 +147,7 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 // its Message.
 func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {
-		q.e.recvs.deliverUnexpected(r, a)
+		q.e.recvs.deliverUnexpectedLocked(r, a)
 		return
 	}
 	r.status.Source, r.status.Tag = int(a.match.Source), int(a.match.Tag)
@@ -167,8 +167,8 @@ func (q *matchedProbes) fetchForMessage(a *unexpectedMessage) {
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
 	r.probed, r.observed = a, true
 	a.fetch = r
-	q.e.recvs.placeParts(r, a)
-	q.e.recvs.completeIfWhole(r)
+	q.e.recvs.placePartsLocked(r, a)
+	q.e.recvs.completeIfWholeLocked(r)
 	q.e.requests.detach(r)
 }
 

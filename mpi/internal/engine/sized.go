@@ -38,6 +38,6 @@ func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Reque
 	}
 	r := e.requests.get()
 	r.sized, r.observed = s, true
-	e.recvs.start(r, context, src, tag, elem)
+	e.recvs.startLocked(r, context, src, tag, elem)
 	return r.handle(), nil
 }

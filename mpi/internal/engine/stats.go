@@ -57,10 +57,10 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil {
-		e.collectives.freeReleased()
+		e.collectives.freeReleasedLocked()
 	}
 	st := e.stats
-	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleep()
+	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleepLocked()
 	st.Collective = e.collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {

@@ -22,7 +22,7 @@ func (e *Engine) waitHandle(h Request) (Status, error) {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
-	if r.completed() || e.waiters.attend(r) {
+	if r.completed() || e.waiters.attendLocked(r) {
 		st, err := e.requests.collect(h, r)
 		e.mu.Unlock()
 		return st, err

@@ -207,7 +207,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	conf.FindsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
-	if j.observer, err = observe.New(o.Observe, tracedNames[:]); err != nil {
+	if j.observer, err = observe.New(o.Observe); err != nil {
 		return nil, err
 	}
 	conf.Hook = j.observer.Hook()
@@ -314,7 +314,7 @@ func (r *rank) finalize() error {
 	c.job.observer.Reporter().Enter(snapshot.Finalizing)
 	defer c.job.observer.Reporter().Enter(snapshot.Finished)
 	defer c.job.observer.Close()
-	traced := c.traceCall(tracedFinalize)
+	call := c.beginLong(engine.CallFinalize)
 	open := c.job.comms.openEpochs()
 	c.job.checker.beforeFinalize(c.job, open)
 	c.job.observer.CompareClocks()
@@ -325,7 +325,7 @@ func (r *rank) finalize() error {
 			err = whyEnding(err)
 		}
 	}
-	endTraced(traced)
+	call.end()
 	c.job.observer.HandOver()
 	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))

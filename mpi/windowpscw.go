@@ -40,7 +40,7 @@ func (w *window) hear(rank, tag int) error {
 // ErrProcFailed, and the part is still exposed to the others. If the context of the handle ends first, the
 // part is exposed to the ranks that had been notified by then, and Wait waits for these.
 func (w *Win[T]) Post(g *Group) error {
-	defer endTraced(w.base().traceCall(tracedPost, NoPeer))
+	defer w.base().beginLong(engine.CallPost, NoPeer).end()
 	return w.base().fail("Post", NoPeer, w.base().post(g))
 }
 
@@ -81,7 +81,7 @@ func (w *window) post(g *Group) error {
 // others ends as after Complete. If the context of the handle ends first, no epoch is open, and the Posts
 // that have arrived count for the next Start.
 func (w *Win[T]) Start(g *Group) error {
-	defer endTraced(w.base().traceCall(tracedStart, NoPeer))
+	defer w.base().beginLong(engine.CallStart, NoPeer).end()
 	return w.base().fail("Start", NoPeer, w.base().startEpoch(g))
 }
 
@@ -165,7 +165,7 @@ func (w *window) keepPosts(ranks []int) {
 // (MPI 4.1, 12.5.2). If the context of the handle ends first, the epoch stays open for the ranks whose parts
 // are not complete, and the program must call Complete again.
 func (w *Win[T]) Complete() error {
-	defer endTraced(w.base().traceCall(tracedComplete, NoPeer))
+	defer w.base().beginLong(engine.CallComplete, NoPeer).end()
 	return w.base().fail("Complete", NoPeer, w.base().complete())
 }
 
@@ -202,7 +202,7 @@ func (w *window) complete() error {
 // the others have called Complete. If the context of the handle ends first, the program must call Wait again;
 // it then waits for those that have not called Complete yet.
 func (w *Win[T]) Wait() error {
-	defer endTraced(w.base().traceCall(tracedWait, NoPeer))
+	defer w.base().beginLong(engine.CallWinWait, NoPeer).end()
 	return w.base().fail("Wait", NoPeer, w.base().waitPosted())
 }
 

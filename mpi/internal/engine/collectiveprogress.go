@@ -48,7 +48,7 @@ func (e *Engine) NewCollective() *Collective {
 // StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
 func (e *Engine) StartCollective(c *Collective) (Request, error) {
 	start := e.hook.beginCollective(c)
-	defer e.hook.endCollective(start)
+	defer e.hook.endLong(CallCollective, start)
 	e.collectives.pinBuffers(c)
 	c.prepare()
 	e.mu.Lock()

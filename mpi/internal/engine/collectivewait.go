@@ -9,7 +9,7 @@ import (
 func (e *Engine) RunCollective(c *Collective) error {
 	start := e.hook.beginCollective(c)
 	err := e.runCollective(c)
-	e.hook.endCollective(start)
+	e.hook.endLong(CallCollective, start)
 	return err
 }
 

@@ -4,7 +4,7 @@ import "github.com/weft-mpi/weft/internal/sys"
 
 // complete ends an operation: its buffer is the user's again.
 func (t *requestTable) complete(r *request, err error) {
-	if err == nil && !r.observed && t.e.hook == nil { // most operations, and all that they need
+	if err == nil && !r.observed { // most operations, and all that they need
 		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
@@ -16,7 +16,6 @@ func (t *requestTable) finish(r *request, err error) {
 	if r.err = r.located(err); err != nil {
 		t.e.noteFailureLocked(r)
 	}
-	t.e.hook.complete(r)
 	if !r.observed {
 		sys.StoreRelease32(&r.done, r.gen)
 		return

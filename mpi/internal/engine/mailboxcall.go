@@ -41,7 +41,7 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 		e.collectives.tellFailureLocked(m, first, err)
 		e.mu.Unlock()
 	}
-	e.hook.endCollective(start)
+	e.hook.endLong(CallCollective, start)
 	return err
 }
 

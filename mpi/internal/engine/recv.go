@@ -62,7 +62,7 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 // recvHooked is Recv with a hook. A receive that takes its message straight out of the ring tells the hook of
 // both with one record, under the lock.
 func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
-	start := e.hook.begin(CallRecv, src, tag, len(buf))
+	start := e.hook.begin(CallRecv, len(buf))
 	e.mu.Lock()
 	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
 		e.recvs.began = start
@@ -98,7 +98,7 @@ func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request,
 
 // irecvHooked is Irecv with a hook.
 func (e *Engine) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, src, tag, len(buf))
+	start := e.hook.begin(CallIrecv, len(buf))
 	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, len(buf))
 	return h, err
@@ -121,7 +121,7 @@ func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem in
 func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
 	if e.hook != nil {
 		n := bytesIn(vec)
-		start := e.hook.begin(CallIrecv, src, tag, n)
+		start := e.hook.begin(CallIrecv, n)
 		defer func() { e.hook.end(CallIrecv, start, src, tag, n) }()
 	}
 	e.mu.Lock()
@@ -595,7 +595,6 @@ func (v *recvProtocol) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	}
 	r.setPeer(p)
 	v.e.recorder.Note(recorder.Fetching, 0, p.rank, 0, int(s.Length))
-	v.e.hook.step(StepFetch, p.rank, int(s.Length))
 	r.openTransfers++
 	from := r.received
 	r.received += int(s.Length)

@@ -92,7 +92,7 @@ func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
 
 // sendHooked is Send with a hook.
 func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
-	start := e.hook.begin(CallSend, dst, int(env.Tag), len(buf))
+	start := e.hook.begin(CallSend, len(buf))
 	e.mu.Lock()
 	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
 
 // Ssend sends buf and returns when its receive has started, and buf is the caller's again.
 func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
-	start := e.hook.begin(CallSsend, dst, tag, len(buf))
+	start := e.hook.begin(CallSsend, len(buf))
 	e.mu.Lock()
 	err := e.sends.waitAndUnlock(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
 	e.hook.end(CallSsend, start, dst, tag, len(buf))
@@ -124,7 +124,7 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 // isendHooked is Isend with a hook.
 func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error) {
 	tag := int(env.Tag)
-	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	start := e.hook.begin(CallIsend, len(buf))
 	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
@@ -132,7 +132,7 @@ func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error)
 
 // Issend begins a synchronous send. buf must stay as it is until the request is complete.
 func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
-	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	start := e.hook.begin(CallIsend, len(buf))
 	h, err := e.sends.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
 		sendSynchronousNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
@@ -153,7 +153,7 @@ func (e *Engine) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request,
 func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
 	if e.hook != nil {
 		n := bytesIn(vec)
-		start := e.hook.begin(CallIsend, dst, tag, n)
+		start := e.hook.begin(CallIsend, n)
 		defer func() { e.hook.end(CallIsend, start, dst, tag, n) }()
 	}
 	e.mu.Lock()
@@ -503,7 +503,6 @@ func (s *sendProtocol) announceLocked(p *peer, r *request, more bool) (ok bool, 
 			p.stats.Rendezvous++
 		}
 		s.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), len(m.Front()))
-		s.e.hook.step(StepAnnounced, p.rank, len(m.Front()))
 		p.stats.RendezvousBytes += uint64(len(m.Front()))
 		m.Skip()
 	}
@@ -582,7 +581,6 @@ func (s *sendProtocol) deliverSelfLocked(r, from *request) {
 func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {
 		s.e.recorder.Note(recorder.Taken, 0, p.rank, 0, 0)
-		s.e.hook.step(StepTaken, p.rank, 0)
 		s.announcementEndedLocked(s.e.requests.byToken(token))
 	}
 	s.e.progress.advanceOrFail(p, err)

@@ -29,7 +29,7 @@ func (s *Sized) allocate(bytes int) [][]byte {
 
 // IrecvSized begins a receive of a message of any length, up to a limit.
 func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, src, tag, 0)
+	start := e.hook.begin(CallIrecv, 0)
 	defer e.hook.end(CallIrecv, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -104,7 +104,7 @@ func (v *viewMessages) releaseLocked(b *viewBuffer) {
 // SendView is Send of the bytes of a layout of some memory, of which there is one at least.
 func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
 	if e.hook != nil {
-		start := e.hook.begin(CallSend, dst, tag, l.Bytes())
+		start := e.hook.begin(CallSend, l.Bytes())
 		e.mu.Lock()
 		err := e.views.sendAndUnlock(context, l, mem, dst, tag)
 		e.hook.end(CallSend, start, dst, tag, l.Bytes())
@@ -155,7 +155,7 @@ func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	if e.hook == nil {
 		return e.views.beginSend(context, l, mem, dst, tag)
 	}
-	start := e.hook.begin(CallIsend, dst, tag, l.Bytes())
+	start := e.hook.begin(CallIsend, l.Bytes())
 	h, err := e.views.beginSend(context, l, mem, dst, tag)
 	e.hook.end(CallIsend, start, dst, tag, l.Bytes())
 	return h, err
@@ -252,7 +252,6 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 	p.stats.RendezvousBytes += uint64(n)
 	v.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), n)
 	v.e.hook.sent(m.Envelope, p.rank, n)
-	v.e.hook.step(StepAnnounced, p.rank, n)
 	return true, nil
 }
 
@@ -261,7 +260,7 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
 	st *Status) (err error) {
 	room := l.Bytes()
-	start := e.hook.begin(CallRecv, src, tag, room)
+	start := e.hook.begin(CallRecv, room)
 	e.mu.Lock()
 	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
 		buf := e.views.incoming.room(room)
@@ -295,7 +294,7 @@ func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	if e.hook == nil {
 		return e.views.beginReceive(context, l, mem, src, tag, elem)
 	}
-	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
+	start := e.hook.begin(CallIrecv, l.Bytes())
 	h, err := e.views.beginReceive(context, l, mem, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, l.Bytes())
 	return h, err

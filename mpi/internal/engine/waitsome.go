@@ -9,7 +9,7 @@ package engine
 // take. It returns how many that were; 0, at once, when all handles are zero.
 func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
-	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallWait, 0)
 	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
@@ -24,7 +24,7 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 // tells too whether any handle is active.
 func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 // TestAll makes progress once if not all of the requests are complete, and gives all to take if they are
 // then, none if not.
 func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()

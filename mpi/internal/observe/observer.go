@@ -72,9 +72,8 @@ type Observer struct {
 	tracing  atomic.Pointer[trace.Buffer]
 }
 
-// New begins to observe a rank, before its engine is there. moreCalls are the names of the calls that only
-// traces have.
-func New(options Options, moreCalls []string) (o *Observer, err error) {
+// New begins to observe a rank, before its engine is there.
+func New(options Options) (o *Observer, err error) {
 	o = &Observer{options: options}
 	if options.Statistics {
 		o.calls = &callStats{}
@@ -83,7 +82,7 @@ func New(options Options, moreCalls []string) (o *Observer, err error) {
 		o.sites = newCallSites()
 	}
 	if options.Trace > 0 {
-		o.tracer = newTracer(options.Trace, moreCalls)
+		o.tracer = newTracer(options.Trace)
 	}
 	o.profile, err = startProfile(options.Profile)
 	return o, err

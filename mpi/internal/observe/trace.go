@@ -37,7 +37,7 @@ func newHook(t *tracer, tell []func(engine.Event)) *engine.Hook {
 }
 
 // newTracer begins a trace in so many bytes of memory.
-func newTracer(bytes int, moreCalls []string) *tracer {
+func newTracer(bytes int) *tracer {
 	t := &tracer{buffer: trace.NewBuffer(bytes, engine.Epoch)}
 	t.head.Wall = engine.Epoch.UnixNano()
 	if ns, clock, err := sys.Monotonic(engine.Epoch); err == nil {
@@ -50,7 +50,6 @@ func newTracer(bytes int, moreCalls []string) *tracer {
 		t.head.Calls = append(t.head.Calls, c.String())
 	}
 	t.head.Calls = append(t.head.Calls, engine.OperationNames()...)
-	t.head.Calls = append(t.head.Calls, moreCalls...)
 	return t
 }
 

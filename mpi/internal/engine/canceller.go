@@ -74,14 +74,14 @@ func (s *Canceller) onDone() {
 	err := reason(s.ctx)
 	s.ended.Store(&err)
 	s.cancelBound()
-	s.e.waiters.wakeProbes()
+	s.e.waiters.wakeProbesLocked()
 }
 
 func (s *Canceller) cancelBound() {
 	left := false
 	for r := range s.e.requests.underWay() {
 		if r.canceller == s && r.cause == nil {
-			s.e.cancels.cancel(r, *s.ended.Load())
+			s.e.cancels.cancelLocked(r, *s.ended.Load())
 			left = left || !r.completed()
 		}
 	}

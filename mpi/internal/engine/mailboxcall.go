@@ -37,11 +37,11 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
-		e.collectives.unpinBuffers(c)
-		e.collectives.tellFailure(m, first, err)
+		e.collectives.unpinBuffersLocked(c)
+		e.collectives.tellFailureLocked(m, first, err)
 		e.mu.Unlock()
 	}
-	e.hook.endCollective(start)
+	e.hook.endLong(CallCollective, start)
 	return err
 }
 
@@ -59,33 +59,34 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	if err != nil {
 		if c.comparing() {
-			_ = m.compare(c.Comparison) // the neighbors need not wait for this rank's word
+			_ = m.compareLocked(c.Comparison) // the neighbors need not wait for this rank's word
 		}
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 		e.mu.Unlock()
 		return err
 	}
 	if m.call%mailboxCallsPerPass == 0 && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	done := cs.lookInMailboxes(c)
+	done := cs.lookInMailboxesLocked(c)
 	if !done {
-		return cs.sleepForMailboxes(c) // and leaves the lock
+		return cs.sleepAndUnlock(c) // and leaves the lock
 	}
 	if m.done, err = m.call, c.err; err == nil {
-		m.acknowledgeSenders(c)
+		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 	}
 	e.mu.Unlock()
 	return err
 }
 
-// giveUpInMailboxes ends the present call of this rank: the others may go on to the next.
-func (cs *collectives) giveUpInMailboxes(m *Mailboxes) {
+// giveUpInMailboxesLocked ends the present call of this rank: the others may go on to the next.
+func (cs *collectives) giveUpInMailboxesLocked(m *Mailboxes) {
+	cs.e.mu.assertHeld()
 	m.done = m.call
-	cs.owe(m)
-	cs.acknowledgeOwed()
+	cs.oweLocked(m)
+	cs.acknowledgeOwedLocked()
 }
 
 // begin notes which messages are due.
@@ -102,16 +103,17 @@ func (c *Collective) begin() {
 	}
 }
 
-// lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is
-// held, but not while another rank is given the processor.
-func (cs *collectives) lookInMailboxes(c *Collective) bool {
+// lookInMailboxesLocked looks for the messages of a call for a while; false if they have not come. It
+// releases the lock while another rank is given the processor.
+func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
-	if cs.advanceInMailboxes(c, crowded) {
+	if cs.advanceInMailboxesLocked(c, crowded) {
 		return true
 	}
 	if crowded {
-		return cs.lookInTurns(c)
+		return cs.lookInTurnsLocked(c)
 	}
 	m := c.mailboxes
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
@@ -120,7 +122,7 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
-			if cs.advanceInMailboxes(c, check) {
+			if cs.advanceInMailboxesLocked(c, check) {
 				return true
 			}
 			word, room = c.awaited()
@@ -136,8 +138,9 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	return false
 }
 
-// lookInTurns looks for the messages of a call where other ranks have to be given the processor.
-func (cs *collectives) lookInTurns(c *Collective) bool {
+// lookInTurnsLocked looks for the messages of a call where other ranks have to be given the processor.
+func (cs *collectives) lookInTurnsLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
@@ -149,7 +152,7 @@ func (cs *collectives) lookInTurns(c *Collective) bool {
 		if look%passesPerYield == 0 && !e.completionHandler.active() {
 			e.progress.poll()
 		}
-		if cs.advanceInMailboxes(c, true) {
+		if cs.advanceInMailboxesLocked(c, true) {
 			return true
 		}
 	}
@@ -170,15 +173,16 @@ func (c *Collective) exchanged() bool { return c.due == 0 && !c.comparing() }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
-// advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
-// that, also if the others' messages may not come any more. The lock is held.
-func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool) {
+// advanceInMailboxesLocked sends and receives what it can, and tells whether the call is over; if it is to
+// check that, also if the others' messages may not come any more.
+func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
+	cs.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
 		return true
 	}
 	m := c.mailboxes
 	if c.comparing() {
-		if c.err = m.compare(c.Comparison); c.err != nil {
+		if c.err = m.compareLocked(c.Comparison); c.err != nil {
 			return true
 		}
 	}
@@ -189,7 +193,7 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		if c.due>>i&1 == 0 {
 			continue
 		}
-		if s := &steps[i]; m.put(&m.peers[s.Peer], c.flagTag, c.payload(m, s)) {
+		if s := &steps[i]; m.putLocked(&m.peers[s.Peer], c.flagTag, c.payload(m, s)) {
 			c.due &^= 1 << i
 		} else {
 			sent = false
@@ -209,17 +213,18 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		return true
 	}
 	if check {
-		c.err = cs.interrupted(c)
+		c.err = cs.interruptedLocked(c)
 	}
 	return c.err != nil
 }
 
-// interrupted tells why messages of a call may not come any more.
-func (cs *collectives) interrupted(c *Collective) error {
-	if err := c.mailboxes.failed(); err != nil {
+// interruptedLocked tells why messages of a call may not come any more.
+func (cs *collectives) interruptedLocked(c *Collective) error {
+	cs.e.mu.assertHeld()
+	if err := c.mailboxes.failedLocked(); err != nil {
 		return err
 	}
-	if err := c.mailboxes.givenUp(c); err != nil {
+	if err := c.mailboxes.givenUpLocked(c); err != nil {
 		return err
 	}
 	return cs.e.recovery.revokedErr(c.Context)
@@ -233,16 +238,16 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	if c.Schedule.Pulls {
 		n = exposedBytes
 	}
-	flag, payload, ok := m.get(b, n)
+	flag, payload, ok := m.getLocked(b, n)
 	if !ok {
-		if tag, differs := m.differedBefore(b, c); differs {
+		if tag, differs := m.differedBeforeLocked(b, c); differs {
 			c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 			return false
 		}
 		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
 		// of calls that it gave up.
-		if m.acknowledge(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
-			m.tell(b, m.done)
+		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
+			m.tellLocked(b, m.done)
 		}
 		return false
 	}
@@ -250,7 +255,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 		return false
 	}
-	m.received(b, n) // in any case: what is still to be sent may wait for that
+	m.receivedLocked(b, n) // in any case: what is still to be sent may wait for that
 	if !sent {
 		return false
 	}
@@ -262,34 +267,36 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	return true
 }
 
-// acknowledgeSenders tells the ranks that have sent something and get nothing, before they have to wait.
-func (m *Mailboxes) acknowledgeSenders(c *Collective) {
+// acknowledgeSendersLocked tells the ranks that have sent something and get nothing, before they have to
+// wait.
+func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
+	m.e.mu.assertHeld()
 	for i := len(c.exchange) - 1; i >= 0; i-- {
 		s := &c.exchange[i]
 		if s.Kind == coll.Send { // as it does to each rank that it receives from, if to any
 			return
 		}
-		m.acknowledge(&m.peers[s.Peer])
+		m.acknowledgeLocked(&m.peers[s.Peer])
 	}
 }
 
-// sleepForMailboxes has passes look for the messages of a call, and waits for that. The lock is held at the
-// call, and not at the return.
-func (cs *collectives) sleepForMailboxes(c *Collective) error {
+// sleepAndUnlock has passes look for the messages of a call, and waits for that.
+func (cs *collectives) sleepAndUnlock(c *Collective) error {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	if c.Canceller != nil {
 		if err := c.Canceller.Err(); err != nil {
-			cs.giveUpInMailboxes(c.mailboxes)
+			cs.giveUpInMailboxesLocked(c.mailboxes)
 			e.mu.Unlock()
 			return err
 		}
 	}
-	err := cs.compareMessages(c, AnySource)
+	err := cs.compareMessagesLocked(c, AnySource)
 	if err == nil {
-		err = cs.sentOtherwise(c)
+		err = cs.sentOtherwiseLocked(c)
 	}
 	if err != nil {
-		cs.giveUpInMailboxes(c.mailboxes)
+		cs.giveUpInMailboxesLocked(c.mailboxes)
 		e.mu.Unlock()
 		return err
 	}
@@ -304,13 +311,14 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 	return err
 }
 
-// pollMailboxes has the calls get on that wait for messages in mailboxes.
-func (cs *collectives) pollMailboxes() (busy bool) {
+// pollMailboxesLocked has the calls get on that wait for messages in mailboxes.
+func (cs *collectives) pollMailboxesLocked() (busy bool) {
+	cs.e.mu.assertHeld()
 	for i := 0; i < len(cs.inMailboxes); {
 		c := cs.inMailboxes[i]
 		before := c.due
-		if cs.advanceInMailboxes(c, true) {
-			cs.finishInMailboxes(c)
+		if cs.advanceInMailboxesLocked(c, true) {
+			cs.finishInMailboxesLocked(c)
 			busy = true
 			continue
 		}
@@ -320,16 +328,17 @@ func (cs *collectives) pollMailboxes() (busy bool) {
 	return busy
 }
 
-// finishInMailboxes completes the request of a call.
-func (cs *collectives) finishInMailboxes(c *Collective) {
+// finishInMailboxesLocked completes the request of a call.
+func (cs *collectives) finishInMailboxesLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	cs.inMailboxes = remove(cs.inMailboxes, c)
 	cs.active = remove(cs.active, c)
 	m, r := c.mailboxes, c.request
 	c.state, c.request, r.collective = collectiveIdle, nil, nil
 	if m.done = m.call; c.err == nil {
-		m.acknowledgeSenders(c)
+		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 	}
 	cs.e.requests.complete(r, c.err)
 	cs.e.unexpected.discardFreed(c.Context)

@@ -50,11 +50,12 @@ func (c *Collective) comparing() bool {
 // comparedAt is where the word of the present call ends, in a sender's part.
 func (m *Mailboxes) comparedAt() int { return int(m.call%2+1) * mailboxWord }
 
-// compare tells neighbors this rank's word, and looks for theirs.
-func (m *Mailboxes) compare(x *Comparison) error {
+// compareLocked tells neighbors this rank's word, and looks for theirs.
+func (m *Mailboxes) compareLocked(x *Comparison) error {
+	m.e.mu.assertHeld()
 	for i := range x.N {
 		b := &m.peers[x.Peers[i]]
-		if x.untold>>i&1 != 0 && m.write(b, m.comparedAt()-mailboxWord, mailboxWord, nil, nil,
+		if x.untold>>i&1 != 0 && m.writeLocked(b, m.comparedAt()-mailboxWord, mailboxWord, nil, nil,
 			uint64(x.word())<<32|m.call&(1<<32-1)) {
 			x.untold &^= 1 << i
 		}
@@ -82,9 +83,10 @@ func (m *Mailboxes) comparedWord(x *Comparison) *uint64 {
 	return wordAt(m.peers[next].in, m.comparedAt())
 }
 
-// compareMessages looks for digests that have come by message, from one neighbor or from all. It returns
-// ErrDiffers if one is of another call.
-func (cs *collectives) compareMessages(c *Collective, source int) error {
+// compareMessagesLocked looks for digests that have come by message, from one neighbor or from all. It
+// returns ErrDiffers if one is of another call.
+func (cs *collectives) compareMessagesLocked(c *Collective, source int) error {
+	cs.e.mu.assertHeld()
 	if !c.comparing() {
 		return nil
 	}

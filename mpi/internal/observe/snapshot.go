@@ -1,43 +1,45 @@
-package mpi
+package observe
 
 import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// snapshot makes the rank's snapshot.
-func (r *stateReporter) snapshot() *snapshot.Rank {
+// Snapshot says what the rank does.
+func (r *Reporter) Snapshot() *snapshot.Rank {
 	phase := *r.phase.Load()
-	c := r.world.Load()
+	o := r.observer.Load()
 	if phase == snapshot.Starting {
 		s := &snapshot.Rank{Phase: phase, Still: time.Since(r.began)}
 		s.Waits = []snapshot.Wait{{Call: snapshot.Init, Site: r.site, Since: s.Still}}
 		return s
 	}
-	if c == nil { // Init has failed
+	if o == nil { // Init has failed
 		return &snapshot.Rank{Phase: phase, Still: time.Since(r.began)}
 	}
-	s := &snapshot.Rank{Rank: c.rank, Size: c.size, Phase: phase, Comms: c.job.comms.describe()}
+	e, comms := o.rank.Engine, o.rank.Comms.List()
+	s := &snapshot.Rank{Rank: e.Rank(), Size: e.Size(), Phase: phase, Comms: describe(comms)}
+	s.Locks = locks(comms)
 	if s.Phase == snapshot.Running {
-		r.describe(s, c)
+		r.describe(s, &o.rank)
 		return s
 	}
 	s.Still = time.Since(r.moved)
 	s.Waits = []snapshot.Wait{{Call: snapshot.Finalize, Since: s.Still,
 		Ops: []snapshot.Op{{Kind: snapshot.Collective, Name: snapshot.Finalize}}}}
-	traffic, leaving := c.e.Traffic()
+	traffic, leaving := e.Traffic()
 	s.Channels, s.Leaving = channels(traffic), leaving
-	s.Locks = c.job.comms.locks()
 	return s
 }
 
 // describe completes the snapshot of a rank between Init and Finalize.
-func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
-	st := c.e.Describe()
+func (r *Reporter) describe(s *snapshot.Rank, k *Rank) {
+	st := k.Engine.Describe()
 	if st.Activity != r.activity {
 		r.activity, r.moved = st.Activity, time.Now()
 	}
@@ -52,7 +54,7 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 			s.MoreWaits++
 			continue
 		}
-		w := c.job.comms.wait(&st.Waits[i])
+		w := k.wait(&st.Waits[i])
 		w.Bounded = w.Bounded || r.bounded.Load()
 		s.Waits = append(s.Waits, w)
 	}
@@ -67,9 +69,8 @@ func (r *stateReporter) describe(s *snapshot.Rank, c *Comm) {
 		s.Unexpected = append(s.Unexpected, snapshot.Message{Comm: m.Context, From: m.Source, Tag: m.Tag,
 			Bytes: m.Bytes})
 	}
-	s.Locks = c.job.comms.locks()
 	s.Channels, s.Leaving = channels(st.Traffic), st.Leaving
-	if c.job.wire.Together() {
+	if k.Wire.Together() {
 		return // whoever asks knows which goroutines are of which rank
 	}
 	if s.Active, s.At = active(waiting); s.Active == 0 {
@@ -103,24 +104,13 @@ func active(waiting map[uint64]bool) (n int, at string) {
 	return n, at
 }
 
-// begun returns how many collectives with numbers have been begun.
-func (c *commState) begun() uint32 {
-	if c.checker != nil {
-		return c.coll.checked.Load()
-	}
-	return c.coll.number.Load()
-}
-
-// describe lists the communicators.
-func (l *comms) describe() []snapshot.Comm {
-	list := l.all()
+// describe lists communicators.
+func describe(list []Communicator) []snapshot.Comm {
 	var out []snapshot.Comm
 	for _, c := range list[:min(len(list), snapshot.MaxComms)] {
-		d := snapshot.Comm{ID: c.context, Name: *c.label.Load(), Begun: uint64(c.begun())}
-		if c.members != nil {
-			for _, w := range c.members.world {
-				d.Ranks = append(d.Ranks, int(w))
-			}
+		d := snapshot.Comm{ID: c.ID, Name: c.Name, Begun: uint64(c.Begun)}
+		for _, w := range c.Ranks {
+			d.Ranks = append(d.Ranks, int(w))
 		}
 		out = append(out, d)
 	}
@@ -128,31 +118,39 @@ func (l *comms) describe() []snapshot.Comm {
 }
 
 // locks lists the window locks that this rank holds.
-func (l *comms) locks() (held []snapshot.Held) {
-	for _, c := range l.all() {
-		w := c.window.Load()
-		if w == nil || w.freed.Load() {
-			continue
-		}
-		for rank := range w.access {
-			if w.access[rank].Load()&(accessShared|accessExclusive) != 0 && len(held) < snapshot.MaxLocks {
-				held = append(held, snapshot.Held{Comm: c.context, Peer: w.comm.worldRank(rank)})
+func locks(list []Communicator) (held []snapshot.Held) {
+	for _, c := range list {
+		for _, peer := range c.Held {
+			if len(held) < snapshot.MaxLocks {
+				held = append(held, snapshot.Held{Comm: c.ID, Peer: peer})
 			}
 		}
 	}
 	return held
 }
 
+// UnderWay describes the calls of the program that goroutines wait in.
+func (o *Observer) UnderWay() (calls []string) {
+	named := &snapshot.Rank{Comms: describe(o.rank.Comms.List())}
+	for _, w := range o.rank.Engine.Describe().Waits {
+		s := o.rank.wait(&w)
+		if s.Call != "" && !ofComparison(&w) {
+			calls = append(calls, deadlock.Describe(named, &s))
+		}
+	}
+	return calls
+}
+
 // wait describes a wait of the engine in terms of communicators.
-func (l *comms) wait(w *engine.Wait) snapshot.Wait {
+func (k *Rank) wait(w *engine.Wait) snapshot.Wait {
 	s := snapshot.Wait{Goroutine: w.Goroutine, Since: w.Since, Bounded: w.Bounded}
-	s.Call, s.Site = calledFrom(w.Callers)
+	s.Call, s.Site = program.CalledFrom(w.Callers)
 	for i := range w.Operations {
 		if len(s.Ops) == snapshot.MaxOps {
 			s.MoreOps++
 			continue
 		}
-		o := l.operation(&w.Operations[i])
+		o := k.operation(&w.Operations[i])
 		if contextid.Comparison.Is(w.Operations[i].Context) {
 			o.Name = s.Call
 		}
@@ -167,11 +165,11 @@ func ofComparison(w *engine.Wait) bool {
 	if len(w.Operations) == 0 || !contextid.Comparison.Is(w.Operations[0].Context) {
 		return false
 	}
-	_, site := calledFrom(w.Callers)
+	_, site := program.CalledFrom(w.Callers)
 	return site == ""
 }
 
-func (l *comms) operation(o *engine.Operation) snapshot.Op {
+func (k *Rank) operation(o *engine.Operation) snapshot.Op {
 	s := snapshot.Op{Kind: snapshot.Recv, Comm: contextid.Communicator(o.Context), Peer: o.Peer, Tag: o.Tag,
 		Bytes: o.Bytes, Moving: o.Moving}
 	switch {
@@ -181,13 +179,12 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 	case o.Collective != nil:
 		s.Kind, s.Needs = snapshot.Collective, o.Needs
 		s.Peer, s.Tag = 0, 0
-		s.Name, s.Number = o.Collective.Call.Operation.String(), l.number(s.Comm, o)
+		s.Name, s.Number = o.Collective.Call.Operation.String(), k.number(o)
 	case contextid.Comparison.Is(o.Context): // the comparison before a collective
 		s.Kind, s.Needs = snapshot.Collective, []int{o.Peer}
 		s.Peer, s.Tag = 0, 0
-		if c := l.find(o.Context); c != nil {
-			s.Number = uint64(c.coll.checked.Load())
-		}
+		c, _ := k.Comms.Find(o.Context)
+		s.Number = uint64(c.Begun)
 	case o.Send:
 		s.Kind = snapshot.Send
 	}
@@ -195,10 +192,10 @@ func (l *comms) operation(o *engine.Operation) snapshot.Op {
 		s.Name = internalMessage(o)
 	}
 	if s.Kind != snapshot.Collective {
-		if s.Peer == AnySource {
+		if s.Peer == engine.AnySource {
 			s.Peer = snapshot.Any
 		}
-		if s.Tag == AnyTag {
+		if s.Tag == engine.AnyTag {
 			s.Tag = snapshot.Any
 		}
 	}
@@ -212,9 +209,9 @@ func internalMessage(o *engine.Operation) string {
 		return ""
 	case !contextid.Exposure.Is(o.Context):
 		return "the part"
-	case o.Tag == postTag:
+	case o.Tag == contextid.PostTag:
 		return "the Post"
-	case o.Tag == completeTag:
+	case o.Tag == contextid.CompleteTag:
 		return "the Complete"
 	}
 	return "the partitions"
@@ -222,14 +219,11 @@ func internalMessage(o *engine.Operation) string {
 
 // number returns how many collectives had been begun on a communicator when an operation was: the largest
 // number up to the latest one whose low bits are those in the operation's tag. It is 0 for a persistent one.
-func (l *comms) number(id uint32, o *engine.Operation) uint64 {
+func (k *Rank) number(o *engine.Operation) uint64 {
 	number, bits, ok := engine.CollectiveNumber(o.Tag)
-	l.mu.Lock()
-	c := l.byID[id]
-	l.mu.Unlock()
-	if !ok || c == nil || c.checker != nil { // in checking mode comparisons are counted
+	c, found := k.Comms.Find(o.Context)
+	if !ok || !found || c.Checked { // in checking mode comparisons are counted
 		return 0
 	}
-	begun := c.coll.number.Load()
-	return uint64(begun - (begun-number)&(1<<bits-1))
+	return uint64(c.Begun - (c.Begun-number)&(1<<bits-1))
 }

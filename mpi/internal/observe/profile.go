@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"bytes"
@@ -60,12 +60,12 @@ func startProfile(kind setting.Value) (profiler, error) {
 }
 
 // leaveProfile hands the profile over.
-func (j *job) leaveProfile(profile profiler, last bool) {
-	data, err := profile(last)
+func (o *Observer) leaveProfile(last bool) {
+	data, err := o.profile(last)
 	if err == nil {
-		err = j.reporter.leave(snapshot.Profile, data)
+		err = o.reporter.leave(snapshot.Profile, data)
 	}
 	if err != nil {
-		j.log.Warn("the profile of this rank is lost", "error", err)
+		o.rank.Log.Warn("the profile of this rank is lost", "error", err)
 	}
 }

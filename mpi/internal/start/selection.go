@@ -1,4 +1,4 @@
-package mpi
+package start
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// selection reads WEFT_COLL, and the tables that it names.
-func selection(text string) (coll.Selection, error) {
+// Selection reads the value of WEFT_COLL, and the tables that it names.
+func Selection(text string) (coll.Selection, error) {
 	choices, err := coll.ParseSelection(text)
 	if err != nil {
 		return coll.Selection{}, err

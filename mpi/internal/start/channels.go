@@ -1,4 +1,4 @@
-package mpi
+package start
 
 import (
 	"fmt"
@@ -11,10 +11,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// configureChannels reads the settings of channels and protocols, and refuses what could not work before
-// anything is started.
-func configureChannels(c *engine.Config, set setting.Values) error {
+// readChannels reads the settings of channels and protocols, and refuses what could not work before anything
+// is started. The peer timeout must be known.
+func (o *Options) readChannels(set setting.Values) error {
 	var err error
+	c := &o.Engine
 	conf := &c.Channel
 	if conf.Phases, err = channel.ParsePhases(set.Of(setting.Phases).String()); err != nil {
 		return fmt.Errorf("%s: %w", setting.Phases.Name, err)

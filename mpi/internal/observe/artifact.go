@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ const (
 )
 
 // artifact sends the parts of an artifact.
-func (r *stateReporter) artifact(what snapshot.Artifact, data []byte) error {
+func (r *Reporter) artifact(what snapshot.Artifact, data []byte) error {
 	data = data[:min(len(data), snapshot.MaxArtifact)]
 	for {
 		part := data[:min(len(data), artifactPart)]
@@ -37,7 +37,7 @@ var errNoLauncher = errors.New("there is no launcher to send it to: weft run sta
 
 // leave sends an artifact, and waits until the launcher has it: what a rank has not handed over when it ends
 // is lost.
-func (r *stateReporter) leave(what snapshot.Artifact, data []byte) error {
+func (r *Reporter) leave(what snapshot.Artifact, data []byte) error {
 	if r == nil || !r.takes {
 		return errNoLauncher
 	}

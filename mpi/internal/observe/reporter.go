@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -29,27 +30,27 @@ const quietAfter = 500 * time.Millisecond
 // happens once. Meanwhile it answers nobody.
 const searchWithin = 200 * time.Millisecond
 
-// stateConn is the connection over which this rank reports its state.
-type stateConn interface {
+// connection is the connection over which this rank reports its state.
+type connection interface {
 	io.ReadWriteCloser
 	SetReadDeadline(t time.Time) error
 }
 
-// stateReporter reports to the launcher, or to rank 0 where there is no launcher, when this rank waits and no
+// Reporter reports to the launcher, or to rank 0 where there is no launcher, when this rank waits and no
 // message moves, and answers questions about what it waits for. It has one goroutine, which costs nothing but
 // two polls a second.
-type stateReporter struct {
-	conn  stateConn            // nil where the rank reports to the user itself, or is only asked
-	takes bool                 // the other end is a launcher, which takes artifacts
-	world atomic.Pointer[Comm] // nil until Init is over
-	phase atomic.Pointer[snapshot.Phase]
-	site  string // of Init
+type Reporter struct {
+	conn     connection               // nil where the rank reports to the user itself, or is only asked
+	takes    bool                     // the other end is a launcher, which takes artifacts
+	observer atomic.Pointer[Observer] // nil until Init is over
+	phase    atomic.Pointer[snapshot.Phase]
+	site     string // of Init
 	// every wait ends by itself, at the deadline of Run's context
 	bounded atomic.Bool
 	began   time.Time
 
-	mu    sync.Mutex // of early, and of the change of world
-	early []int      // ranks that failed before world was set
+	mu    sync.Mutex // of early, and of the change of observer
+	early []int      // ranks that failed before observer was set
 
 	// These belong to the goroutine.
 	latestPhase snapshot.Phase // at the latest poll
@@ -64,29 +65,26 @@ type stateReporter struct {
 	finish   sync.Once
 }
 
-func newStateReporter(conn stateConn, p snapshot.Phase) *stateReporter {
-	r := &stateReporter{conn: conn, began: time.Now(), taken: make(chan struct{}, 1),
+func newReporter(conn connection, p snapshot.Phase) *Reporter {
+	r := &Reporter{conn: conn, began: time.Now(), taken: make(chan struct{}, 1),
 		finished: make(chan struct{})}
 	r.moved = r.began
-	r.enter(p)
+	r.Enter(p)
 	return r
 }
 
-// reportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
+// ReportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
 // returns nil where there is no launcher, or none that can be reached. The reporter lives as long as the
 // process.
-func (k *rank) reportInit() (*stateReporter, error) {
-	if k.place != nil {
-		return nil, nil
-	}
+func ReportInit() (*Reporter, error) {
 	conn, err := launcherConn()
 	if conn == nil {
 		return nil, err
 	}
-	r := newStateReporter(conn, snapshot.Starting)
+	r := newReporter(conn, snapshot.Starting)
 	r.takes = true
 	var callers [maxInitCallers]uintptr
-	_, r.site = calledFrom(callers[:runtime.Callers(1, callers[:])])
+	_, r.site = program.CalledFrom(callers[:runtime.Callers(1, callers[:])])
 	go func() {
 		if r.send(snapshot.Moving, nil) == nil {
 			r.run()
@@ -95,55 +93,48 @@ func (k *rank) reportInit() (*stateReporter, error) {
 	return r, nil
 }
 
-// maxInitCallers is the number of stack frames in which reportInit looks for the program's call of Init.
+// maxInitCallers is the number of stack frames in which ReportInit looks for the program's call of Init.
 const maxInitCallers = 16
 
-// stuckPolicy is what is done about a standstill.
-type stuckPolicy struct {
-	after  time.Duration // 0 for never
-	action deadlock.Action
-}
-
-// joined lets the reporter report about a world. Where there is no reporter to the launcher, it starts one to
+// joined lets the reporter report about a rank. Where there is no reporter to the launcher, it starts one to
 // rank 0, or, in a world of one rank and under another launcher, one that tells the user.
-func (r *stateReporter) joined(world *Comm, alone stuckPolicy) *stateReporter {
+func (r *Reporter) joined(o *Observer) *Reporter {
 	var run func()
+	k := &o.rank
 	if r == nil {
-		conn := world.job.wire.Reporter()
+		conn, after := k.Wire.Reporter(), o.options.StuckAfter
 		switch {
 		case conn != nil:
-			r = newStateReporter(conn, snapshot.Running)
+			r = newReporter(conn, snapshot.Running)
 			run = r.run
-		case alone.after > 0 && world.size == 1:
-			r = newStateReporter(nil, snapshot.Running)
-			run = func() { r.watch(r.single(alone)) }
-		case alone.after > 0 && world.job.wire.UnderPMI():
-			r = newStateReporter(nil, snapshot.Running)
-			run = func() { r.watch(r.alone(alone.after)) }
+		case after > 0 && k.Engine.Size() == 1:
+			r = newReporter(nil, snapshot.Running)
+			run = func() { r.watch(r.single(after, o.options.StuckAction)) }
+		case after > 0 && k.Wire.UnderPMI():
+			r = newReporter(nil, snapshot.Running)
+			run = func() { r.watch(r.alone(after)) }
 		default:
 			return nil
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.world.Store(world)
-	r.enter(snapshot.Running)
+	r.observer.Store(o)
+	r.Enter(snapshot.Running)
 	for _, rank := range r.early {
-		if rank < world.e.Size() {
-			world.e.PeerFailed(rank, errLauncherSaw)
-		}
+		r.peerEnded(k.Engine, rank)
 	}
 	if run != nil {
 		go run()
 	}
-	if r.takes && world.job.exitHooks != nil {
+	if r.takes && o.hooks != nil {
 		go r.send(snapshot.Measures, nil)
 	}
 	return r
 }
 
 // watch looks at this rank twice a second, until its part in the job is over.
-func (r *stateReporter) watch(look func()) {
+func (r *Reporter) watch(look func()) {
 	ticker := time.NewTicker(quietAfter)
 	defer ticker.Stop()
 	for {
@@ -157,8 +148,8 @@ func (r *stateReporter) watch(look func()) {
 }
 
 // single watches the only rank of a world, as the launcher or rank 0 watches the ranks of a larger one.
-func (r *stateReporter) single(p stuckPolicy) (look func()) {
-	d := deadlock.NewDetector(1, p.after)
+func (r *Reporter) single(after time.Duration, action deadlock.Action) (look func()) {
+	d := deadlock.NewDetector(1, after)
 	return func() {
 		switch k, changed := r.change(); {
 		case changed && k == snapshot.Quiet:
@@ -169,33 +160,32 @@ func (r *stateReporter) single(p stuckPolicy) (look func()) {
 		d.Tick(time.Now())
 		ask, reports := d.Ready()
 		if len(ask) > 0 {
-			d.Answer(time.Now(), 0, r.snapshot())
+			d.Answer(time.Now(), 0, r.Snapshot())
 			_, reports = d.Ready()
 		}
 		for i := range reports {
-			r.tellSingle(&reports[i], p.action)
+			r.tellSingle(&reports[i], action)
 		}
 	}
 }
 
 // tellSingle tells the user of the only rank, and ends the process if it is to end.
-func (r *stateReporter) tellSingle(report *deadlock.Report, action deadlock.Action) {
+func (r *Reporter) tellSingle(report *deadlock.Report, action deadlock.Action) {
 	why := action.Why(report)
 	text := report.Text()
 	if end := cmp.Or(why, action.Advice(report, setting.StuckAction.Name+"=")); end != "" {
 		text += "weft: " + end + "\n"
 	}
-	j := r.world.Load().job
-	fmt.Fprint(j.out, text)
+	k := &r.observer.Load().rank
+	fmt.Fprint(k.Out, text)
 	if why != "" {
-		j.abort(1)
-		j.exit(1)
+		k.End(1)
 	}
 }
 
 // alone prints what this rank waits for when nothing has moved for some time. Nobody asks the other ranks, so
 // this proves no deadlock.
-func (r *stateReporter) alone(after time.Duration) (look func()) {
+func (r *Reporter) alone(after time.Duration) (look func()) {
 	told := false
 	since := time.Now() // it has waited, and not moved
 	return func() {
@@ -205,26 +195,32 @@ func (r *stateReporter) alone(after time.Duration) (look func()) {
 			told, since = false, time.Now()
 		case !told && time.Since(since) >= after:
 			told = true
-			if s := r.snapshot(); len(s.Waits) > 0 {
+			if s := r.Snapshot(); len(s.Waits) > 0 {
 				text := fmt.Sprintf("weft: nothing has moved at rank %d for %v; what it waits for\n", s.Rank,
 					after)
 				for _, line := range deadlock.Alone(s) {
 					text += "weft: " + line + "\n"
 				}
-				fmt.Fprint(r.world.Load().job.out, text)
+				fmt.Fprint(r.observer.Load().rank.Out, text)
 			}
 		}
 	}
 }
 
 // peerFailed takes the launcher's report that a rank has ended, which may come while this rank is in Init.
-func (r *stateReporter) peerFailed(rank int) {
+func (r *Reporter) peerFailed(rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.world.Load(); c == nil {
+	if o := r.observer.Load(); o == nil {
 		r.early = append(r.early, rank)
-	} else if rank < c.e.Size() {
-		c.e.PeerFailed(rank, errLauncherSaw)
+	} else {
+		r.peerEnded(o.rank.Engine, rank)
+	}
+}
+
+func (r *Reporter) peerEnded(e *engine.Engine, rank int) {
+	if rank < e.Size() {
+		e.PeerFailed(rank, errLauncherSaw)
 	}
 }
 
@@ -243,8 +239,8 @@ func launcherConn() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "snapshots"), nil
 }
 
-// enter notes how far the rank is.
-func (r *stateReporter) enter(p snapshot.Phase) {
+// Enter notes how far the rank is. A nil Reporter notes nothing.
+func (r *Reporter) Enter(p snapshot.Phase) {
 	if r == nil {
 		return
 	}
@@ -253,14 +249,14 @@ func (r *stateReporter) enter(p snapshot.Phase) {
 	}
 }
 
-// bound notes that calls end with a context.
-func (r *stateReporter) bound(ctx context.Context) {
+// Bound notes that calls end with a context.
+func (r *Reporter) Bound(ctx context.Context) {
 	if _, has := ctx.Deadline(); has && r != nil {
 		r.bounded.Store(true)
 	}
 }
 
-func (r *stateReporter) run() {
+func (r *Reporter) run() {
 	defer r.conn.Close()
 	var buf [256]byte
 	data := buf[:0]
@@ -282,7 +278,7 @@ func (r *stateReporter) run() {
 }
 
 // obey carries out the launcher's commands, and returns the bytes of an incomplete one.
-func (r *stateReporter) obey(data []byte) ([]byte, error) {
+func (r *Reporter) obey(data []byte) ([]byte, error) {
 	for {
 		command, rank, rest, ok, err := snapshot.NextCommand(data)
 		if !ok || err != nil {
@@ -291,7 +287,7 @@ func (r *stateReporter) obey(data []byte) ([]byte, error) {
 		data = rest
 		switch {
 		case command == snapshot.Ask:
-			err = r.answer(snapshot.Answer, r.snapshot())
+			err = r.answer(snapshot.Answer, r.Snapshot())
 		case command == snapshot.AskSample:
 			err = r.answer(snapshot.Sampled, r.sample())
 		case command == snapshot.AskStacks:
@@ -303,7 +299,7 @@ func (r *stateReporter) obey(data []byte) ([]byte, error) {
 			}
 		case command == snapshot.HandOver:
 			go func() { // which waits for Taken
-				r.world.Load().job.exitHooks.handOver()
+				r.observer.Load().hooks.handOver()
 				r.send(snapshot.HandedOver, nil)
 			}()
 		default:
@@ -315,12 +311,12 @@ func (r *stateReporter) obey(data []byte) ([]byte, error) {
 	}
 }
 
-func (r *stateReporter) send(k snapshot.Kind, body []byte) error {
+func (r *Reporter) send(k snapshot.Kind, body []byte) error {
 	_, err := r.conn.Write(snapshot.AppendFrame(nil, k, body))
 	return err
 }
 
-func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, error) }) error {
+func (r *Reporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, error) }) error {
 	body, err := s.Encode()
 	if err != nil || len(body) > snapshot.MaxSize {
 		return err
@@ -329,7 +325,7 @@ func (r *stateReporter) answer(k snapshot.Kind, s interface{ Encode() ([]byte, e
 }
 
 // reportQuiet reports if the rank has become quiet, or is no longer quiet.
-func (r *stateReporter) reportQuiet() error {
+func (r *Reporter) reportQuiet() error {
 	k, changed := r.change()
 	if !changed {
 		return nil
@@ -338,7 +334,7 @@ func (r *stateReporter) reportQuiet() error {
 }
 
 // change tells whether the rank has become quiet, or is no longer quiet.
-func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
+func (r *Reporter) change() (k snapshot.Kind, changed bool) {
 	sleepers, ok := r.waiting()
 	if !ok {
 		return 0, false
@@ -360,13 +356,13 @@ func (r *stateReporter) change() (k snapshot.Kind, changed bool) {
 
 // waiting returns how many goroutines wait in calls, or 0 if messages have moved since the last poll. ok is
 // false if that cannot be determined now.
-func (r *stateReporter) waiting() (n int, ok bool) {
+func (r *Reporter) waiting() (n int, ok bool) {
 	began := r.latestPhase == snapshot.Starting
 	r.latestPhase = *r.phase.Load()
 	if r.latestPhase != snapshot.Running {
 		return 1, true // in Init and Finalize it waits for the others
 	}
-	n, activity, ok := r.world.Load().e.Sleepers()
+	n, activity, ok := r.observer.Load().rank.Engine.Sleepers()
 	if began {
 		r.activity, r.moved = activity, time.Now()
 		return 0, true

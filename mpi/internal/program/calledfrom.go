@@ -1,24 +1,22 @@
-package mpi
+package program
 
 import (
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-
-	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// calledFrom finds in a stack which function of this package the program has called, and where. Both are
-// empty for a stack without functions of the program.
-func calledFrom(callers []uintptr) (call, site string) {
+// CalledFrom finds in a stack which function of package mpi the program has called, and where. Both are empty
+// for a stack without functions of the program.
+func CalledFrom(callers []uintptr) (call, site string) {
 	frames := runtime.CallersFrames(callers)
 	for {
 		f, more := frames.Next()
-		if program.Owns(f.Function) {
+		if Owns(f.Function) {
 			return call, filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
 		}
-		if name, in := strings.CutPrefix(f.Function, program.Module+"mpi."); in {
+		if name, in := strings.CutPrefix(f.Function, mpiPackage); in {
 			call = bareName(name)
 		}
 		if !more {
@@ -26,6 +24,9 @@ func calledFrom(callers []uintptr) (call, site string) {
 		}
 	}
 }
+
+// mpiPackage is what the names of functions of package mpi begin with.
+const mpiPackage = Module + "mpi."
 
 // bareName is the name of a function without its receiver and its type parameters.
 func bareName(name string) string {

@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // maxUnfinished is how many entries a warning lists.
 const maxUnfinished = 8
 
-// finalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
+// FinalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
 // nothing; open are the epochs that it has not closed.
-func finalizeWarning(rank int, left []engine.Unfinished, open []string) string {
+func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	parts := slices.Clone(open[:min(len(open), maxUnfinished)])
 	more := 0
 	for _, l := range left {
-		text := unfinishedText(l)
+		text := UnfinishedText(l)
 		if text == "" {
 			continue
 		}
@@ -38,8 +38,8 @@ func finalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	return text + "\n"
 }
 
-// unfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
-func unfinishedText(l engine.Unfinished) string {
+// UnfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
+func UnfinishedText(l engine.Unfinished) string {
 	if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
 		return ""
 	}
@@ -59,10 +59,10 @@ func unfinishedText(l engine.Unfinished) string {
 		what += "s"
 	}
 	peer, tag := fmt.Sprintf("rank %d", l.Peer), fmt.Sprintf("tag %d", l.Tag)
-	if l.Peer == AnySource {
+	if l.Peer == engine.AnySource {
 		peer = "any rank"
 	}
-	if l.Tag == AnyTag {
+	if l.Tag == engine.AnyTag {
 		tag = "any tag"
 	}
 	return fmt.Sprintf("%d %s %s %s with %s %s", l.Count, what, direction, peer, tag, state)

@@ -1,16 +1,16 @@
-package mpi
+package observe
 
 import (
 	"cmp"
 	"encoding/json"
 	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // callSites counts the calls of this rank by where the program makes them, for weft run --report. It is a
@@ -24,14 +24,17 @@ type callSites struct {
 // stack is the innermost part of one, which has the call of package mpi in it.
 type stack [24]uintptr
 
-// callPlace is a place, and what its calls came to. A call of package mpi may consist of several of the
-// engine, such as Isend, Recv and two of Wait, so it is counted by the one that there are most of, and by
-// those of Wait and Test only if there are no others.
+// callPlace is a place, and what its calls came to.
 type callPlace struct {
-	call, site    string
-	counts        [engine.Calls]uint64
-	bytes         uint64
-	time, waiting time.Duration
+	call, site string
+	calls      [engine.Calls]callCount
+	waiting    time.Duration
+}
+
+// callCount is what the calls of one kind came to.
+type callCount struct {
+	count, bytes uint64
+	time         time.Duration
 }
 
 func newCallSites() *callSites {
@@ -40,7 +43,7 @@ func newCallSites() *callSites {
 
 // event takes an event of the engine, on the goroutine that makes the call.
 func (c *callSites) event(e engine.Event) {
-	if e.Kind != engine.EventCallBegin && e.Kind != engine.EventCallEnd && e.Kind != engine.EventSlept {
+	if e.Kind == engine.EventMatch || e.Call == engine.CallFinalize { // waiting for the others there is no work
 		return
 	}
 	var callers stack
@@ -50,10 +53,10 @@ func (c *callSites) event(e engine.Event) {
 	s := c.at(callers)
 	switch e.Kind {
 	case engine.EventCallBegin:
-		s.counts[e.Call]++
-		s.bytes += uint64(max(e.Bytes, 0))
+		s.calls[e.Call].count++
+		s.calls[e.Call].bytes += uint64(max(e.Bytes, 0))
 	case engine.EventCallEnd:
-		s.time += e.Elapsed
+		s.calls[e.Call].time += e.Elapsed
 	case engine.EventSlept:
 		s.waiting += e.Elapsed
 	}
@@ -69,7 +72,7 @@ func (c *callSites) at(callers stack) *callPlace {
 	for n < len(callers) && callers[n] != 0 {
 		n++
 	}
-	call, site := calledFrom(callers[:n])
+	call, site := program.CalledFrom(callers[:n])
 	if site == "" {
 		call, site = "weft", "itself"
 	}
@@ -82,11 +85,33 @@ func (c *callSites) at(callers stack) *callPlace {
 	return s
 }
 
-func (s *callPlace) count() uint64 {
-	counts := s.counts
-	waits := max(counts[engine.CallWait], counts[engine.CallTest])
-	counts[engine.CallWait], counts[engine.CallTest] = 0, 0
-	return cmp.Or(slices.Max(counts[:]), waits)
+// total is what the calls of the place came to. A composite call is counted alone, as it has the others within
+// it. Another call of package mpi may come as several, such as Isend, Recv and two of Wait: it is counted by
+// the one that there are most of, and by those of Wait and Test only if there are no others.
+func (s *callPlace) total() (total callCount) {
+	var waits uint64
+	composite := false
+	for c := range engine.Calls {
+		n := &s.calls[c]
+		if n.count == 0 {
+			continue
+		}
+		if c.Composite() && !composite {
+			composite, total, waits = true, callCount{}, 0
+		}
+		if c.Composite() != composite {
+			continue
+		}
+		total.bytes += n.bytes
+		total.time += n.time
+		if c == engine.CallWait || c == engine.CallTest {
+			waits = max(waits, n.count)
+		} else {
+			total.count = max(total.count, n.count)
+		}
+	}
+	total.count = cmp.Or(total.count, waits)
+	return total
 }
 
 // encoded is what the launcher gets. Where a rank only slept, as in Finalize, there is no call to tell of.
@@ -95,22 +120,23 @@ func (c *callSites) encoded() ([]byte, error) {
 	defer c.mu.Unlock()
 	var list []snapshot.CallSite
 	for s := range maps.Values(c.bySite) {
-		if s.count() == 0 {
+		n := s.total()
+		if n.count == 0 {
 			continue
 		}
-		list = append(list, snapshot.CallSite{Call: s.call, Site: s.site, Count: s.count(), Bytes: s.bytes,
-			Time: s.time, Waiting: s.waiting})
+		list = append(list, snapshot.CallSite{Call: s.call, Site: s.site, Count: n.count, Bytes: n.bytes,
+			Time: n.time, Waiting: s.waiting})
 	}
 	return json.Marshal(list)
 }
 
 // leaveCallSites hands the counts over.
-func (j *job) leaveCallSites(c *callSites) {
-	data, err := c.encoded()
+func (o *Observer) leaveCallSites() {
+	data, err := o.sites.encoded()
 	if err == nil {
-		err = j.reporter.leave(snapshot.CallSites, data)
+		err = o.reporter.leave(snapshot.CallSites, data)
 	}
 	if err != nil {
-		j.log.Warn("the report of this rank's calls is lost", "error", err)
+		o.rank.Log.Warn("the report of this rank's calls is lost", "error", err)
 	}
 }

@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"encoding/binary"
@@ -13,37 +13,38 @@ import (
 // clockRounds is how often a clock is compared; the fastest answer counts.
 const clockRounds = 16
 
-// compareClocks has rank 0 tell the first rank of every other clock what its own shows: at the beginning and
+// CompareClocks has rank 0 tell the first rank of every other clock what its own shows: at the beginning and
 // at the end, since clocks do not run at the same speed. A rank that fails meanwhile leaves the trace without
 // a comparison.
-func (t *tracer) compareClocks(world *Comm) {
+func (o *Observer) CompareClocks() {
+	t, e := o.tracer, o.rank.Engine
 	if t == nil || len(t.leaders) == 0 {
 		return
 	}
-	context := contextid.Clock.In(world.context)
+	context := contextid.Clock.In(contextid.World)
 	var b [8]byte
-	if world.rank == 0 {
+	if e.Rank() == 0 {
 		for _, leader := range t.leaders {
 			for range clockRounds {
-				if world.e.Recv(context, b[:], leader, 0, 1, &engine.Status{}) != nil {
+				if e.Recv(context, b[:], leader, 0, 1, &engine.Status{}) != nil {
 					break
 				}
 				binary.LittleEndian.PutUint64(b[:], uint64(t.head.Epoch+t.buffer.Now()))
-				if world.e.Send(context, b[:], leader, 0) != nil {
+				if e.Send(context, b[:], leader, 0) != nil {
 					break
 				}
 			}
 		}
 		return
 	}
-	if !slices.Contains(t.leaders, world.rank) {
+	if !slices.Contains(t.leaders, e.Rank()) {
 		return
 	}
 	best := trace.Offset{Error: math.MaxInt64}
 	for range clockRounds {
 		asked := t.head.Epoch + t.buffer.Now()
-		if world.e.Send(context, b[:], 0, 0) != nil ||
-			world.e.Recv(context, b[:], 0, 0, 1, &engine.Status{}) != nil {
+		if e.Send(context, b[:], 0, 0) != nil ||
+			e.Recv(context, b[:], 0, 0, 1, &engine.Status{}) != nil {
 			return
 		}
 		half := (t.head.Epoch + t.buffer.Now() - asked) / 2

@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"crypto/sha256"
@@ -92,8 +92,8 @@ func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 }
 
 // startMetrics begins to serve the counters of an engine if a setting asks for it; nil if not.
-func startMetrics(set setting.Values, e *engine.Engine, log *slog.Logger) (*metricsServer, error) {
-	wanted := set.Of(setting.Metrics)
+func startMetrics(wanted, tokenFile setting.Value, e *engine.Engine, log *slog.Logger) (*metricsServer,
+	error) {
 	if wanted.String() == "" {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func startMetrics(set setting.Values, e *engine.Engine, log *slog.Logger) (*metr
 	var token [sha256.Size]byte
 	if path != "" {
 		m.listener, err = listenOwn(path)
-	} else if token, err = readToken(set.Of(setting.MetricsToken)); err == nil {
+	} else if token, err = readToken(tokenFile); err == nil {
 		m.listener, err = net.Listen("tcp", address)
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func startMetrics(set setting.Values, e *engine.Engine, log *slog.Logger) (*metr
 				http.NotFound(w, r)
 			default:
 				w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-				io.WriteString(w, metricsText(statsOf(e.Stats()), labels))
+				io.WriteString(w, metricsText(e.Stats(), labels))
 			}
 		})}
 	go m.server.Serve(m.listener)
@@ -185,8 +185,8 @@ func (l ownListener) Accept() (net.Conn, error) {
 var gauges = map[string]bool{"Connections": true, "Registered": true, "Collective": true, "Kept": true,
 	"Phase": true, "Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true}
 
-// metricsText is the counters in Prometheus' text format. Names are those of the fields of Stats.
-func metricsText(st Stats, labels string) string {
+// metricsText is the counters in Prometheus' text format. Names are those of the fields of mpi.Stats.
+func metricsText(st engine.Stats, labels string) string {
 	t := &metricsTable{values: map[string][]string{}}
 	t.add("weft_", reflect.ValueOf(st), labels)
 	for i := range st.Channels {
@@ -211,10 +211,10 @@ type metricsTable struct {
 	values map[string][]string // by that
 }
 
-// add adds the numbers of a struct.
+// add adds the numbers of a struct, and of those that it embeds.
 func (t *metricsTable) add(prefix string, v reflect.Value, labels string) {
-	for i := range v.NumField() {
-		field, f := v.Type().Field(i), v.Field(i)
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		f := v.FieldByIndex(field.Index)
 		if field.Name == "Peer" {
 			continue
 		}

@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -50,24 +50,25 @@ func newTracer(bytes int) *tracer {
 		t.head.Calls = append(t.head.Calls, c.String())
 	}
 	t.head.Calls = append(t.head.Calls, engine.OperationNames()...)
-	t.head.Calls = append(t.head.Calls, tracedNames[:]...)
 	return t
 }
 
-// begin has the regions of the program traced, and finds out which clocks the ranks read.
-func (t *tracer) begin(world *Comm) {
+// beginTrace has the regions of the program traced, and finds out which clocks the ranks read. gather is that
+// of Joined.
+func (o *Observer) beginTrace(gather func(mine uint64, all []uint64) error) {
+	t, e := o.tracer, o.rank.Engine
 	if t == nil {
 		return
 	}
-	t.head.Rank, t.head.Size = world.rank, world.size
-	world.job.tracing.Store(t.buffer)
+	t.head.Rank, t.head.Size = e.Rank(), e.Size()
+	o.tracing.Store(t.buffer)
 	t.head.Base = t.head.Clock
-	if _, elsewhere := world.job.wire.Neighbors(); !elsewhere {
+	if _, elsewhere := o.rank.Wire.Neighbors(); !elsewhere {
 		return
 	}
-	clocks := make([]uint64, world.size)
-	if err := world.newCompoundCall().allgather([]uint64{t.head.Clock}, clocks); err != nil {
-		world.job.log.Warn("the clocks of the ranks cannot be compared", "error", err)
+	clocks := make([]uint64, e.Size())
+	if err := gather(t.head.Clock, clocks); err != nil {
+		o.rank.Log.Warn("the clocks of the ranks cannot be compared", "error", err)
 		return
 	}
 	t.head.Base = clocks[0]
@@ -78,27 +79,27 @@ func (t *tracer) begin(world *Comm) {
 			t.leaders = append(t.leaders, rank)
 		}
 	}
-	t.compareClocks(world)
+	o.CompareClocks()
 }
 
 // maxTraceBytes is how many bytes a rank hands over.
 const maxTraceBytes = snapshot.MaxArtifact
 
 // leaveTrace hands the trace over, and ends it if it is the last one.
-func (j *job) leaveTrace(e *engine.Engine, last bool) {
+func (o *Observer) leaveTrace(last bool) {
 	if last {
-		j.tracing.Store(nil)
+		o.tracing.Store(nil)
 	}
-	h := j.tracer.head
-	h.Rank, h.Size, h.Comms = e.Rank(), e.Size(), map[uint32]string{}
-	for _, c := range j.comms.all() {
-		h.Comms[c.context] = *c.label.Load()
+	h := o.tracer.head
+	h.Rank, h.Size, h.Comms = o.rank.Engine.Rank(), o.rank.Engine.Size(), map[uint32]string{}
+	for _, c := range o.rank.Comms.List() {
+		h.Comms[c.ID] = c.Name
 	}
-	data, err := j.tracer.buffer.Encode(h, maxTraceBytes)
+	data, err := o.tracer.buffer.Encode(h, maxTraceBytes)
 	if err == nil {
-		err = j.reporter.leave(snapshot.Trace, data)
+		err = o.reporter.leave(snapshot.Trace, data)
 	}
 	if err != nil {
-		j.log.Warn("the trace of this rank is lost", "error", err)
+		o.rank.Log.Warn("the trace of this rank is lost", "error", err)
 	}
 }

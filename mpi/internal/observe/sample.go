@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"runtime/metrics"
@@ -9,9 +9,9 @@ import (
 
 // sample says what the rank does, and its counters. From Finalize on the counters are those of the latest
 // sample before it.
-func (r *stateReporter) sample() *snapshot.Sample {
+func (r *Reporter) sample() *snapshot.Sample {
 	s := r.latest
-	s.State, s.Up = *r.snapshot(), time.Since(r.began)
+	s.State, s.Up = *r.Snapshot(), time.Since(r.began)
 	state := &s.State
 	if n := len(state.Waits); n > snapshot.MaxSampleWaits {
 		state.Waits = state.Waits[:snapshot.MaxSampleWaits]
@@ -30,8 +30,8 @@ func (r *stateReporter) sample() *snapshot.Sample {
 }
 
 // count takes the engine's counters.
-func (r *stateReporter) count(s *snapshot.Sample) {
-	st := r.world.Load().e.Stats()
+func (r *Reporter) count(s *snapshot.Sample) {
+	st := r.observer.Load().rank.Engine.Stats()
 	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
 	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
 	for i := range st.Channels {

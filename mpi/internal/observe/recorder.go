@@ -1,4 +1,4 @@
-package mpi
+package observe
 
 import (
 	"syscall"
@@ -8,11 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// openRecorder opens the recorder that writes where the launcher can read; nil where there is no such place.
-func (r *rank) openRecorder() (*recorder.Recorder, error) {
-	if r.place != nil {
-		return nil, nil
-	}
+// OpenRecorder opens the recorder that writes where the launcher can read; nil where there is no such place.
+func OpenRecorder() (*recorder.Recorder, error) {
 	fd, err := inherited.Take(inherited.Recorder)
 	if err != nil || fd < 0 {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -48,9 +49,6 @@ const (
 	maxSGE     = 8
 	maxInline  = 64
 	maxMessage = 1 << 46
-	maxDepth   = 1 << 15
-	maxReads   = 64
-	maxPrivate = 512
 )
 
 // Device is a rank's software RNIC.
@@ -111,7 +109,8 @@ func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Cores,
+		MaxQPDepth: message.MaxDepth, MaxReads: message.MaxReads, MaxPrivate: message.MaxPrivate,
+		Handlers: d.Cores,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,

@@ -30,7 +30,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 }
 
 // asksEnough tells whether as many Reads and Atomics of ours are outstanding as were agreed on (R5).
-func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.reads) }
+func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.Reads) }
 
 // readRequest makes the ReadRequest of a Read.
 func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
@@ -101,7 +101,7 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 		return err
 	}
 	// What the cursor has passed may have been answered: the peer may have begun another one since.
-	if q.responses.tail-q.at.response >= uint32(q.agreed.reads) {
+	if q.responses.tail-q.at.response >= uint32(q.agreed.Reads) {
 		return q.errManyReads()
 	}
 	*q.responses.room() = a
@@ -111,7 +111,7 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 // errManyReads is a ReadRequest or an Atomic beyond those that may be outstanding.
 func (q *qp) errManyReads() error {
 	return &frame.Violation{Code: frame.ReasonReads, Err: fmt.Errorf(
-		"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.agreed.reads)}
+		"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.agreed.Reads)}
 }
 
 // startResponse takes the request that stands at the end of the queue of answers into it. What it names is
@@ -149,7 +149,7 @@ func (q *qp) startResponse() error {
 func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
 	q := b.q
-	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.reads)
+	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.Reads)
 	if ahead >= depth || uint64(q.responses.tail-q.responses.head)+ahead >= depth {
 		return q.errManyReads()
 	}

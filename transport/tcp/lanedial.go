@@ -14,26 +14,16 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
-
-// tokenSize is how long the name of a queue pair is, that who joins a further lane to it has to know.
-const tokenSize = 16
-
-// roleToken is what the name of a queue pair is made with, of the handshake of its first connection.
-const roleToken role = "lanes"
-
-// token names the queue pair that this handshake makes, to both its ends and to nobody else.
-func (p *parties) token(secret *[32]byte) (t [tokenSize]byte) {
-	copy(t[:], p.proof(secret, roleToken, nil))
-	return t
-}
 
 // maxInterfaces is how many addresses a device can have for its lanes.
 const maxInterfaces = 3
 
 func (o *Options) checkLanes() error {
-	if o.Lanes < 0 || o.Lanes > maxLanes {
-		return fmt.Errorf("%d lanes: 1 to %d are possible", o.Lanes, maxLanes)
+	if o.Lanes < 0 || o.Lanes > message.MaxLanes {
+		return fmt.Errorf("%d lanes: 1 to %d are possible", o.Lanes, message.MaxLanes)
 	}
 	if len(o.Interfaces) > maxInterfaces {
 		return fmt.Errorf("%d addresses for lanes: at most %d are possible", len(o.Interfaces), maxInterfaces)
@@ -204,70 +194,57 @@ func (e *endpoint) join(ctx context.Context, b *multiLane, slot int) error {
 		return err
 	}
 	defer conn.Close()
-	s := newStream(conn)
-	defer s.until(ctx, e.dev.opts.PeerTimeout)()
-	p, err := e.introduce(s, b.q.Attr.Peer, b.laneNumber())
-	if err != nil {
-		return vanished(err)
+	h := setup.New(&e.local, conn)
+	defer h.Until(ctx, e.dev.opts.PeerTimeout)()
+	number := b.laneNumber()
+	if err := h.Introduce(b.q.Attr.Peer, number); err != nil {
+		return setup.Vanished(err)
 	}
-	request := p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, e.laneParameters(b, s),
-		b.token[:])
-	if _, err := s.Write(request); err != nil {
-		return vanished(err)
+	if err := h.Request(e.offer(b.q.Attr.QPConfig, h), b.token[:]); err != nil {
+		return setup.Vanished(err)
 	}
-	body, err := expect(s, typeAccept)
-	if err != nil {
-		return vanished(err)
+	if _, _, err := h.Answer(); err != nil {
+		return setup.Vanished(err)
 	}
-	if _, _, err := p.takeAccept(body, &e.id.Secret); err != nil {
-		return err
-	}
-	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: slot})
-}
-
-// laneParameters are what this end says of itself for one more lane.
-func (e *endpoint) laneParameters(b *multiLane, s *stream) parameters {
-	return e.parameters(b.q.Attr.QPConfig, s)
+	return e.joined(h, b, &laneConn{b: b, number: number, slot: slot})
 }
 
 // acceptLane takes a lane that a proven peer joins to a queue pair.
-func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
-	q, state, _ := e.table.Current(p.initiator)
+func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
+	q, state, _ := e.table.Current(h.Peer())
 	var b *multiLane
 	if q != nil {
 		b, _ = q.sequencer.(*multiLane)
 	}
 	early := state == cm.Accepting || state == cm.Dialing || state == cm.Committing
 	if b == nil && early {
-		s.reject(handshake.RejectBusy, "the queue pair is being made")
+		h.Reject(handshake.RejectBusy, "the queue pair is being made")
 		return cm.ErrCollision
 	}
-	known := b != nil && hmac.Equal(b.token[:], token) && (p.lane%2 == 1) != b.initiator
+	number := h.Lane()
+	known := b != nil && hmac.Equal(b.token[:], token) && (number%2 == 1) != b.initiator
 	if known && b.ended.Load() {
 		if last := b.lastFrame.Load(); last != nil {
-			return e.repeatTerminate(s, p, b, last)
+			return e.repeatTerminate(h, b, last)
 		}
 	}
 	if !known || b.ended.Load() {
-		s.reject(handshake.RejectGone, "the queue pair is not there any more")
+		h.Reject(handshake.RejectGone, "the queue pair is not there any more")
 		return handshake.ErrGone
 	}
-	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.laneParameters(b, s), nil)); err != nil {
+	if err := h.Accept(e.offer(b.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
-	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: -1, greeted: true, awaitingFirstFrame: true})
+	return e.joined(h, b, &laneConn{b: b, number: number, slot: -1, greeted: true, awaitingFirstFrame: true})
 }
 
 // joined hands a lane over.
-func (e *endpoint) joined(s *stream, b *multiLane, l *laneConn) error {
-	fd, err := s.detach()
+func (e *endpoint) joined(h *setup.Handshake, b *multiLane, l *laneConn) error {
+	fd, session, err := h.Detach()
 	if err != nil {
 		return err
 	}
-	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
-		sys.SkipCongestionControl(fd)
-	}
-	l.connect(fd, s.session)
+	l.connect(fd, session)
 	b.q.rcq.arrive(arrival{b: b, lane: l})
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
 // played is a queue pair over two lanes whose peer is the test, frame by frame.
@@ -240,8 +239,8 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	require.Equal(t, []uint16{0}, told.Closed)
 
 	binary.NativeEndian.PutUint64(p.mem.Bytes()[16:], 99) // the answer is not made anew
-	lost := frame.AppendLost(nil, sequence.FailoverState{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
-		[]sequence.Range{{From: 2, To: 2}})
+	lost := frame.AppendLost(nil, frame.LostLanes{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
+		[]frame.Range{{From: 2, To: 2}})
 	p.saysOn1(frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, lost...)
 	heard, payloads = p.hearsOn1()
 	var ops []frame.Op
@@ -295,7 +294,7 @@ func TestLanes_WrongWordsAreViolations(t *testing.T) {
 			return frame.AppendOverLane(nil, frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 1, 1, 0, nil, false)
 		},
 		"beyond the window": func(p *played) []byte {
-			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 1+sequence.Window, 1, 0, nil,
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 1+frame.Window, 1, 0, nil,
 				false)
 		},
 		"what was not sent": func(p *played) []byte {

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // rdma brings a connection of a rank to RDMA mode on both sides.
@@ -424,7 +425,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 // A peer that has more Reads outstanding than were negotiated is terminated, whatever the number.
 func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
-		for _, depth := range []int{1, 2, 8, maxReads} {
+		for _, depth := range []int{1, 2, 8, message.MaxReads} {
 			h := newHost(t, Options{})
 			h.depth = depth
 			p := newPrey(h)

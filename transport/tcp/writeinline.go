@@ -25,7 +25,7 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return true
 }
 
-// compose makes the frame of a Write in the outbox, where that may go out at once.
+// compose makes the frame of a Write in the batch, if that may go out at once.
 func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) []byte {
 	n := int(min(to.Length, frame.MaxCopied+1))
 	if n > frame.MaxCopied || n < len(head)+len(payload)+tailSize || !q.idle() {

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
@@ -43,7 +43,7 @@ func openFabrics(j *job, o *options) ([]engine.Fabric, error) {
 }
 
 // openElsewhere opens the fabric for ranks of other hosts, which reaches those of this one too.
-func openElsewhere(conf transport.FabricConfig) (list []engine.Fabric, err error) {
+func openElsewhere(conf fabric.Config) (list []engine.Fabric, err error) {
 	for _, f := range fabrics.Choose(fabrics.Auto, false, true) {
 		d, err := f.Open(conf)
 		if err != nil {
@@ -73,7 +73,7 @@ func card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
 
 // fabricConfig reads the settings of fabrics. It reads those that no fabric uses too, so that an invalid one
 // is always refused.
-func fabricConfig(j *job, o *options) (c transport.FabricConfig, err error) {
+func fabricConfig(j *job, o *options) (c fabric.Config, err error) {
 	set, wire := o.set, j.wire
 	c.Log, c.PeerTimeout = j.log, o.engine.PeerTimeout
 	c.Running = wire.Running
@@ -111,14 +111,14 @@ func fabricConfig(j *job, o *options) (c transport.FabricConfig, err error) {
 	return c, nil
 }
 
-func checksum(set setting.Values) (transport.Checksum, error) {
+func checksum(set setting.Values) (fabric.Checksum, error) {
 	switch c := set.Of(setting.Checksum).String(); c {
 	case "auto":
-		return transport.ChecksumAuto, nil
+		return fabric.ChecksumAuto, nil
 	case "on":
-		return transport.ChecksumAlways, nil
+		return fabric.ChecksumAlways, nil
 	case "off":
-		return transport.ChecksumNever, nil
+		return fabric.ChecksumNever, nil
 	default:
 		return 0, fmt.Errorf("%s=%q: must be auto, on or off", setting.Checksum.Name, c)
 	}

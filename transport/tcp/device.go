@@ -22,7 +22,7 @@ type Options struct {
 	HighPort    int           //
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	// whether a peer is known to run: see transport.FabricConfig
+	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
 	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	TLS bool
@@ -110,7 +110,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
 		MaxQPDepth: message.MaxDepth, MaxReads: message.MaxReads, MaxPrivate: message.MaxPrivate,
-		Handlers: d.Cores,
+		Handlers:   d.Cores,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,

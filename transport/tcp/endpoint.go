@@ -13,7 +13,6 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
@@ -127,13 +126,7 @@ func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
 func (e *endpoint) Close() error {
-	e.table.Close()
-	err := closeAll(e.listeners)
-	e.table.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return e.table.Close(func() error { return closeAll(e.listeners) })
 }
 
 // Connect connects to a rank.
@@ -142,17 +135,8 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if !ok {
 		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr, rank)
 	}
-	if err := queuepair.CheckPeer(e.local.ID, rank); err != nil {
-		return err
-	}
-	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp,
-		error) {
-		return e.dial(ctx, p, rank, hostport)
-	})
-	if err != nil {
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
-	}
-	return nil
+	return e.table.Connect(ctx, e.local.ID, rank, hostport,
+		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) { return e.dial(ctx, p, rank, hostport) })
 }
 
 func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {

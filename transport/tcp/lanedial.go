@@ -14,6 +14,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
@@ -61,41 +62,17 @@ func (r *routes) to(slot int) string {
 	return r.dialed
 }
 
-// arrival is news for a queue pair from the endpoint: a lane, or that none will come.
-type arrival struct {
-	b    *multiLane
-	lane *laneConn
-	err  error
+// handOverLane gives a lane to the queue pair's driver. It may be called from any goroutine.
+func (b *multiLane) handOverLane(l *laneConn) {
+	b.q.rcq.HandOver(queuepair.Arrival{
+		Enter: func() { b.attach(l) },
+		Drop:  func() { sys.CloseFD(l.fd) },
+	})
 }
 
-// arrive gives it to the queue's driver. It may be called from any goroutine.
-func (c *cq) arrive(a arrival) {
-	c.inbox.Lock()
-	gone := c.inbox.closed
-	if !gone {
-		c.inbox.lanes = append(c.inbox.lanes, a)
-		c.arrivals.Store(true)
-		c.Wake() // with the lock held: the queue is not closed meanwhile
-	}
-	c.inbox.Unlock()
-	if gone {
-		a.drop()
-	}
-}
-
-func (a *arrival) drop() {
-	if a.lane != nil {
-		sys.CloseFD(a.lane.fd)
-	}
-}
-
-// take is the driver's part.
-func (a *arrival) take() {
-	if a.lane != nil {
-		a.b.attach(a.lane)
-	} else {
-		a.b.noLaneComes(a.err)
-	}
+// handOverFailure tells the queue pair's driver that no lane comes. It may be called from any goroutine.
+func (b *multiLane) handOverFailure(err error) {
+	b.q.rcq.HandOver(queuepair.Arrival{Enter: func() { b.noLaneComes(err) }})
 }
 
 // dialMissing has the endpoint make the lanes that are missing. Who began the queue pair makes them; the
@@ -153,7 +130,7 @@ const (
 func (e *endpoint) keepLane(b *multiLane, slot int) {
 	ctx, done, err := e.table.Begin(b.ctx)
 	if err != nil {
-		b.q.rcq.arrive(arrival{b: b, err: err})
+		b.handOverFailure(err)
 		return
 	}
 	go func() {
@@ -166,13 +143,13 @@ func (e *endpoint) keepLane(b *multiLane, slot int) {
 			alone := time.Duration(b.noLaneSince.Load())
 			switch {
 			case ctx.Err() != nil && e.table.Context().Err() != nil:
-				b.q.rcq.arrive(arrival{b: b, err: transport.ErrDeviceGone})
+				b.handOverFailure(transport.ErrDeviceGone)
 				return
 			case ctx.Err() != nil:
 				return
 			case errors.Is(err, handshake.ErrGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 &&
 				b.now()-alone > e.dev.opts.PeerTimeout:
-				b.q.rcq.arrive(arrival{b: b, err: err}) // it counts only if there is no lane
+				b.handOverFailure(err) // it counts only if there is no lane
 			}
 			if alone != 0 {
 				pause = min(pause, noLanePause)
@@ -245,6 +222,6 @@ func (e *endpoint) joined(h *setup.Handshake, b *multiLane, l *laneConn) error {
 		return err
 	}
 	l.connect(fd, session)
-	b.q.rcq.arrive(arrival{b: b, lane: l})
+	b.handOverLane(l)
 	return nil
 }

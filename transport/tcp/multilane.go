@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
@@ -37,7 +38,7 @@ type multiLane struct {
 
 	// Sending: see lanesend.go.
 	out     *sequence.Outbound[segment]
-	at      place    // what the cursor of the queue pair does not know of the place
+	at      position // what the cursor of the queue pair does not know of the place
 	numbers []uint64 // of the frames of the present write
 	frame   []byte   // one that does not count
 	ackSent uint64   // the acknowledgement that went out last
@@ -363,14 +364,10 @@ const (
 // pair.
 func (l *laneConn) failed(err error) {
 	q := l.b.q
-	var v *frame.Violation
-	switch {
-	case errors.As(err, &v) && v.Code == frame.ReasonChecksum, errors.Is(err, link.ErrRecord):
-		l.b.lose(l, err)
-	case v != nil, errors.Is(err, queuepair.ErrTerminated), errors.Is(err, transport.ErrProtocol),
-		errors.Is(err, transport.ErrAccess):
-		q.receiveFailed(err)
-	default:
-		l.b.lose(l, err)
+	damaged := violation.Of(err) == violation.Checksum || errors.Is(err, link.ErrRecord)
+	if queuepair.IsPeers(err) && !damaged {
+		q.ReceiveFailed(err)
+		return
 	}
+	l.b.lose(l, err)
 }

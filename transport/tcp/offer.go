@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
@@ -46,12 +47,12 @@ func (e *endpoint) listens(h *setup.Handshake) (list []netip.AddrPort) {
 }
 
 // Checksum says when a device wishes a checksum in every frame. A connection has it if either side wishes it.
-type Checksum = transport.Checksum
+type Checksum = fabric.Checksum
 
 const (
-	ChecksumAuto   = transport.ChecksumAuto   // where the two ends are not the same machine
-	ChecksumAlways = transport.ChecksumAlways //
-	ChecksumNever  = transport.ChecksumNever  // not of its own accord: the peer may still wish it
+	ChecksumAuto   = fabric.ChecksumAuto   // where the two ends are not the same machine
+	ChecksumAlways = fabric.ChecksumAlways //
+	ChecksumNever  = fabric.ChecksumNever  // not of its own accord: the peer may still wish it
 )
 
 // wished reports whether this side wants checksums on a connection between two addresses.

@@ -3,6 +3,7 @@ package tcp
 import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
@@ -25,8 +26,8 @@ type qp struct {
 	queuepair.QP
 
 	// Sending: see sendcursor.go.
-	at        cursor        // what goes out next
-	responses responseQueue // reads of the peer that are to be answered
+	at        cursor                   // what goes out next
+	responses ring.Queue[readResponse] // reads of the peer that are to be answered
 	scq       *cq
 
 	// Receiving: see conn.go and frame*.go.

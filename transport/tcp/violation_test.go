@@ -191,7 +191,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "immediate without Recv", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 1}, nil)
-		}, cause: transport.ErrProtocol, text: "an immediate of the peer found no Recv posted",
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted",
 			code: frame.ReasonNoRecv},
 		{name: "immediate of more than 32 bits", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, B: 1 << 32}, nil)
@@ -441,7 +441,7 @@ func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 				}
 				r.say(b)
 				if more == 0 {
-					h.until("the answers", func() bool { return m.qp.(*qp).responses.head == uint32(depth) })
+					h.until("the answers", func() bool { return m.qp.(*qp).responses.Head == uint32(depth) })
 					m.qp.Release()
 					continue
 				}

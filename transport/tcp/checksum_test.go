@@ -16,7 +16,7 @@ import (
 
 func newCheckedSession(tb testing.TB) *session {
 	s := newSessionDevice(tb)
-	s.agreed.checksum = true
+	s.agreed.Checksum = true
 	return s
 }
 
@@ -115,7 +115,7 @@ func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
 func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
 	for _, checked := range []bool{false, true} {
 		s := newSessionDevice(t)
-		s.agreed.checksum = checked
+		s.agreed.Checksum = checked
 		mem, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite)
 		require.NoError(t, err)
 		sole, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite|transport.SoleWriter)
@@ -209,7 +209,7 @@ func TestChecksum_RestOfAFrame(t *testing.T) {
 	o.Seal()
 	bytesOf := func(o *frame.Batch) (b []byte) {
 		for _, v := range o.Pieces() {
-			b = append(b, frame.VecBytes(v)...)
+			b = append(b, v...)
 		}
 		return b
 	}
@@ -241,7 +241,7 @@ func TestChecksum_FramesTakenInPieces(t *testing.T) {
 	source, err := s.pd.Alloc(maxBytes, 0)
 	require.NoError(t, err)
 	copy(source.Bytes(), pattern(1, 2, maxBytes))
-	s.agreed.peerRecv = 8
+	s.agreed.PeerRecv = 8
 	rapid.Check(t, func(rt *rapid.T) {
 		s.begin(t, true)
 		defer s.end(t)

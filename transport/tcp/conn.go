@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
@@ -137,7 +138,7 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	if err != nil {
 		return false
 	}
-	placeTail(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
+	place.Bytes(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
 	q.ReportPlaced()
 	return true
 }

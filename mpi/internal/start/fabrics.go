@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
@@ -75,7 +75,7 @@ func (o *Options) OpenFabrics(wire *wireup.Job, fatal func(peer uint32, err erro
 }
 
 // openElsewhere opens the fabric for ranks of other hosts, which reaches those of this one too.
-func openElsewhere(conf transport.FabricConfig) (list []engine.Fabric, err error) {
+func openElsewhere(conf fabric.Config) (list []engine.Fabric, err error) {
 	for _, f := range fabrics.Choose(fabrics.Auto, false, true) {
 		d, err := f.Open(conf)
 		if err != nil {
@@ -130,14 +130,14 @@ func ports(set setting.Values) (low, high int, err error) {
 	return low, high, nil
 }
 
-func checksum(set setting.Values) (transport.Checksum, error) {
+func checksum(set setting.Values) (fabric.Checksum, error) {
 	switch c := set.Of(setting.Checksum).String(); c {
 	case "auto":
-		return transport.ChecksumAuto, nil
+		return fabric.ChecksumAuto, nil
 	case "on":
-		return transport.ChecksumAlways, nil
+		return fabric.ChecksumAlways, nil
 	case "off":
-		return transport.ChecksumNever, nil
+		return fabric.ChecksumNever, nil
 	default:
 		return 0, fmt.Errorf("%s=%q: must be auto, on or off", setting.Checksum.Name, c)
 	}

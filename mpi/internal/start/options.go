@@ -14,7 +14,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/observe"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 )
 
 // Options are what the settings of a rank say, apart from its place in the job.
@@ -28,7 +28,7 @@ type Options struct {
 	Survive bool // a failed rank does not end the job
 
 	fabric string                 // a name, a list of names, or auto
-	device transport.FabricConfig // as far as settings determine it
+	device fabric.Config // as far as settings determine it
 }
 
 // Read reads the settings, before the rank joins its job, so that an invalid one fails at once. Log messages

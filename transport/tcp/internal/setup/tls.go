@@ -1,4 +1,4 @@
-package tcp
+package setup
 
 import (
 	"crypto/tls"
@@ -12,17 +12,18 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// encrypt begins TLS on a stream, as who begins the connection.
-func (s *stream) encrypt(c *certificates, rank uint32) error {
-	t := link.NewSession(s.Conn)
-	t.TLS = tls.Client(t.Records(), c.initiator(rank))
-	if err := t.TLS.Handshake(); err != nil {
-		return unprotected(err)
+// Encrypt runs the initiator's side of TLS, and wants the responder to be a rank.
+func Encrypt(conn net.Conn, c *certificates.Job, rank uint32) (*link.Session, error) {
+	s := link.NewSession(conn)
+	s.TLS = tls.Client(s.Records(), c.Initiator(rank))
+	if err := s.TLS.Handshake(); err != nil {
+		return nil, unprotected(err)
 	}
-	s.Conn, s.session = t.TLS, t
-	return nil
+	return s, nil
 }
 
 // bothOrNeither is what to do about two ranks of which one encrypts.
@@ -31,60 +32,60 @@ const bothOrNeither = "WEFT_TLS must be the same for all ranks"
 // recordHandshake is the first byte of a TLS connection.
 const recordHandshake = 22
 
-// expectEncrypted begins TLS on a stream, as who is called. A peer that begins without gets to know what is
-// wrong. named is called when the peer has asked for this rank of this job by name.
-func (s *stream) expectEncrypted(c *certificates, named func()) error {
+// expectEncrypted runs the responder's side of TLS. It tells a peer that begins without what is wrong. named
+// is called when the peer has asked for this rank of this job by name.
+func (h *Handshake) expectEncrypted(named func()) error {
 	first := make([]byte, 1)
-	if err := s.full(first); err != nil {
+	if err := h.ReadFull(first); err != nil {
 		return err
 	}
-	s.read = 0
-	s.Conn = &lead{s.Conn, first}
+	h.read = 0
+	h.conn = &lead{h.conn, first}
 	if first[0] != recordHandshake {
-		if hello, err := s.first(); err != nil {
+		if hello, err := h.first(); err != nil {
 			return err
-		} else if _, err := parseHello(hello); err != nil {
+		} else if _, err := message.ParseHello(hello); err != nil {
 			return err
 		}
-		s.reject(handshake.RejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
+		h.Reject(handshake.RejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
 		return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
 			transport.ErrRefused, bothOrNeither)
 	}
-	t := link.NewSession(s.Conn)
-	conf := c.responder()
+	c, s := h.local.Certificates, link.NewSession(h.conn)
+	conf := c.Responder()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if hello.ServerName != c.name(c.rank) {
+		if hello.ServerName != c.Name(h.local.ID.Rank) {
 			return nil, fmt.Errorf("%w: its ClientHello asks for %.80q, which is not this rank of this job",
 				transport.ErrRefused, hello.ServerName)
 		}
 		named()
 		return nil, nil
 	}
-	t.TLS = tls.Server(t.Records(), conf)
-	if err := t.TLS.Handshake(); err != nil {
+	s.TLS = tls.Server(s.Records(), conf)
+	if err := s.TLS.Handshake(); err != nil {
 		return unprotected(err)
 	}
-	rank, err := c.rankOf(t.TLS.ConnectionState().PeerCertificates[0])
+	rank, err := c.RankOf(s.TLS.ConnectionState().PeerCertificates[0])
 	if err != nil {
 		return err
 	}
-	s.Conn, s.session, s.proven = t.TLS, t, int64(rank)
+	h.conn, h.session, h.certified = s.TLS, s, int64(rank)
 	return nil
 }
 
 // internalError is the alert with which crypto/tls refuses a ClientHello that asks for another name.
 const internalError = tls.AlertError(80)
 
-// unprotected words the failure of a TLS handshake, or of the first read after it, with which a responder's
-// refusal comes.
+// unprotected words the failure of a TLS handshake, or of the first read after it, which brings a responder's
+// refusal.
 func unprotected(err error) error {
 	var verification *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
 	var remote *net.OpError
 	switch {
 	case errors.As(err, &verification):
-		return distrust(verification.Err)
-	case errors.As(err, &header) && messageType(header.RecordHeader[0]) == typeReject:
+		return certificates.Distrust(verification.Err)
+	case errors.As(err, &header) && message.Type(header.RecordHeader[0]) == message.Reject:
 		return unencryptedReject(header.RecordHeader)
 	case errors.As(err, &header):
 		return fmt.Errorf("%w: it begins with %q, which is no TLS", transport.ErrNotWeft, header.RecordHeader)
@@ -102,11 +103,11 @@ func unprotected(err error) error {
 	return fmt.Errorf("%w: %w", transport.ErrNotWeft, err)
 }
 
-// unencryptedReject is what a Reject says that comes in the place of a TLS record. crypto/tls gives its first
-// five bytes, which is up to its code: a responder that has no time for a handshake says so outside of it.
-func unencryptedReject(head [prefixSize + 1]byte) error {
-	if _, n, err := parsePrefix(head[:]); err == nil && n > 0 &&
-		handshake.RejectCode(head[prefixSize]) == handshake.RejectBusy {
+// unencryptedReject returns the error of a Reject that comes in place of a TLS record. crypto/tls gives its
+// first five bytes, up to its code: a responder without time for a handshake says so outside of it.
+func unencryptedReject(head [message.PrefixSize + 1]byte) error {
+	if _, n, err := message.ParsePrefix(head[:]); err == nil && n > 0 &&
+		handshake.RejectCode(head[message.PrefixSize]) == handshake.RejectBusy {
 		return cm.ErrBusy
 	}
 	return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",

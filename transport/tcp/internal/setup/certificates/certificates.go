@@ -1,4 +1,6 @@
-package tcp
+// Package certificates is the certificates that the ranks of a job show each other where connections are
+// encrypted. It does no I/O. See docs/internals/adr/0014-job-secret.md.
+package certificates
 
 import (
 	"crypto/ed25519"
@@ -21,14 +23,14 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// certificates are what a rank shows and checks where connections are encrypted: a job has a certificate
-// authority of its own, whose key every rank derives from the job's secret, and each rank signs itself a
-// certificate that names the job and the rank. See docs/internals/adr/0014-job-secret.md.
-type certificates struct {
+// Job is the certificates of a job as one rank has them. A job has a certificate authority of its own, whose
+// key every rank derives from the job's secret, and each rank signs itself a certificate that names the job
+// and the rank.
+type Job struct {
 	domain string // of the job: what every name ends with
 	rank   uint32
-	key    ed25519.PrivateKey // the authority's
-	root   *x509.Certificate
+	Key    ed25519.PrivateKey // the authority's
+	Root   *x509.Certificate
 	pool   *x509.CertPool // of root alone
 	now    func() time.Time
 
@@ -44,48 +46,49 @@ const (
 	leafRenew  = 24 * time.Hour
 )
 
-const authorityLabel = "weft certificate authority 1"
+// AuthorityLabel is the label with which the authority's key is derived from the secret.
+const AuthorityLabel = "weft certificate authority 1"
 
-// newCertificates derives the job's authority. Every rank gets the same.
-func newCertificates(id transport.Identity, now func() time.Time) (*certificates, error) {
+// New derives the job's authority. Every rank gets the same.
+func New(id transport.Identity, now func() time.Time) (*Job, error) {
 	job := handshake.JobHash(id.Job)
-	seed, err := hkdf.Key(sha256.New, id.Secret[:], job[:], authorityLabel, ed25519.SeedSize)
+	seed, err := hkdf.Key(sha256.New, id.Secret[:], job[:], AuthorityLabel, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
 	}
-	c := &certificates{
-		domain: hex.EncodeToString(job[:]) + ".weft", rank: id.Rank, key: ed25519.NewKeyFromSeed(seed),
+	j := &Job{
+		domain: hex.EncodeToString(job[:]) + ".weft", rank: id.Rank, Key: ed25519.NewKeyFromSeed(seed),
 		pool: x509.NewCertPool(), now: now,
 	}
 	// The same bytes at every rank, whatever its clock says: only the leaves have a time.
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: c.domain},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: j.domain},
 		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:  time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		IsCA:      true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, c.key.Public(), c.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, j.Key.Public(), j.Key)
 	if err != nil {
 		return nil, err
 	}
-	if c.root, err = x509.ParseCertificate(der); err != nil {
+	if j.Root, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	c.pool.AddCert(c.root)
-	return c, nil
+	j.pool.AddCert(j.Root)
+	return j, nil
 }
 
-// name is what the certificate of a rank of the job is made out to.
-func (c *certificates) name(rank uint32) string {
-	return strconv.FormatUint(uint64(rank), 10) + "." + c.domain
+// Name returns the name in the certificate of a rank.
+func (j *Job) Name(rank uint32) string {
+	return strconv.FormatUint(uint64(rank), 10) + "." + j.domain
 }
 
-// rankOf reads the rank in a certificate that has been checked against the job's authority.
-func (c *certificates) rankOf(leaf *x509.Certificate) (uint32, error) {
+// RankOf reads the rank in a certificate that has been checked against the job's authority.
+func (j *Job) RankOf(leaf *x509.Certificate) (uint32, error) {
 	if len(leaf.DNSNames) == 1 {
-		if text, ok := strings.CutSuffix(leaf.DNSNames[0], "."+c.domain); ok {
+		if text, ok := strings.CutSuffix(leaf.DNSNames[0], "."+j.domain); ok {
 			if rank, err := strconv.ParseUint(text, 10, 32); err == nil &&
-				c.name(uint32(rank)) == leaf.DNSNames[0] {
+				j.Name(uint32(rank)) == leaf.DNSNames[0] {
 				return uint32(rank), nil
 			}
 		}
@@ -94,14 +97,14 @@ func (c *certificates) rankOf(leaf *x509.Certificate) (uint32, error) {
 		transport.ErrAuth, leaf.DNSNames)
 }
 
-// leaf is this rank's certificate, with a key that nobody else has.
-func (c *certificates) leaf() (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if c.own != nil {
-		if age := now.Sub(c.own.Leaf.NotBefore.Add(leafBefore)); age >= 0 && age < leafRenew {
-			return c.own, nil
+// Leaf returns this rank's certificate, with a key that nobody else has.
+func (j *Job) Leaf() (*tls.Certificate, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.now()
+	if j.own != nil {
+		if age := now.Sub(j.own.Leaf.NotBefore.Add(leafBefore)); age >= 0 && age < leafRenew {
+			return j.own, nil
 		}
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -113,13 +116,13 @@ func (c *certificates) leaf() (*tls.Certificate, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: c.name(c.rank)},
-		DNSNames:  []string{c.name(c.rank)},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: j.Name(j.rank)},
+		DNSNames:  []string{j.Name(j.rank)},
 		NotBefore: now.Add(-leafBefore), NotAfter: now.Add(leafAfter),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth,
 			x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, c.root, public, c.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, j.Root, public, j.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -127,44 +130,45 @@ func (c *certificates) leaf() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.own = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private, Leaf: parsed}
-	return c.own, nil
+	j.own = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private, Leaf: parsed}
+	return j.own, nil
 }
 
 // config is what both sides agree on: TLS 1.3, certificates of this job alone, and no resumption, which would
 // skip them.
-func (c *certificates) config() *tls.Config {
+func (j *Job) config() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Time: c.now, SessionTicketsDisabled: true,
+		MinVersion: tls.VersionTLS13, Time: j.now, SessionTicketsDisabled: true,
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// initiator wants the responder to be a given rank.
-func (c *certificates) initiator(rank uint32) *tls.Config {
-	conf := c.config()
-	conf.RootCAs, conf.ServerName = c.pool, c.name(rank)
+// Initiator is the configuration of the initiator, which wants the responder to be a given rank.
+func (j *Job) Initiator(rank uint32) *tls.Config {
+	conf := j.config()
+	conf.RootCAs, conf.ServerName = j.pool, j.Name(rank)
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
 		error) {
-		return c.leaf()
+		return j.Leaf()
 	}
 	return conf
 }
 
-// responder wants the initiator to be a rank of the job; which one, its Hello has to say as well.
-func (c *certificates) responder() *tls.Config {
-	conf := c.config()
-	conf.ClientCAs, conf.ClientAuth = c.pool, tls.RequireAndVerifyClientCert
-	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.leaf() }
+// Responder is the configuration of the responder, which wants the initiator to be a rank of the job. The
+// Hello must name the same rank.
+func (j *Job) Responder() *tls.Config {
+	conf := j.config()
+	conf.ClientCAs, conf.ClientAuth = j.pool, tls.RequireAndVerifyClientCert
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return j.Leaf() }
 	conf.VerifyConnection = func(state tls.ConnectionState) error {
-		_, err := c.rankOf(state.PeerCertificates[0])
+		_, err := j.RankOf(state.PeerCertificates[0])
 		return err
 	}
 	return conf
 }
 
-// distrust words why a peer's certificate was not accepted.
-func distrust(err error) error {
+// Distrust words why a peer's certificate was not accepted.
+func Distrust(err error) error {
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch {

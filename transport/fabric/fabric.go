@@ -1,9 +1,12 @@
-package transport
+// Package fabric is how a provider is selected by name, and what its user can set.
+package fabric
 
 import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/weft-mpi/weft/transport"
 )
 
 // Fabric is a provider that can be selected by name.
@@ -15,23 +18,23 @@ type Fabric struct {
 	// the first local fabric and the first other one, each where it reaches.
 	Local bool
 
-	MinPeerTimeout time.Duration // the smallest valid FabricConfig.PeerTimeout
+	MinPeerTimeout time.Duration // the smallest valid Config.PeerTimeout
 
 	EagerMax int // bytes of a message above which rendezvous is faster; 0: the capacity of the largest slot
 	// bytes of a large message that one Read or Write moves best; 0: the protocol decides
 	Piece int
 
-	Open func(FabricConfig) (Device, error)
+	Open func(Config) (transport.Device, error)
 }
 
-// FabricConfig is the user's configuration of fabrics. A provider uses the fields that concern it.
-type FabricConfig struct {
+// Config is the user's configuration of fabrics. A provider uses the fields that concern it.
+type Config struct {
 	Log         *slog.Logger
 	PeerTimeout time.Duration // how long a peer may be silent
 
-	// Running tells whether a peer is a process of this host of which is known that it runs, or would if it
+	// Running reports whether a peer is a process of this host that is known to run, or that would run if it
 	// got a processor. Such a peer is not given up for its silence while its connection stands. The answer
-	// may be no as long as it is not known: it is asked for well before it decides. It does not block.
+	// may be no while it is not known: Running is called well before the answer decides. It does not block.
 	Running func(peer uint32) bool
 
 	// Fatal is called, at most once for each peer and from its own goroutine, when a system call on a peer's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,49 +27,59 @@ type Body = func(ctx context.Context, world *mpi.Comm) error
 // Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest.
 func Run(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
+	if err := Try(t, n, body, opts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Try runs body as Run does, and returns what Run would fail the test with: an error of one line or more, nil
+// if all is well. It is for tests of what a program says about its own misuse. What a rank does to the test
+// itself (FailNow, Errorf, Skip, a data race) fails or ends the test all the same.
+func Try(t *testing.T, n int, body Body, opts ...Option) error {
+	t.Helper()
 	if t.Context().Err() != nil {
 		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
 	}
 	switch {
 	case n < 1:
-		t.Fatalf("mpitest: Run with %d ranks: a job has at least one", n)
+		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
 	case body == nil:
-		t.Fatal("mpitest: Run without a body")
+		return errors.New("mpitest: Run without a body")
 	case program.InBubble():
-		t.Fatal("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its world")
+		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its " +
+			"world")
 	}
 	o := options{seed: *seedFlag, runs: *runsFlag}
 	for _, option := range opts {
 		option(&o)
 	}
 	for i := range max(o.runs, 1) {
-		runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
+		err := runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
 		switch {
-		case t.Failed():
-			return
+		case err != nil || t.Failed():
+			return err
 		case t.Skipped():
 			t.SkipNow()
 		}
 	}
+	return nil
 }
 
-// runOnce runs a job, and fails its test if anything is wrong.
-func runOnce(j *job) {
+// runOnce runs a job, and returns what is wrong.
+func runOnce(j *job) error {
 	j.t.Helper()
+	ended := false
 	defer func() {
-		j.t.Helper()
-		lines := j.failures()
-		if len(lines) == 0 {
-			return
+		// A data race has package synctest end the test.
+		if err := j.failure(); !ended && err != nil {
+			j.t.Helper()
+			j.t.Error(err)
 		}
-		if j.seed != 1 {
-			again := fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed)
-			lines = append(lines, again)
-		}
-		j.t.Fatal(strings.Join(lines, "\n"))
 	}()
 	defer j.watchFromOutside()()
 	j.play()
+	ended = true
+	return j.failure()
 }
 
 // job is a job of ranks that are goroutines of a test.
@@ -181,15 +192,21 @@ func (j *job) end(cause error) {
 	}
 }
 
-// failures are the lines that the test fails with, none if all is well.
-func (j *job) failures() (lines []string) {
+// failure is what the test fails with; nil if all is well.
+func (j *job) failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	lines = append(lines, j.lines...)
+	lines := slices.Clone(j.lines)
 	for _, r := range j.ranks {
 		for _, line := range r.lines {
 			lines = append(lines, fmt.Sprintf("rank %d: %s", r.number, line))
 		}
 	}
-	return lines
+	if len(lines) == 0 {
+		return nil
+	}
+	if j.seed != 1 {
+		lines = append(lines, fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed))
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }

@@ -104,7 +104,7 @@ func (r *rank) joinJob(ctx context.Context, set setting.Values) (*wireup.Job, er
 }
 
 func (r *rank) fabrics(j *job, o *options) ([]engine.Fabric, error) {
-	if r.place != nil {
+	if r.place != nil && r.place.Device != nil {
 		return []engine.Fabric{{Device: r.place.Device}}, nil
 	}
 	return openFabrics(j, o)

@@ -67,7 +67,7 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 	<-ended
 	r.returned.Store(true)
 	if errors.Is(err, inprocess.ErrChecked) {
-		time.Sleep(othersFind)
+		time.Sleep(r.job.othersFind())
 	}
 	if err != nil {
 		r.job.fail(r, err)
@@ -88,7 +88,12 @@ func (j *job) awaitBegin(ctx context.Context) {
 }
 
 // othersFind is how much of the ranks' time the others have to find a mistake too, before the job ends.
-const othersFind = time.Second
+func (j *job) othersFind() time.Duration {
+	if j.real {
+		return 50 * time.Millisecond
+	}
+	return time.Second
+}
 
 // guard calls the body, and has err say how it has failed.
 func (r *rank) guard(err *error, body func() error) {

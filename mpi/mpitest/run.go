@@ -53,8 +53,11 @@ func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	for _, option := range opts {
 		option(&o)
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	for i := range max(o.runs, 1) {
-		err := runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
+		err := runOnce(newJob(t, n, body, o.seed+uint64(i), &o))
 		switch {
 		case err != nil || t.Failed():
 			return err
@@ -88,9 +91,10 @@ type job struct {
 	body  Body
 	conf  []mpi.Config
 	seed  uint64
+	real  bool // the ranks are in no bubble, and communicate over a real fabric
 	ranks []*rank
 
-	// of the bubble
+	// of the bubble, if there is one
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
 	begun   atomic.Int32            // bodies
@@ -105,18 +109,27 @@ type job struct {
 	left  bool     // goroutines are left in the bubble
 }
 
-func newJob(t *testing.T, n int, body Body, seed uint64, config []mpi.Config) *job {
-	checked := mpi.Config{Settings: map[string]string{"WEFT_CHECK": "on", "WEFT_PASSIVE": "100ms",
-		"WEFT_LOG": "error"}}
-	j := &job{t: t, body: body, seed: seed, conf: append([]mpi.Config{checked}, config...)}
+func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
+	settings := map[string]string{"WEFT_CHECK": "on", "WEFT_LOG": "error"}
+	if o.fabric != "" {
+		settings["WEFT_FABRIC"] = o.fabric
+	} else {
+		settings["WEFT_PASSIVE"] = "100ms"
+	}
+	j := &job{t: t, body: body, seed: seed, real: o.fabric != "",
+		conf: append([]mpi.Config{{Settings: settings}}, o.config...)}
 	for number := range n {
 		j.ranks = append(j.ranks, &rank{job: j, number: number})
 	}
 	return j
 }
 
-// play runs the job in a bubble.
+// play runs the job, in a bubble unless it is real.
 func (j *job) play() {
+	if j.real {
+		j.live()
+		return
+	}
 	defer func() {
 		// The bubble says with a panic that goroutines are left in it, which j has said better.
 		if p := recover(); p != nil && !j.left {
@@ -138,8 +151,10 @@ func (j *job) live() {
 	network := sim.NewNetwork(j.seed)
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	for _, r := range j.ranks {
-		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: network.Device(),
-			Out: &output{rank: r}, Exit: r.exit}
+		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit}
+		if !j.real {
+			r.place.Device = network.Device()
+		}
 	}
 	var ranks sync.WaitGroup
 	for _, r := range j.ranks {
@@ -152,13 +167,21 @@ func (j *job) live() {
 	}()
 	go func() {
 		defer close(watched)
-		j.watch(done)
+		if j.real {
+			j.watchReal(done)
+		} else {
+			j.watch(done)
+		}
 	}()
 	select {
 	case <-done:
 		<-watched
 		j.allDone.Store(true)
-		synctest.Wait()
+		if j.real {
+			j.awaitGoroutines()
+		} else {
+			synctest.Wait()
+		}
 		j.findGoroutines()
 	case <-j.gaveUp:
 	}
@@ -205,7 +228,7 @@ func (j *job) failure() error {
 	if len(lines) == 0 {
 		return nil
 	}
-	if j.seed != 1 {
+	if j.seed != 1 && !j.real {
 		lines = append(lines, fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed))
 	}
 	return errors.New(strings.Join(lines, "\n"))

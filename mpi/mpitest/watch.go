@@ -33,14 +33,14 @@ func (j *job) watch(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-time.After(quietAfter):
+		case <-time.After(max(quietAfter, quiet)):
 			synctest.Wait() // others may have a timer of the same moment
 		}
 		if now := j.moves(); now != moves {
 			moves, quiet = now, 0
 			continue
 		}
-		quiet += quietAfter
+		quiet += max(quietAfter, quiet) // so that a long time takes few looks
 		list := j.goroutines()
 		if quiet < longQuiet && j.maySleep(list) {
 			continue
@@ -150,7 +150,8 @@ type ownGoroutine struct {
 // where is the line of the program that a goroutine is at, or was started at.
 func (g *ownGoroutine) where() string { return cmp.Or(g.Site, g.Began, g.Function) }
 
-// goroutines are those of the bubble that were not there before the job, but for the caller's.
+// goroutines are those of the bubble that were not there before the job, but for the caller's. Without a
+// bubble they are those of the program that a rank is known to have started.
 func (j *job) goroutines() (list []ownGoroutine) {
 	all, byID := everyGoroutine()
 	self := program.GoroutineID()
@@ -159,7 +160,11 @@ func (j *job) goroutines() (list []ownGoroutine) {
 		if g.Bubble != bubble || g.ID == self || j.before[g.ID] {
 			continue
 		}
-		list = append(list, ownGoroutine{g, j.rankOf(g, byID)})
+		own := ownGoroutine{g, j.rankOf(g, byID)}
+		if j.real && (own.rank == nil || g.Owner != program.OfProgram) {
+			continue // others are in no bubble either
+		}
+		list = append(list, own)
 	}
 	return list
 }

@@ -19,7 +19,7 @@ import (
 // Place is what a rank has in place of a process.
 type Place struct {
 	Wire     *wireup.Job
-	Device   transport.Device // belongs to the rank from Init on
+	Device   transport.Device // belongs to the rank from Init on; nil for those that the settings name
 	Settings setting.Values   // in place of the environment
 	Out      io.Writer        // in place of standard error; takes whole lines, from any goroutine
 	Exit     func(code int)   // in place of os.Exit; does not return

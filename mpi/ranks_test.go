@@ -57,19 +57,22 @@ func ranks(t *testing.T, n int, name string, env ...string) {
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 }
 
-// together runs a body that must succeed on ranks that share this process. The settings are as for launch.
-func together(t *testing.T, n int, name string, settings ...string) {
+// together runs a body that must succeed on ranks that share this process, and its environment. The variables
+// are as for launch. It is not for parallel tests.
+func together(t *testing.T, n int, name string, env ...string) {
 	t.Helper()
 	values, fabric := map[string]string{"WEFT_CHECK": "off"}, "auto"
-	for _, s := range settings {
-		switch name, value, _ := strings.Cut(s, "="); {
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
 		case name == "WEFT_FABRIC":
 			fabric = value
 		case strings.HasPrefix(name, "WEFT_"):
 			values[name] = value
-		default:
-			t.Fatalf("%s is no setting: ranks that share a process share their environment too", s)
 		}
+		t.Setenv(name, "") // which has it restored
+		defer os.Unsetenv(name)
+		os.Setenv(name, value)
 	}
 	require.NotNil(t, bodies[name], name)
 	mpitest.Run(t, n, bodies[name], mpitest.Fabric(fabric), mpitest.Config(mpi.Config{Settings: values}))

@@ -79,6 +79,7 @@ func runOnce(j *job) error {
 			j.t.Error(err)
 		}
 	}()
+	defer inprocess.Begin()()
 	defer j.watchFromOutside()()
 	j.play()
 	ended = true

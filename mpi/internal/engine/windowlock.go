@@ -178,9 +178,9 @@ func (l *lockWait) end(t *Target) {
 const lockSpins = 200
 
 // lockSleep is how long it sleeps after a number of sleeps: a microsecond longer each time at first, then
-// about a hundredth of the time that it has waited, and less than describeWithin at most.
+// about a hundredth of the time that it has waited, and 50 ms at most.
 func lockSleep(n int) time.Duration {
-	const steps, growth, longest = 200, 1.01, 150e6 // ns
+	const steps, growth, longest = 200, 1.01, 50e6 // ns
 	if n <= steps {
 		return time.Duration(n) * time.Microsecond
 	}

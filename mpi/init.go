@@ -22,6 +22,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
@@ -134,6 +136,9 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) { return rankFor(c
 func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.place == nil && inprocess.Here() && program.InBubble() {
+		return nil, asError("Init", errors.New("not with the context of the body, whose rank is in a job already"))
+	}
 	switch r.stage {
 	case stageRunning:
 		return nil, asError("Init", errors.New("called a second time"))

@@ -15,11 +15,12 @@ const (
 	lookEvery = 50 * time.Millisecond
 	// unmovedAfter is when the test is told what the ranks do though nothing proves a deadlock.
 	unmovedAfter = 10 * time.Second
-	// returnWithin is how long bodies may take to return when the job has ended.
-	returnWithin = 10 * time.Second
 	// goWithin is how long goroutines of the program may take to end when the bodies have returned.
 	goWithin = time.Second
 )
+
+// returnWithin is how long bodies may take to return when the job has ended.
+var returnWithin = 10 * time.Second
 
 // watchReal ends the job when nothing can ever move, and gives it up when that does not help. It returns when
 // the ranks have ended.

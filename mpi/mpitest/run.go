@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ type Body = func(ctx context.Context, world *mpi.Comm) error
 // Run runs body as a job of n ranks, and returns when all of them have ended. If anything is wrong, Run says
 // so in lines that begin with the rank, and ends the test with FailNow.
 //
-// Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest.
+// Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest. It
+// panics if t is not the test that calls it.
 func Run(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
 	if err := Try(t, n, body, opts...); err != nil {
@@ -37,17 +39,8 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 // itself (FailNow, Errorf, Skip, a data race) fails or ends the test all the same.
 func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	t.Helper()
-	if t.Context().Err() != nil {
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
-	}
-	switch {
-	case n < 1:
-		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
-	case body == nil:
-		return errors.New("mpitest: Run without a body")
-	case program.InBubble():
-		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its " +
-			"world")
+	if err := checkCall(t, n, body); err != nil {
+		return err
 	}
 	o := options{seed: *seedFlag, runs: *runsFlag}
 	for _, option := range opts {
@@ -64,6 +57,26 @@ func Try(t *testing.T, n int, body Body, opts ...Option) error {
 		case t.Skipped():
 			t.SkipNow()
 		}
+	}
+	return nil
+}
+
+// checkCall refuses a call that cannot be right. It panics where the test to fail is not the caller's.
+func checkCall(t *testing.T, n int, body Body) error {
+	t.Helper()
+	switch {
+	case program.InBubble():
+		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its " +
+			"world")
+	case t.Context().Err() != nil:
+		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
+	case !program.RunsTest(reflect.ValueOf(t).Pointer()):
+		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s is called by a goroutine that is not its own, "+
+			"but a subtest's, a rank's of another Run, or one that the test has started", t.Name()))
+	case n < 1:
+		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
+	case body == nil:
+		return errors.New("mpitest: Run without a body")
 	}
 	return nil
 }
@@ -96,13 +109,12 @@ type job struct {
 	ranks []*rank
 
 	// of the bubble, if there is one
-	cancel  context.CancelCauseFunc // ends the ranks
-	gaveUp  chan struct{}           // closed when ranks are left behind
-	begun   atomic.Int32            // bodies
-	begin   chan struct{}           // closed when all have
-	before  map[uint64]bool         // goroutines that are not the job's
-	ended   atomic.Int32            // ranks that have ended
-	allDone atomic.Bool             // all have ended; their goroutines may go on
+	cancel context.CancelCauseFunc // ends the ranks
+	gaveUp chan struct{}           // closed when ranks are left behind
+	begun  atomic.Int32            // bodies
+	begin  chan struct{}           // closed when all have
+	before map[uint64]bool         // goroutines that are not the job's
+	ended  atomic.Int32            // ranks that have ended
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -177,7 +189,6 @@ func (j *job) live() {
 	select {
 	case <-done:
 		<-watched
-		j.allDone.Store(true)
 		if j.real {
 			j.awaitGoroutines()
 		} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,11 @@ func (j *job) watch(done <-chan struct{}) {
 		}
 		moves, quiet = j.moves(), 0
 	}
+}
+
+// allReturned tells whether all bodies have.
+func (j *job) allReturned() bool {
+	return !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.returned.Load() && !r.ended.Load() })
 }
 
 // moves is a number that changes whenever anything of the job moves.
@@ -231,16 +237,18 @@ func (j *job) findGoroutines() {
 	}
 }
 
+// busyFor is how long goroutines of the program may run on when the bodies have returned. One that blocks in
+// a system call stops the clock, so that the ranks do not end either.
+var busyFor = 10 * time.Second
+
 const (
 	outsidePeriod = time.Second
-	// busyFor is how long goroutines of the program may run on when the ranks have ended.
-	busyFor = 10 * time.Second
 	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
 	beforeDeadline = 3 * time.Second
 )
 
 // watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
-// end: goroutines that run on though the ranks have ended, and ranks that are not done at the deadline of the
+// end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of the
 // tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -249,19 +257,21 @@ func (j *job) watchFromOutside() (end func()) {
 		defer close(ended)
 		ticker := time.NewTicker(outsidePeriod)
 		defer ticker.Stop()
-		busy := time.Duration(0)
+		busy, moves := time.Duration(0), uint64(0)
 		for {
 			select {
 			case <-over:
 				return
 			case <-ticker.C:
 			}
-			if j.allDone.Load() {
+			if now := j.moves(); j.real || !j.allReturned() || now != moves {
+				busy, moves = 0, now
+			} else {
 				busy += outsidePeriod
 			}
 			switch {
 			case busy >= busyFor:
-				panic(fmt.Sprintf("mpitest: %s: the ranks have ended, and goroutines that they have "+
+				panic(fmt.Sprintf("mpitest: %s: the bodies have returned, and goroutines that they have "+
 					"started run on:\n%s", j.t.Name(), j.running()))
 			case bounded && time.Until(deadline) < beforeDeadline:
 				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(),

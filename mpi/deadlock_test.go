@@ -246,7 +246,7 @@ func TestDeadlock_ExplainsItselfToTheLauncher(t *testing.T) {
 		for _, fabric := range fabrics {
 			t.Run(fabric+"/"+h.name, func(t *testing.T) {
 				t.Parallel()
-				r := launchertest.RunWatched(t,
+				r := launchertest.Run(t,
 					launchertest.Ranks(h.ranks, hangingBodies[h.name], "WEFT_FABRIC="+fabric))
 				require.Equal(t, launcher.Deadlocked, r.Cause(t).How, r.Err)
 				for _, text := range h.says {
@@ -349,7 +349,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 // Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get
 // the processor seldom.
 func TestDeadlock_IsNoneInTheMixture(t *testing.T) {
-	r := launchertest.RunWatched(t, launchertest.Ranks(6, busyBody))
+	r := launchertest.Run(t, launchertest.Ranks(6, busyBody))
 	require.NoError(t, r.Failure, r.Err)
 	require.NotContains(t, r.Err, "deadlock")
 }

@@ -19,10 +19,11 @@ var (
 type Option func(*options)
 
 type options struct {
-	seed   uint64
-	runs   int // with seeds from seed on
-	config []mpi.Config
-	fabric string // a real one; empty for the simulated network
+	seed    uint64
+	runs    int // with seeds from seed on
+	config  []mpi.Config
+	fabric  string   // a real one; empty for the simulated network
+	network *Network // what messages cost; nil where nothing is measured
 }
 
 // simulated is the name of the fabric that Run has by default.

@@ -25,6 +25,7 @@ type rank struct {
 	exited    atomic.Int32  // the status of Abort, plus one; 0 for none
 	returned  atomic.Bool   // the body has ended
 	ended     atomic.Bool   // nothing of the rank is left
+	cost      cost          // of the body, where it is measured
 
 	// guarded by the job's lock
 	failed bool
@@ -61,7 +62,12 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 		defer close(ended)
 		r.guard(&err, func() error {
 			r.job.awaitBegin(ctx)
-			return r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+			began := time.Now()
+			err := r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+			if r.job.network != nil {
+				r.cost.take(world, began)
+			}
+			return err
 		})
 	}()
 	<-ended

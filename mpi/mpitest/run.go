@@ -108,6 +108,8 @@ type job struct {
 	real  bool // the ranks are in no bubble, and communicate over a real fabric
 	ranks []*rank
 
+	network *Network // what messages cost; nil where nothing is measured
+
 	// of the bubble, if there is one
 	cancel context.CancelCauseFunc // ends the ranks
 	gaveUp chan struct{}           // closed when ranks are left behind
@@ -129,7 +131,7 @@ func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
 	} else {
 		settings["WEFT_PASSIVE"] = "100ms"
 	}
-	j := &job{t: t, body: body, seed: seed, real: o.fabric != "",
+	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", network: o.network,
 		conf: append([]mpi.Config{{Settings: settings}}, o.config...)}
 	for number := range n {
 		j.ranks = append(j.ranks, &rank{job: j, number: number})
@@ -161,7 +163,11 @@ func (j *job) live() {
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true
 	}
-	network := sim.NewNetwork(j.seed)
+	var costs []sim.Option
+	if c := j.network.costs(); c != nil {
+		costs = append(costs, sim.WithCosts(*c))
+	}
+	network := sim.NewNetwork(j.seed, costs...)
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	for _, r := range j.ranks {
 		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit}

@@ -251,21 +251,21 @@ const (
 // end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of the
 // tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
-	over, ended := make(chan struct{}), make(chan struct{})
+	over, gone := make(chan struct{}), make(chan struct{})
 	deadline, bounded := j.t.Deadline()
 	go func() {
-		defer close(ended)
+		defer close(gone)
 		ticker := time.NewTicker(outsidePeriod)
 		defer ticker.Stop()
-		busy, moves := time.Duration(0), uint64(0)
+		busy, ended := time.Duration(0), int32(0)
 		for {
 			select {
 			case <-over:
 				return
 			case <-ticker.C:
 			}
-			if now := j.moves(); j.real || !j.allReturned() || now != moves {
-				busy, moves = 0, now
+			if now := j.ended.Load(); j.real || !j.allReturned() || now != ended {
+				busy, ended = 0, now
 			} else {
 				busy += outsidePeriod
 			}
@@ -282,7 +282,7 @@ func (j *job) watchFromOutside() (end func()) {
 	}()
 	return func() {
 		close(over)
-		<-ended
+		<-gone
 	}
 }
 

@@ -26,7 +26,7 @@ func On(n Network) Option { return func(o *options) { o.network = &n } }
 type Result struct {
 	Time     time.Duration // from the beginning of the bodies until the last has returned
 	Messages []uint64      // that each rank has sent
-	Bytes    []uint64      // of these
+	Bytes    []uint64      // of these, without headers
 	Rounds   []int         // the longest chain of messages, each sent after the one before had come, to each rank's end
 }
 
@@ -83,8 +83,8 @@ type cost struct {
 func (c *cost) take(world *mpi.Comm, began time.Time) {
 	c.took = time.Since(began)
 	for _, channel := range world.Stats().Channels {
-		c.messages += channel.Sent
-		c.bytes += channel.SentBytes
+		c.messages += channel.Eager + channel.Rendezvous
+		c.bytes += channel.EagerBytes + channel.RendezvousBytes
 	}
 }
 

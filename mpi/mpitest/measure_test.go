@@ -29,13 +29,14 @@ func requireAbout(t *testing.T, want, got time.Duration) {
 func TestMeasure_Messages(t *testing.T) {
 	res := mpitest.Measure(t, 2, func(_ context.Context, world *mpi.Comm) error {
 		for range 10 {
-			if _, err := pingPong(world, 0); err != nil {
+			if _, err := pingPong(world, 8); err != nil {
 				return err
 			}
 		}
 		return nil
 	}, mpitest.On(slow))
 	require.Equal(t, []uint64{10, 10}, res.Messages)
+	require.Equal(t, []uint64{80, 80}, res.Bytes)
 	require.Equal(t, []int{20, 19}, res.Rounds)
 	requireAbout(t, 20*short, res.Time)
 }
@@ -73,7 +74,8 @@ func TestMeasure_Bytes(t *testing.T) {
 			return mpi.Send(world, make([]byte, n), 1, 0)
 		}, mpitest.On(network))
 		require.InEpsilon(t, want, res.Time, 0.1, "%v", res.Time)
-		require.InEpsilon(t, n, res.Bytes[0], 0.01)
+		require.Equal(t, []uint64{1, 0}, res.Messages)
+		require.Equal(t, []uint64{n, 0}, res.Bytes)
 	}
 }
 

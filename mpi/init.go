@@ -137,7 +137,8 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.place == nil && inprocess.Here() && program.InBubble() {
-		return nil, asError("Init", errors.New("not with the context of the body, whose rank is in a job already"))
+		return nil, asError("Init", errors.New("not with the context of the body, whose rank is in a job "+
+			"already"))
 	}
 	switch r.stage {
 	case stageRunning:

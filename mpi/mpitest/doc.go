@@ -37,8 +37,8 @@
 // # Fabrics, processes and costs
 //
 // With the option [Fabric] the ranks communicate over shared memory or TCP, still in one process but in real
-// time. [Processes] has each rank be a process. [Measure] has messages take time on the simulated network, and
-// tells what a body costs. [Try] returns an error in place of failing the test.
+// time. [Processes] has each rank be a process. [Measure] has messages take time on the simulated network,
+// and tells what a body costs. [Try] returns an error in place of failing the test.
 //
 // # Differences from a process
 //

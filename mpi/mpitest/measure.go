@@ -8,12 +8,13 @@ import (
 	"github.com/weft-mpi/weft/transport/sim"
 )
 
-// Network is what messages cost in Measure. Computing costs nothing: a body that wants it to calls time.Sleep.
+// Network is what messages cost in Measure. Computing costs nothing: a body that wants it to calls
+// time.Sleep.
 type Network struct {
 	Latency   time.Duration // from the time that a byte leaves a rank until it is at another
 	Bandwidth float64       // bytes a second of each rank, in each direction
 	Overhead  time.Duration // of a rank's processor for each message that it sends or receives
-	Copy      float64       // bytes a second that the processor copies, once at either end; 0 if it copies none
+	Copy      float64       // bytes a second that the processor copies, at either end; 0 if it copies none
 }
 
 // Cluster is a network of 100 Gb/s whose cards copy without the processor.
@@ -27,12 +28,12 @@ type Result struct {
 	Time     time.Duration // from the beginning of the bodies until the last has returned
 	Messages []uint64      // that each rank has sent
 	Bytes    []uint64      // of these, without headers
-	Rounds   []int         // the longest chain of messages, each sent after the one before had come, to each rank's end
+	Rounds   []int         // the longest chain of messages to each rank's end, each sent when one had come
 }
 
-// Measure runs body as Run does, but not in checking mode, on a network in which messages take time, and returns
-// what they have cost. It runs body twice: the second time each message takes the same time, whatever its
-// length, and so the rounds are known. Messages include those that a collective consists of. Times are
+// Measure runs body as Run does, but not in checking mode, on a network in which messages take time, and
+// returns what they have cost. It runs body twice: the second time each message takes the same time, whatever
+// its length, and so the rounds are known. Messages include those that a collective consists of. Times are
 // simulated, and vary little: with the order in which the Go runtime schedules ranks that may go on.
 func Measure(t *testing.T, n int, body Body, opts ...Option) Result {
 	t.Helper()

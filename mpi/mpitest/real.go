@@ -26,7 +26,8 @@ var returnWithin = 10 * time.Second
 // the ranks have ended.
 func (j *job) watchReal(done <-chan struct{}) {
 	d := deadlock.NewDetector(len(j.ranks), unmovedAfter)
-	moves, quiet, ended := make([]uint64, len(j.ranks)), make([]bool, len(j.ranks)), make([]bool, len(j.ranks))
+	n := len(j.ranks)
+	moves, quiet, ended := make([]uint64, n), make([]bool, n), make([]bool, n)
 	ending := time.Duration(0)
 	for ticker := time.NewTicker(lookEvery); ; {
 		select {

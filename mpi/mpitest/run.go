@@ -66,13 +66,13 @@ func checkCall(t *testing.T, n int, body Body) error {
 	t.Helper()
 	switch {
 	case program.InBubble():
-		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its " +
-			"world")
+		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of " +
+			"its world")
 	case t.Context().Err() != nil:
 		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
 	case !program.RunsTest(reflect.ValueOf(t).Pointer()):
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s is called by a goroutine that is not its own, "+
-			"but a subtest's, a rank's of another Run, or one that the test has started", t.Name()))
+		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s is called by a goroutine that is not its "+
+			"own, but a subtest's, a rank's of another Run, or one that the test has started", t.Name()))
 	case n < 1:
 		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
 	case body == nil:

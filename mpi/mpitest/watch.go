@@ -248,8 +248,8 @@ const (
 )
 
 // watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
-// end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of the
-// tests. It returns what ends it.
+// end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of
+// the tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	deadline, bounded := j.t.Deadline()
@@ -271,8 +271,8 @@ func (j *job) watchFromOutside() (end func()) {
 			}
 			switch {
 			case busy >= busyFor:
-				panic(fmt.Sprintf("mpitest: %s: the bodies have returned, and goroutines that they have "+
-					"started run on:\n%s", j.t.Name(), j.running()))
+				panic(fmt.Sprintf("mpitest: %s: the bodies have returned, and goroutines that they "+
+					"have started run on:\n%s", j.t.Name(), j.running()))
 			case bounded && time.Until(deadline) < beforeDeadline:
 				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(),
 					j.running())

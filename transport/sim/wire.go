@@ -374,7 +374,7 @@ func (q *qp) spots() []spot {
 			untagged++
 		}
 		for i := range m.pieces[:m.sent] {
-			if m.pieces[i].placed || m.pieces[i].travels || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
+			if p := &m.pieces[i]; p.placed || p.travels || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
 				continue
 			}
 			list = append(list, spot{m: m, i: i, recv: recv, late: late})
@@ -405,8 +405,8 @@ func (q *qp) deliverable() int {
 	for i, m := range q.in {
 		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest ||
 			q.net.mutant == readEarly && m.kind == kindReadResponse
-		if m.whole() && (i == 0 || early) || i == 0 && m.untagged() && len(q.rq) == 0 && m.sent > 0 &&
-			!m.pieces[0].travels {
+		refused := m.untagged() && len(q.rq) == 0 && m.sent > 0 && !m.pieces[0].travels
+		if m.whole() && (i == 0 || early) || i == 0 && refused {
 			return i
 		}
 		if q.net.mutant != deliverEarly && q.net.mutant != atomicEarly && q.net.mutant != readEarly {

@@ -91,7 +91,7 @@ var attributes = body("attributes", func(_ context.Context, world *mpi.Comm) err
 func TestIdup(t *testing.T) {
 	onFabricsAndChecked(t, func(t *testing.T, setting string) {
 		for _, n := range []int{1, 4} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, idup, setting) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, idup, setting) })
 		}
 	})
 }
@@ -165,7 +165,7 @@ var idup = body("Idup", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestIdupEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, idupGivenUp, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, idupGivenUp, fabric) })
 }
 
 // An Idup that not all ranks call ends with its context; later collectives are in step.

@@ -24,7 +24,7 @@ import (
 func TestCancelMixture(t *testing.T) {
 	messages := cmp.Or(os.Getenv("CANCEL_MESSAGES"), fmt.Sprint(fewer(2000, 800)))
 	onWires(t, func(t *testing.T, wire []string) {
-		ranks(t, 4, cancelMixtureBody, append([]string{"CANCEL_MESSAGES=" + messages}, wire...)...)
+		together(t, 4, cancelMixtureBody, append([]string{"CANCEL_MESSAGES=" + messages}, wire...)...)
 	})
 }
 

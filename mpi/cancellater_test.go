@@ -13,8 +13,8 @@ import (
 // probe does (MPI 4.1, 3.8.4).
 func TestCancelledSendIsNotFoundLater(t *testing.T) {
 	onWires(t, func(t *testing.T, wire []string) {
-		ranks(t, 3, cancelledLater, wire...)
-		ranks(t, 3, cancelledLater, append(wire, "WEFT_UNEXPECTED_MAX=1")...)
+		together(t, 3, cancelledLater, wire...)
+		together(t, 3, cancelledLater, append(wire, "WEFT_UNEXPECTED_MAX=1")...)
 	})
 }
 

@@ -13,9 +13,9 @@ import (
 // communicator is freed, and no longer.
 func TestFree_GivenUpCollectives(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		ranks(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
+		together(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
 	})
-	t.Run("checked", func(t *testing.T) { ranks(t, 2, givenUpBody, "WEFT_CHECK=1", "ROUNDS=200") })
+	t.Run("checked", func(t *testing.T) { together(t, 2, givenUpBody, "WEFT_CHECK=1", "ROUNDS=200") })
 }
 
 var givenUpBody = body("given-up", func(_ context.Context, world *mpi.Comm) error {

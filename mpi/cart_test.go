@@ -170,7 +170,7 @@ func checkCart(g *mpi.Cart, dims []int, periodic []bool) error {
 	return nil
 }
 
-func TestCart_ReorderBringsNeighborsToOneHost(t *testing.T) { ranks(t, 4, cartReordered) }
+func TestCart_ReorderBringsNeighborsToOneHost(t *testing.T) { together(t, 4, cartReordered) }
 
 var cartReordered = body("cart reordered", func(_ context.Context, world *mpi.Comm) error {
 	host := world.Rank() % 2 // ranks 0 and 2, 1 and 3
@@ -270,4 +270,4 @@ var leftOverBody = body("a rank is left over by a grid", func(_ context.Context,
 })
 
 // The nil grid of a rank that is left over has errors, and no panic.
-func TestCart_OfARankThatIsLeftOver(t *testing.T) { ranks(t, 3, leftOverBody) }
+func TestCart_OfARankThatIsLeftOver(t *testing.T) { together(t, 3, leftOverBody) }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
 // A wrong program is a small program with one mistake, and the class that checking mode reports it as. Two
@@ -586,6 +587,21 @@ func TestChecking_ReportsWrongPrograms(t *testing.T) {
 	require.GreaterOrEqual(t, len(wrongs), 60)
 	onFabrics(t, func(t *testing.T, fabric string) { reportsWrongPrograms(t, fabric) })
 	t.Run("through mailboxes", func(t *testing.T) { reportsWrongPrograms(t, barriersVariable+"=20") })
+}
+
+// In one process, each of the wrong programs is a job of its own.
+func TestChecking_ReportsWrongProgramsInOneProcess(t *testing.T) {
+	for name, w := range wrongs {
+		t.Run(name, func(t *testing.T) {
+			err := mpitest.Try(t, 2, func(_ context.Context, c *mpi.Comm) error {
+				_ = w.run(c, c.Rank()) // a program may well not look at what calls return
+				return nil
+			})
+			require.Error(t, err)
+			require.Regexp(t, `(?m)^rank \d: `+w.class+`: .*checking_test\.go:\d+`, err.Error())
+			require.NotContains(t, err.Error(), "deadlock")
+		})
+	}
 }
 
 func reportsWrongPrograms(t *testing.T, env string) {

@@ -43,7 +43,7 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 			}
 			for _, size := range sizes {
 				t.Run(fmt.Sprintf("%d/%d", turn, size), func(t *testing.T) {
-					ranks(t, size, forcedForms, fabric, choices)
+					together(t, size, forcedForms, fabric, choices)
 				})
 			}
 		}
@@ -304,7 +304,7 @@ var slowOperator = body("slowOperator", func(_ context.Context, world *mpi.Comm)
 // Non-blocking collectives make progress in whatever call a rank makes, several at once and in any order of
 // completion.
 func TestNonBlockingCollectivesMakeProgressInAnyCall(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, progressAnywhere, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, progressAnywhere, fabric) })
 }
 
 var progressAnywhere = body("progressAnywhere", func(_ context.Context, world *mpi.Comm) error {
@@ -351,7 +351,7 @@ var progressAnywhere = body("progressAnywhere", func(_ context.Context, world *m
 // A non-blocking collective ends with the context of its communicator's handle; those that were begun through
 // others go on.
 func TestNonBlockingCollectiveEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, collectiveWithContext, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, collectiveWithContext, fabric) })
 }
 
 var collectiveWithContext = body("collectiveWithContext", func(ctx context.Context, world *mpi.Comm) error {

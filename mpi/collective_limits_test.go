@@ -14,13 +14,13 @@ func TestCollectivesAfterUnexpectedMessagesBeyondTheLimit(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				ranks(t, n, beyondTheLimit, fabric,
+				together(t, n, beyondTheLimit, fabric,
 					"WEFT_UNEXPECTED_MAX=64K")
 			})
 		}
 	})
 	t.Run("checked", func(t *testing.T) {
-		ranks(t, 3, beyondTheLimit, "WEFT_CHECK=1", "WEFT_UNEXPECTED_MAX=64K")
+		together(t, 3, beyondTheLimit, "WEFT_CHECK=1", "WEFT_UNEXPECTED_MAX=64K")
 	})
 }
 
@@ -56,7 +56,7 @@ func TestReductionsWhereEveryMessageIsARendezvous(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 5} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				ranks(t, n, onlyReductions, fabric,
+				together(t, n, onlyReductions, fabric,
 					"WEFT_EAGER_MAX=64")
 			})
 		}

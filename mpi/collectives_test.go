@@ -63,7 +63,7 @@ func TestCollectivesInAllForms(t *testing.T) {
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, n := range sizes {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, allForms, fabric) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, allForms, fabric) })
 		}
 	})
 }

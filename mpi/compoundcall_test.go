@@ -27,7 +27,7 @@ func TestSetupIsInStepAfterContextsEnd(t *testing.T) {
 		for _, n := range []int{2, 4} {
 			for _, cores := range []string{"", "0"} {
 				t.Run(fmt.Sprintf("%d ranks, handler cores %q", n, cores), func(t *testing.T) {
-					ranks(t, n, setupGivenUp, fabric, setupRoundsVariable+"="+rounds, "WEFT_CQ_CORES="+cores)
+					together(t, n, setupGivenUp, fabric, setupRoundsVariable+"="+rounds, "WEFT_CQ_CORES="+cores)
 				})
 			}
 		}
@@ -119,7 +119,7 @@ func TestDupAndFreeAgainAndAgain(t *testing.T) {
 		dups = "1500"
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
-		ranks(t, 2, dupAgainAndAgain, fabric,
+		together(t, 2, dupAgainAndAgain, fabric,
 			dupsVariable+"="+dups)
 	})
 }

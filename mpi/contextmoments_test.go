@@ -46,8 +46,8 @@ func (x *endsLater) Err() error {
 // TestContextEndsAtAnyMoment: wherever in a call the context ends, a message is received by the call, or it is
 // there for the next one; and a message that Mprobe has reserved is received whatever its context does.
 func TestContextEndsAtAnyMoment(t *testing.T) {
-	onWires(t, func(t *testing.T, wire []string) { ranks(t, 2, contextMoments, wire...) })
-	ranks(t, 2, contextMoments, "WEFT_CHECK=1")
+	onWires(t, func(t *testing.T, wire []string) { together(t, 2, contextMoments, wire...) })
+	together(t, 2, contextMoments, "WEFT_CHECK=1")
 }
 
 var contextMoments = body("context moments", func(_ context.Context, world *mpi.Comm) error {
@@ -118,8 +118,8 @@ var contextMoments = body("context moments", func(_ context.Context, world *mpi.
 })
 
 func TestSendrecvKeepsItsMessage(t *testing.T) {
-	ranks(t, 2, sendrecvKeeps)
-	ranks(t, 2, sendrecvKeeps, "WEFT_CHECK=1")
+	together(t, 2, sendrecvKeeps)
+	together(t, 2, sendrecvKeeps, "WEFT_CHECK=1")
 }
 
 // A Sendrecv whose send is wrong takes no message; one whose send is given up tells what it has received.

@@ -14,7 +14,7 @@ import (
 func atSizes(t *testing.T, name string, env ...string) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{1, 2, 4, 7} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, name, append(env, fabric)...) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, name, append(env, fabric)...) })
 		}
 	})
 }
@@ -88,7 +88,7 @@ var create = body("create", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestSplitShared_OfSeveralHosts(t *testing.T) {
-	ranks(t, 5, splitShared)
+	together(t, 5, splitShared)
 }
 
 // Ranks of one host come together, in their order.

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
 // A hanging is a small program in which ranks wait for ever, and what the report on it says.
@@ -187,27 +188,65 @@ func after(d time.Duration, f func()) (stop func()) {
 	return sync.OnceFunc(func() { close(stopped) })
 }
 
+// hangingBodies are the programs that also run as processes: one for each kind of reason that a report gives.
 var hangingBodies = func() map[string]string {
 	names := map[string]string{}
 	for _, h := range slices.Concat(hangings, hangingsInCalls) {
-		names[h.name] = body("hanging: "+h.name, func(_ context.Context, c *mpi.Comm) error { return h.run(c) })
+		switch h.name {
+		case "two receive from each other", "another communicator", "a rank that has ended",
+			"one of several goroutines", "more ranks than cores", "Waitany",
+			"two locks of windows in different orders", "a loop of one round more",
+			aMutex:
+			names[h.name] = body("hanging: "+h.name, func(_ context.Context, c *mpi.Comm) error { return h.run(c) })
+		}
 	}
 	return names
 }()
+
+// aMutex hangs for a mutex, which the clock of ranks that share a process takes for something that can go on.
+const aMutex = "a mutex that a goroutine keeps while it receives"
 
 // bothFabrics has every hanging program run on both fabrics, rather than on one of them in turn.
 const bothFabrics = "MPI_TEST_BOTH_FABRICS"
 
 func TestDeadlock_ExplainsItself(t *testing.T) {
-	for i, h := range slices.Concat(hangings, hangingsInCalls) {
+	require.GreaterOrEqual(t, len(hangings)+len(hangingsInCalls), 40)
+	longest := time.Duration(0)
+	for _, h := range slices.Concat(hangings, hangingsInCalls) {
+		if h.name == aMutex {
+			continue
+		}
+		for check, says := range map[string][]string{"off": append(h.says, "deadlock: "), "on": {"_test.go:"}} {
+			t.Run("checking mode "+check+"/"+h.name, func(t *testing.T) {
+				begun := time.Now()
+				err := mpitest.Try(t, h.ranks, func(_ context.Context, c *mpi.Comm) error { return h.run(c) },
+					mpitest.Config(mpi.Config{Settings: map[string]string{"WEFT_CHECK": check}}))
+				longest = max(longest, time.Since(begun))
+				require.Error(t, err)
+				for _, text := range says {
+					require.Contains(t, err.Error(), text)
+				}
+			})
+		}
+	}
+	t.Logf("a deadlock takes %v at most", longest)
+}
+
+func TestDeadlock_ExplainsItselfToTheLauncher(t *testing.T) {
+	turn := 0
+	for _, h := range slices.Concat(hangings, hangingsInCalls) {
+		if hangingBodies[h.name] == "" {
+			continue
+		}
 		fabrics := []string{"shm", "tcp"}
 		if os.Getenv(bothFabrics) == "" {
-			fabrics = fabrics[i%2:][:1]
+			fabrics = fabrics[turn%2:][:1]
 		}
+		turn++
 		for _, fabric := range fabrics {
 			t.Run(fabric+"/"+h.name, func(t *testing.T) {
 				t.Parallel()
-				r := launchertest.RunWatched(t,
+				r := launchertest.Run(t,
 					launchertest.Ranks(h.ranks, hangingBodies[h.name], "WEFT_FABRIC="+fabric))
 				require.Equal(t, launcher.Deadlocked, r.Cause(t).How, r.Err)
 				for _, text := range h.says {
@@ -310,7 +349,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 // Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get
 // the processor seldom.
 func TestDeadlock_IsNoneInTheMixture(t *testing.T) {
-	r := launchertest.RunWatched(t, launchertest.Ranks(6, busyBody))
+	r := launchertest.Run(t, launchertest.Ranks(6, busyBody))
 	require.NoError(t, r.Failure, r.Err)
 	require.NotContains(t, r.Err, "deadlock")
 }

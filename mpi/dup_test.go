@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-func TestDup(t *testing.T) { ranks(t, 3, dup) }
+func TestDup(t *testing.T) { together(t, 3, dup) }
 
 // Messages and collectives of a communicator and of its duplicate do not mix.
 var dup = body("dup", func(_ context.Context, world *mpi.Comm) error {
@@ -107,7 +107,7 @@ var dup = body("dup", func(_ context.Context, world *mpi.Comm) error {
 		wantMisuse("Free", other.Free(), mpi.ErrComm), mpi.Barrier(world))
 })
 
-func TestManyCommunicators(t *testing.T) { ranks(t, 2, manyCommunicators) }
+func TestManyCommunicators(t *testing.T) { together(t, 2, manyCommunicators) }
 
 // Communicators are made until there is no number for another: a clear error, at every rank; and what is
 // freed can be used again, save the number of one that still has a message under way.
@@ -168,7 +168,7 @@ var manyCommunicators = body("many communicators", func(_ context.Context, world
 	return nil
 })
 
-func TestDupsAtTheSameTime(t *testing.T) { ranks(t, 4, dupsAtTheSameTime) }
+func TestDupsAtTheSameTime(t *testing.T) { together(t, 4, dupsAtTheSameTime) }
 
 // Goroutines duplicate several communicators at the same time, begun in a different order at each rank: all
 // ranks agree, and no two get the same space.
@@ -230,7 +230,7 @@ var dupsAtTheSameTime = body("dups at the same time", func(_ context.Context, wo
 	return mpi.Waitall(open)
 })
 
-func TestDupsInAnotherOrder(t *testing.T) { ranks(t, 2, dupsInAnotherOrder) }
+func TestDupsInAnotherOrder(t *testing.T) { together(t, 2, dupsInAnotherOrder) }
 
 // One rank duplicates two communicators at the same time, the other one after the other: it does not matter
 // that the one which the first has begun with, and which comes first among them, is the last there.
@@ -266,7 +266,7 @@ var dupsInAnotherOrder = body("dups in another order", func(_ context.Context, w
 	return firstError(mpi.Barrier(a), mpi.Barrier(b), a.Free(), b.Free(), second.Free())
 })
 
-func TestSplit(t *testing.T) { ranks(t, 5, split) }
+func TestSplit(t *testing.T) { together(t, 5, split) }
 
 // Ranks by color, ordered by key; statuses and wildcards are of the new communicator.
 var split = body("split", func(_ context.Context, world *mpi.Comm) error {

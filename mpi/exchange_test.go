@@ -28,7 +28,7 @@ func TestExchange(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, c := range cases {
 			t.Run(fmt.Sprintf("%d ranks, %d hosts", c.ranks, c.hosts), func(t *testing.T) {
-				ranks(t, c.ranks, exchanges, fabric, fmt.Sprint("EXCHANGE_HOSTS=", c.hosts),
+				together(t, c.ranks, exchanges, fabric, fmt.Sprint("EXCHANGE_HOSTS=", c.hosts),
 					fmt.Sprint("EXCHANGES=", *randomExchanges/(2*len(cases))))
 			})
 		}
@@ -220,7 +220,7 @@ var exchangeAllocates = body("exchange allocates", func(_ context.Context, world
 })
 
 // A rank that is listed twice gets its messages in order. Values of any type, and arguments that are wrong.
-func TestExchange_ValuesAndArguments(t *testing.T) { ranks(t, 3, exchangeArguments) }
+func TestExchange_ValuesAndArguments(t *testing.T) { together(t, 3, exchangeArguments) }
 
 var exchangeArguments = body("exchange arguments", func(_ context.Context, world *mpi.Comm) error {
 	me, size := world.Rank(), world.Size()
@@ -250,7 +250,7 @@ var exchangeArguments = body("exchange arguments", func(_ context.Context, world
 
 // An exchange that some rank does not call ends with its context, and the next one is not disturbed.
 func TestExchange_EndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, exchangeGivenUp, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, exchangeGivenUp, fabric) })
 }
 
 var exchangeGivenUp = body("exchange given up", func(ctx context.Context, world *mpi.Comm) error {
@@ -295,7 +295,7 @@ var exchangeGivenUp = body("exchange given up", func(ctx context.Context, world 
 })
 
 // TestGraphOf: a graph from destinations alone has the sources that the destinations imply.
-func TestGraphOf(t *testing.T) { ranks(t, 4, graphOf) }
+func TestGraphOf(t *testing.T) { together(t, 4, graphOf) }
 
 var graphOf = body("graph of destinations", func(_ context.Context, world *mpi.Comm) error {
 	me, size := world.Rank(), world.Size()

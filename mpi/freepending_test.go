@@ -14,8 +14,8 @@ import (
 // with the results that they have on one that is not (MPI 4.1, 7.4.3).
 func TestFreeLetsOperationsEnd(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		ranks(t, 4, freePending, fabric)
-		ranks(t, 5, freePending, fabric, "WEFT_CHECK=1")
+		together(t, 4, freePending, fabric)
+		together(t, 5, freePending, fabric, "WEFT_CHECK=1")
 	})
 }
 

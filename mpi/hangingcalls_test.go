@@ -165,7 +165,7 @@ var hangingsInCalls = []hanging{
 		}
 		return recvOne(c, 0, 1)
 	}, []string{"rank 0: Recv from any source, tag 2", "ranks 1-4: Recv from 0, tag 1", "neither can go on"}},
-	{"a mutex that a goroutine keeps while it receives", 2, func(c *mpi.Comm) error {
+	{aMutex, 2, func(c *mpi.Comm) error {
 		var mu sync.Mutex
 		mu.Lock()
 		var all sync.WaitGroup

@@ -19,7 +19,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 	"github.com/weft-mpi/weft/mpi/internal/observe"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/mpi/internal/start"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
@@ -132,6 +134,10 @@ func Init(ctx context.Context, conf ...Config) (*Comm, error) { return rankFor(c
 func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.place == nil && inprocess.Here() && program.InBubble() {
+		return nil, asError("Init", errors.New("not with the context of the body, whose rank is in a job "+
+			"already"))
+	}
 	switch r.stage {
 	case stageRunning:
 		return nil, asError("Init", errors.New("called a second time"))

@@ -14,7 +14,7 @@ import (
 func TestPartitioned(t *testing.T) {
 	onFabricsAndChecked(t, func(t *testing.T, setting string) {
 		for _, n := range []int{1, 3} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, partitioned, setting) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, partitioned, setting) })
 		}
 	})
 }
@@ -122,7 +122,7 @@ func partitionedRing(world *mpi.Comm, n, sends, recvs, next, previous int) error
 }
 
 func TestPartitionedReceiveFirst(t *testing.T) {
-	onFabricsAndChecked(t, func(t *testing.T, setting string) { ranks(t, 2, receiveFirst, setting) })
+	onFabricsAndChecked(t, func(t *testing.T, setting string) { together(t, 2, receiveFirst, setting) })
 }
 
 // A receive that was started before its send was set up gets on while its rank waits for something else. Wait
@@ -170,7 +170,7 @@ var receiveFirst = body("partitioned receive first", func(_ context.Context, wor
 })
 
 func TestPartitionedMisuse(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, partitionedMisuse, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, partitionedMisuse, fabric) })
 }
 
 // Every call says what is wrong. A buffer of another size is an error at the receiver, and the sender goes on.

@@ -20,7 +20,7 @@ var pulled = []int{16 << 10, 16<<10 + 1, 100_003, 300_000}
 // memory of Alloc, on a communicator whose ranks are in another order.
 func TestLongCollectivesOfOneHost(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, longCollectives, "WEFT_FABRIC=shm") })
+		t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, longCollectives, "WEFT_FABRIC=shm") })
 	}
 }
 
@@ -42,7 +42,7 @@ var longCollectives = body("longCollectives", func(_ context.Context, world *mpi
 				return fmt.Errorf("%d elements, root %d: %w", n, root, err)
 			}
 		}
-		shared, err := mpi.Alloc[int32](n * size)
+		shared, err := mpi.AllocOn[int32](world, n*size)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ var longCollectives = body("longCollectives", func(_ context.Context, world *mpi
 				}
 			}
 		}
-		if err := firstError(mpi.Barrier(c), mpi.Free(shared)); err != nil {
+		if err := firstError(mpi.Barrier(c), mpi.FreeOn(world, shared)); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ var longCollectives = body("longCollectives", func(_ context.Context, world *mpi
 
 // TestLongCollectivesOnSeveralCommunicators: calls that are under way at the same time want the same stage.
 func TestLongCollectivesOnSeveralCommunicators(t *testing.T) {
-	ranks(t, 2, longAtOnce, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(200, 60)))
+	together(t, 2, longAtOnce, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(200, 60)))
 }
 
 var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) error {
@@ -106,7 +106,7 @@ var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) err
 // TestLongCollectivesGivenUp: ranks that end a collective by their contexts, before it or in the middle, stay
 // in step with one another.
 func TestLongCollectivesGivenUp(t *testing.T) {
-	ranks(t, 3, longGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)))
+	together(t, 3, longGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)))
 }
 
 var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) error {

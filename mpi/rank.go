@@ -107,7 +107,7 @@ func (r *rank) joinJob(ctx context.Context, set setting.Values) (*wireup.Job, er
 }
 
 func (r *rank) fabrics(j *job, o *start.Options) ([]engine.Fabric, error) {
-	if r.place != nil {
+	if r.place != nil && r.place.Device != nil {
 		return []engine.Fabric{{Device: r.place.Device}}, nil
 	}
 	return o.OpenFabrics(j.wire, func(peer uint32, err error) {

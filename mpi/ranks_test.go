@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +16,18 @@ import (
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
 // slowVariable has a rank take its time before it tells why it failed.
 const slowVariable = "MPI_TEST_SLOW"
 
+// bodies are the programs by name.
+var bodies = map[string]mpitest.Body{}
+
 // body registers a program.
-func body(name string, run func(ctx context.Context, world *mpi.Comm) error) string {
+func body(name string, run mpitest.Body) string {
+	bodies[name] = run
 	return launchertest.Body(name, func() error {
 		err := mpi.Run(context.Background(), run)
 		if err != nil && os.Getenv(slowVariable) != "" {
@@ -49,6 +55,27 @@ func ranks(t *testing.T, n int, name string, env ...string) {
 	t.Helper()
 	r := launch(t, n, name, env...)
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+}
+
+// together runs a body that must succeed on ranks that share this process, and its environment. The variables
+// are as for launch. It is not for parallel tests.
+func together(t *testing.T, n int, name string, env ...string) {
+	t.Helper()
+	values, fabric := map[string]string{"WEFT_CHECK": "off"}, "auto"
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
+		case name == "WEFT_FABRIC":
+			fabric = value
+		case strings.HasPrefix(name, "WEFT_"):
+			values[name] = value
+		}
+		t.Setenv(name, "") // which has it restored
+		defer os.Unsetenv(name)
+		os.Setenv(name, value)
+	}
+	require.NotNil(t, bodies[name], name)
+	mpitest.Run(t, n, bodies[name], mpitest.Fabric(fabric), mpitest.Config(mpi.Config{Settings: values}))
 }
 
 // onFabrics runs a test over every fabric between ranks of a host, which the setting names.

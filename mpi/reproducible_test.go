@@ -30,15 +30,15 @@ func randomReductions(less int) string {
 func TestReproducible_SameBitsOnAnyNumberOfRanks(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 8, 16} {
 		t.Run(fmt.Sprint("shm/", n), func(t *testing.T) {
-			ranks(t, n, reproducible, "WEFT_FABRIC=shm", randomReductions(10_000))
+			together(t, n, reproducible, "WEFT_FABRIC=shm", randomReductions(10_000))
 		})
 	}
 	for _, choice := range []string{"ring", "recursive-doubling", "pull", "direct", "in-order", "rabenseifner"} {
 		t.Run(choice, func(t *testing.T) {
-			ranks(t, 4, reproducible, "WEFT_FABRIC=shm", randomReductions(3000), "WEFT_COLL=allreduce:"+choice)
+			together(t, 4, reproducible, "WEFT_FABRIC=shm", randomReductions(3000), "WEFT_COLL=allreduce:"+choice)
 		})
 	}
-	t.Run("tcp", func(t *testing.T) { ranks(t, 4, reproducible, "WEFT_FABRIC=tcp", randomReductions(3000)) })
+	t.Run("tcp", func(t *testing.T) { together(t, 4, reproducible, "WEFT_FABRIC=tcp", randomReductions(3000)) })
 }
 
 // exactly is the sum of numbers, rounded once.

@@ -25,7 +25,7 @@ func checking() bool { return os.Getenv("WEFT_CHECK") != "" }
 func TestSendrecvReplace(t *testing.T) {
 	onFabricsAndChecked(t, func(t *testing.T, setting string) {
 		for _, n := range []int{1, 3} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, sendrecvReplace, setting) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, sendrecvReplace, setting) })
 		}
 	})
 }
@@ -86,7 +86,7 @@ var sendrecvReplace = body("SendrecvReplace", func(_ context.Context, world *mpi
 })
 
 func TestSendrecvReplaceEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, replaceGivenUp, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, replaceGivenUp, fabric) })
 }
 
 // A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received.
@@ -154,7 +154,7 @@ var replaceIndependent = body("SendrecvReplace is independent", func(_ context.C
 })
 
 func TestRequestStatus(t *testing.T) {
-	onFabricsAndChecked(t, func(t *testing.T, setting string) { ranks(t, 2, requestStatus, setting) })
+	onFabricsAndChecked(t, func(t *testing.T, setting string) { together(t, 2, requestStatus, setting) })
 }
 
 // RequestStatus tells what Wait tells afterwards, as often as it is called, and no more than Test before the
@@ -219,7 +219,7 @@ var requestStatus = body("RequestStatus", func(_ context.Context, world *mpi.Com
 })
 
 func TestSsendInit(t *testing.T) {
-	onFabricsAndChecked(t, func(t *testing.T, setting string) { ranks(t, 2, ssendInit, setting) })
+	onFabricsAndChecked(t, func(t *testing.T, setting string) { together(t, 2, ssendInit, setting) })
 }
 
 // A synchronous send that is started is complete only when its receive has begun, each time.

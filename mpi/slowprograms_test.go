@@ -171,7 +171,7 @@ func TestDeadlock_IsNoneWhereSomethingMayHappen(t *testing.T) {
 		name := slowBodies[i%len(slowBodies)]
 		t.Run(fmt.Sprint(i, " ", name), func(t *testing.T) {
 			t.Parallel()
-			r := launchertest.RunWatched(t, launchertest.Ranks(2, name,
+			r := launchertest.Run(t, launchertest.Ranks(2, name,
 				"WEFT_FABRIC="+[]string{"shm", "tcp"}[i/len(slowBodies)%2], "WEFT_PEER_TIMEOUT=1m"))
 			require.NoError(t, r.Failure, r.Err)
 			require.NotContains(t, r.Err, "deadlock")

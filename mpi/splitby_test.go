@@ -14,7 +14,7 @@ import (
 )
 
 func TestSplitBy(t *testing.T) {
-	onFabricsAndChecked(t, func(t *testing.T, setting string) { ranks(t, 5, splitBy, setting) })
+	onFabricsAndChecked(t, func(t *testing.T, setting string) { together(t, 5, splitBy, setting) })
 }
 
 // Ranks of two hosts, on the first and the last processor, come together by what their processors share,

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-func TestStatusesOfInactiveRequests(t *testing.T) { ranks(t, 2, inactiveRequests) }
+func TestStatusesOfInactiveRequests(t *testing.T) { together(t, 2, inactiveRequests) }
 
 // The status of an inactive request is empty and replaces what the caller's slice held (MPI 4.1, 3.7.3).
 var inactiveRequests = body("inactive requests", func(_ context.Context, world *mpi.Comm) error {
@@ -77,7 +77,7 @@ var inactiveRequests = body("inactive requests", func(_ context.Context, world *
 })
 
 func TestMessageOfAFreedCommunicator(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, messageOfFreed, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, messageOfFreed, fabric) })
 }
 
 // A message that Mprobe took can be received after Free of its communicator (MPI 4.1, 3.8.2 and 7.4.3).
@@ -116,7 +116,7 @@ var messageOfFreed = body("message of a freed communicator", func(_ context.Cont
 	return nil
 })
 
-func TestErrorsOfASplitCommunicator(t *testing.T) { ranks(t, 4, errorsOfSplit) }
+func TestErrorsOfASplitCommunicator(t *testing.T) { together(t, 4, errorsOfSplit) }
 
 // An error names a peer by its rank in the communicator, and adds the world rank where that differs.
 var errorsOfSplit = body("errors of a split communicator", func(_ context.Context, world *mpi.Comm) error {

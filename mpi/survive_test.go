@@ -388,7 +388,7 @@ var acknowledges = body("acknowledges", func(_ context.Context, world *mpi.Comm)
 // Revoke ends collectives that go through mailboxes, and those that read the memory of other ranks, at
 // whatever point they are.
 func TestRevoke_EndsCollectivesInSharedMemory(t *testing.T) {
-	ranks(t, 3, revokedCollectives, "WEFT_FABRIC=shm")
+	together(t, 3, revokedCollectives, "WEFT_FABRIC=shm")
 }
 
 var revokedCollectives = body("revoked collectives", func(ctx context.Context, world *mpi.Comm) error {
@@ -436,7 +436,7 @@ var revokedCollectives = body("revoked collectives", func(ctx context.Context, w
 
 // Revoke frees ranks from calls whose partners have left.
 func TestRevoke(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, revokes, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, revokes, fabric) })
 }
 
 var revokes = body("revokes", func(_ context.Context, world *mpi.Comm) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-func TestWrongArguments(t *testing.T) { ranks(t, 2, wrongArguments) }
+func TestWrongArguments(t *testing.T) { together(t, 2, wrongArguments) }
 
 var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.Comm) error {
 	one := make([]byte, 1)
@@ -69,8 +69,8 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 })
 
 func TestNothingToSend(t *testing.T) {
-	ranks(t, 2, nothingToSend)
-	ranks(t, 2, nothingToSend, "WEFT_CHECK=1")
+	together(t, 2, nothingToSend)
+	together(t, 2, nothingToSend, "WEFT_CHECK=1")
 }
 
 // A nil slice is a message of length 0; ProcNull is nobody.
@@ -153,7 +153,7 @@ var truncation = body("truncation", func(_ context.Context, world *mpi.Comm) err
 
 func TestSelfMessages(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		ranks(t, n, selfMessages)
+		together(t, n, selfMessages)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 func TestValues(t *testing.T) {
 	atSizes(t, values)
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, values, fabric, nothingBuffered, smallestSlots) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, values, fabric, nothingBuffered, smallestSlots) })
 }
 
 type particle struct {
@@ -222,7 +222,7 @@ func carry[T any](world *mpi.Comm, me int, value func(i int) T) error {
 }
 
 // An error names the part of a type that cannot be sent.
-func TestTypeOfElements(t *testing.T) { ranks(t, 1, elementTypes) }
+func TestTypeOfElements(t *testing.T) { together(t, 1, elementTypes) }
 
 type (
 	deep  struct{ Names []string }
@@ -317,7 +317,7 @@ func reduceValues(world *mpi.Comm) error {
 // TestValues_OfAnotherType: a value that is received as another type gives ErrType at its receiver, which says
 // what was sent, and leaves the ranks in step.
 func TestValues_OfAnotherType(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, otherTypes, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, otherTypes, fabric) })
 }
 
 var otherTypes = body("values of other types", func(_ context.Context, world *mpi.Comm) error {

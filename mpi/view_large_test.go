@@ -15,7 +15,7 @@ func TestViewsOfAnyLength(t *testing.T) {
 		{"WEFT_FABRIC=tcp", "WEFT_LANES=2"}, {"WEFT_FABRIC=tcp", "WEFT_TLS=on"},
 		{"WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on"}, {"WEFT_FABRIC=tcp", "WEFT_RENDEZVOUS=write"},
 		{"WEFT_FABRIC=shm", "WEFT_RENDEZVOUS=write"}, {"WEFT_CHECK=1"}} {
-		t.Run(fmt.Sprint(env), func(t *testing.T) { ranks(t, 2, viewsOfAnyLength, env...) })
+		t.Run(fmt.Sprint(env), func(t *testing.T) { together(t, 2, viewsOfAnyLength, env...) })
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSeveral has 5 ranks, more than there are cores, complete their requests through every call for several.
-func TestSeveral(t *testing.T) { ranks(t, 5, several) }
+func TestSeveral(t *testing.T) { together(t, 5, several) }
 
 var several = body("several", func(_ context.Context, world *mpi.Comm) error {
 	const each, lanes = 200, 2
@@ -213,7 +213,7 @@ func activeOf(rs []mpi.Request) (active []int) {
 	return active
 }
 
-func TestFailuresOfSeveral(t *testing.T) { ranks(t, 1, failuresOfSeveral) }
+func TestFailuresOfSeveral(t *testing.T) { together(t, 1, failuresOfSeveral) }
 
 // The first failure by index is the error; every status tells of its own.
 var failuresOfSeveral = body("failures of several", func(_ context.Context, world *mpi.Comm) error {

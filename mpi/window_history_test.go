@@ -33,9 +33,9 @@ func TestWindowHistories(t *testing.T) {
 			operations *= 10 // which overlap less
 		}
 		env = append(env, historyVariable+"="+cmp.Or(os.Getenv(historyVariable), strconv.Itoa(operations)))
-		t.Run(name, func(t *testing.T) { ranks(t, 3, windowHistories, env...) })
+		t.Run(name, func(t *testing.T) { together(t, 3, windowHistories, env...) })
 		t.Run(name+", handlers", func(t *testing.T) {
-			ranks(t, 3, windowHistories, append(env, "WEFT_CQ_CORES=0")...)
+			together(t, 3, windowHistories, append(env, "WEFT_CQ_CORES=0")...)
 		})
 	}
 }

@@ -35,7 +35,7 @@ func TestWindowLitmus(t *testing.T) {
 		for _, name := range names {
 			t.Run(fabric+" "+name, func(t *testing.T) {
 				for left := cmp.Or(runs, n); left > 0; left -= litmusJob {
-					ranks(t, 2, windowLitmus, "WEFT_FABRIC="+fabric, "WEFT_PEER_TIMEOUT=60s",
+					together(t, 2, windowLitmus, "WEFT_FABRIC="+fabric, "WEFT_PEER_TIMEOUT=60s",
 						litmusVariable+"="+strconv.Itoa(min(left, litmusJob)), litmusNameVariable+"="+name)
 				}
 			})

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWindowPutGet(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, windowPutGet, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, windowPutGet, fabric) })
 }
 
 // Each rank puts a block of its own to each rank, of sizes that take different ways, and all are found by the
@@ -80,7 +80,7 @@ func blocksEverywhere(world *mpi.Comm, win *mpi.Win[int64], n int) error {
 }
 
 func TestWindowLocks(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 4, windowLocks, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 4, windowLocks, fabric) })
 }
 
 // Under the exclusive lock a rank reads a counter, and writes it back larger: no step is lost, whatever ranks
@@ -118,7 +118,7 @@ var windowLocks = body("window locks", func(_ context.Context, world *mpi.Comm) 
 })
 
 func TestWindowErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 2, windowErrors, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, windowErrors, fabric) })
 }
 
 // What is wrong fails at its caller, and changes nothing at the target.
@@ -183,7 +183,7 @@ func negativeAt(world *mpi.Comm, rank int) error {
 	return err
 }
 
-func TestSharedWindow(t *testing.T) { ranks(t, 3, sharedWindow, "WEFT_FABRIC=shm") }
+func TestSharedWindow(t *testing.T) { together(t, 3, sharedWindow, "WEFT_FABRIC=shm") }
 
 // All ranks see each other's parts, and keep doing so.
 var sharedWindow = body("shared window", func(_ context.Context, world *mpi.Comm) error {
@@ -209,7 +209,7 @@ var sharedWindow = body("shared window", func(_ context.Context, world *mpi.Comm
 	return want("parts after Free", len(win.Of(0)), 0)
 })
 
-func TestSharedWindowNeedsSharedMemory(t *testing.T) { ranks(t, 2, notShared, "WEFT_FABRIC=tcp") }
+func TestSharedWindowNeedsSharedMemory(t *testing.T) { together(t, 2, notShared, "WEFT_FABRIC=tcp") }
 
 var notShared = body("no shared window", func(_ context.Context, world *mpi.Comm) error {
 	_, err := mpi.WinAllocateShared[int](world, 1)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestStartGivenUpAfterAPost(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, 3, startGivenUp, fabric) })
+	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, startGivenUp, fabric) })
 }
 
 // A Start of two ranks is given up when one of them has posted. The next one takes that Post, and the other.
@@ -56,7 +56,7 @@ var startGivenUp = body("start given up", func(_ context.Context, world *mpi.Com
 })
 
 func TestSharedWindowWithContext(t *testing.T) {
-	ranks(t, 2, sharedWithContext, "WEFT_FABRIC=shm")
+	together(t, 2, sharedWithContext, "WEFT_FABRIC=shm")
 }
 
 // Calls on a window of memory that ranks share end with their context, and the window goes on.

@@ -22,7 +22,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,6 +37,9 @@ import (
 
 // variable has a test binary play a body in place of its tests.
 const variable = "LAUNCHERTEST_BODY"
+
+// errorsVariable names the folder in which a rank leaves the error of its body.
+const errorsVariable = "LAUNCHERTEST_ERRORS"
 
 // timeout is how long a job may take on a machine that does much else.
 const timeout = 2 * time.Minute
@@ -66,6 +71,9 @@ func Play() {
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		if folder := os.Getenv(errorsVariable); folder != "" {
+			_ = os.WriteFile(filepath.Join(folder, strconv.Itoa(os.Getpid())), []byte(err.Error()), 0o600)
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -86,7 +94,7 @@ func Ranks(n int, body string, env ...string) launcher.App {
 // Result is what became of a job.
 type Result struct {
 	Out, Err string // what it wrote to standard output and to standard error
-	Failure  error  // of launcher.Run
+	Failure  error  // of launcher.Run, and the errors of the bodies
 }
 
 // Cause is the failure of the rank that ended the job. The test fails if the job ended otherwise.
@@ -97,17 +105,11 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 	return f
 }
 
-// Run runs a job without input, and returns when it is over and all its output is there. A job that does not
-// end is ended, and standard error tells where its ranks were.
+// Run runs a job without input, and returns when it is over and all its output is there. A deadlock ends the
+// job. A job that does not end is ended, and standard error tells where its ranks were.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: timeout})
-}
-
-// RunWatched is Run of a job that is watched for deadlocks, which end it.
-func RunWatched(t testing.TB, apps ...launcher.App) Result {
-	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: 10 * time.Second, AbortStuck: true})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2, AbortStuck: true})
 }
 
 // RunSurviving is Run of a job that goes on when ranks fail.
@@ -138,10 +140,11 @@ func run(t testing.TB, job launcher.Job) Result {
 	var r Result
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)
-	mark := fmt.Sprintf("%s=%d", jobVariable, jobs.Add(1))
+	mark, folder := fmt.Sprintf("%s=%d", jobVariable, jobs.Add(1)), t.TempDir()
 	job.Apps = slices.Clone(job.Apps)
 	for i := range job.Apps {
-		job.Apps[i].Env = append(job.Apps[i].Env[:len(job.Apps[i].Env):len(job.Apps[i].Env)], mark)
+		job.Apps[i].Env = append(job.Apps[i].Env[:len(job.Apps[i].Env):len(job.Apps[i].Env)], mark,
+			errorsVariable+"="+folder)
 	}
 	defer explain(job.Timeout, mark)()
 	job.Stdin, job.Out, job.Err = launcher.InputNone, out, errs
@@ -150,7 +153,21 @@ func run(t testing.TB, job launcher.Job) Result {
 	errs.Close()
 	<-outDone
 	<-errDone
+	if r.Failure != nil {
+		r.Failure = withErrors(r.Failure, folder)
+	}
 	return r
+}
+
+// withErrors adds the errors that the bodies have left to a failure.
+func withErrors(failure error, folder string) error {
+	files, _ := filepath.Glob(filepath.Join(folder, "*"))
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			failure = fmt.Errorf("%w\n%s", failure, text)
+		}
+	}
+	return failure
 }
 
 // capture returns a pipe, and a channel that is closed when all that came through the pipe is in into.

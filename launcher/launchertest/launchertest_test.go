@@ -47,6 +47,9 @@ func TestRun_GivesTheFailure(t *testing.T) {
 		r := launchertest.Run(t, launchertest.Ranks(1, body))
 		require.Equal(t, want.status, launcher.ExitStatus(r.Failure), r.Err)
 		require.Contains(t, r.Err, want.text)
+		if want.status == 1 {
+			require.ErrorContains(t, r.Failure, want.text[:len(want.text)-1])
+		}
 		require.Empty(t, r.Out)
 	}
 }

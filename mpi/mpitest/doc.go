@@ -34,6 +34,12 @@
 // messages that were never received, requests that were never waited for, communicators and windows that were
 // never freed, and goroutines.
 //
+// # Fabrics, processes and costs
+//
+// With the option [Fabric] the ranks communicate over shared memory or TCP, still in one process but in real
+// time. [Processes] has each rank be a process. [Measure] has messages take time on the simulated network,
+// and tells what a body costs. [Try] returns an error in place of failing the test.
+//
 // # Differences from a process
 //
 // Ranks share the package variables of the program. Calls that act on the process's own rank do not act on a

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
 var (
@@ -18,9 +19,38 @@ var (
 type Option func(*options)
 
 type options struct {
-	seed   uint64
-	runs   int // with seeds from seed on
-	config []mpi.Config
+	seed    uint64
+	runs    int // with seeds from seed on
+	config  []mpi.Config
+	fabric  string   // a real one; empty for the simulated network
+	network *Network // what messages cost; nil where nothing is measured
+}
+
+// simulated is the name of the fabric that Run has by default.
+const simulated = "sim"
+
+// Fabric chooses what carries the messages: "sim", the simulated network, which is the default; or "shm" and
+// "tcp", shared memory and TCP as between processes of one host. With these the ranks are not in a bubble of
+// package synctest: their time is real, a seed has no meaning, and a deadlock takes half a second to find. It
+// is found only if all goroutines of the ranks wait in calls of weft or for one another, and no function of
+// the program is called by a timer. Goroutines that outlive the body are found if the goroutine that has
+// started them is a rank's, or has not ended.
+func Fabric(name string) Option {
+	return func(o *options) {
+		if o.fabric = name; name == simulated {
+			o.fabric = ""
+		}
+	}
+}
+
+func (o *options) check() error {
+	if o.fabric == "" {
+		return nil
+	}
+	if err := fabrics.Check(o.fabric); err != nil {
+		return fmt.Errorf("mpitest: Fabric: %w, and %s", err, simulated)
+	}
+	return nil
 }
 
 // Seed chooses what the simulated network draws: how far messages come before others, where they are cut,

@@ -25,6 +25,7 @@ type rank struct {
 	exited    atomic.Int32  // the status of Abort, plus one; 0 for none
 	returned  atomic.Bool   // the body has ended
 	ended     atomic.Bool   // nothing of the rank is left
+	cost      cost          // of the body, where it is measured
 
 	// guarded by the job's lock
 	failed bool
@@ -61,13 +62,18 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 		defer close(ended)
 		r.guard(&err, func() error {
 			r.job.awaitBegin(ctx)
-			return r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+			began := time.Now()
+			err := r.job.body(context.WithValue(ctx, rankKey{}, r), world)
+			if r.job.network != nil {
+				r.cost.take(world, began)
+			}
+			return err
 		})
 	}()
 	<-ended
 	r.returned.Store(true)
 	if errors.Is(err, inprocess.ErrChecked) {
-		time.Sleep(othersFind)
+		time.Sleep(r.job.othersFind())
 	}
 	if err != nil {
 		r.job.fail(r, err)
@@ -88,7 +94,12 @@ func (j *job) awaitBegin(ctx context.Context) {
 }
 
 // othersFind is how much of the ranks' time the others have to find a mistake too, before the job ends.
-const othersFind = time.Second
+func (j *job) othersFind() time.Duration {
+	if j.real {
+		return 50 * time.Millisecond
+	}
+	return time.Second
+}
 
 // guard calls the body, and has err say how it has failed.
 func (r *rank) guard(err *error, body func() error) {

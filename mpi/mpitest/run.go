@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,52 +25,78 @@ type Body = func(ctx context.Context, world *mpi.Comm) error
 // Run runs body as a job of n ranks, and returns when all of them have ended. If anything is wrong, Run says
 // so in lines that begin with the rank, and ends the test with FailNow.
 //
-// Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest.
+// Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest. It
+// panics if t is not the test that calls it.
 func Run(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
-	if t.Context().Err() != nil {
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
+	if err := Try(t, n, body, opts...); err != nil {
+		t.Fatal(err)
 	}
-	switch {
-	case n < 1:
-		t.Fatalf("mpitest: Run with %d ranks: a job has at least one", n)
-	case body == nil:
-		t.Fatal("mpitest: Run without a body")
-	case program.InBubble():
-		t.Fatal("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its world")
+}
+
+// Try runs body as Run does, and returns what Run would fail the test with: an error of one line or more, nil
+// if all is well. It is for tests of what a program says about its own misuse. What a rank does to the test
+// itself (FailNow, Errorf, Skip, a data race) fails or ends the test all the same.
+func Try(t *testing.T, n int, body Body, opts ...Option) error {
+	t.Helper()
+	if err := checkCall(t, n, body); err != nil {
+		return err
 	}
 	o := options{seed: *seedFlag, runs: *runsFlag}
 	for _, option := range opts {
 		option(&o)
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	for i := range max(o.runs, 1) {
-		runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
+		err := runOnce(newJob(t, n, body, o.seed+uint64(i), &o))
 		switch {
-		case t.Failed():
-			return
+		case err != nil || t.Failed():
+			return err
 		case t.Skipped():
 			t.SkipNow()
 		}
 	}
+	return nil
 }
 
-// runOnce runs a job, and fails its test if anything is wrong.
-func runOnce(j *job) {
+// checkCall refuses a call that cannot be right. It panics where the test to fail is not the caller's.
+func checkCall(t *testing.T, n int, body Body) error {
+	t.Helper()
+	switch {
+	case program.InBubble():
+		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of " +
+			"its world")
+	case t.Context().Err() != nil:
+		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
+	case !program.RunsTest(reflect.ValueOf(t).Pointer()):
+		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s is called by a goroutine that is not its "+
+			"own, but a subtest's, a rank's of another Run, or one that the test has started", t.Name()))
+	case n < 1:
+		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
+	case body == nil:
+		return errors.New("mpitest: Run without a body")
+	}
+	return nil
+}
+
+// runOnce runs a job, and returns what is wrong.
+func runOnce(j *job) error {
 	j.t.Helper()
+	ended := false
 	defer func() {
-		j.t.Helper()
-		lines := j.failures()
-		if len(lines) == 0 {
-			return
+		// A data race has package synctest end the test.
+		if err := j.failure(); !ended && err != nil {
+			j.t.Helper()
+			j.t.Error(err)
 		}
-		if j.seed != 1 {
-			again := fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed)
-			lines = append(lines, again)
-		}
-		j.t.Fatal(strings.Join(lines, "\n"))
 	}()
+	defer inprocess.Begin()()
 	defer j.watchFromOutside()()
 	j.play()
+	ended = true
+	return j.failure()
 }
 
 // job is a job of ranks that are goroutines of a test.
@@ -77,16 +105,18 @@ type job struct {
 	body  Body
 	conf  []mpi.Config
 	seed  uint64
+	real  bool // the ranks are in no bubble, and communicate over a real fabric
 	ranks []*rank
 
-	// of the bubble
-	cancel  context.CancelCauseFunc // ends the ranks
-	gaveUp  chan struct{}           // closed when ranks are left behind
-	begun   atomic.Int32            // bodies
-	begin   chan struct{}           // closed when all have
-	before  map[uint64]bool         // goroutines that are not the job's
-	ended   atomic.Int32            // ranks that have ended
-	allDone atomic.Bool             // all have ended; their goroutines may go on
+	network *Network // what messages cost; nil where nothing is measured
+
+	// of the bubble, if there is one
+	cancel context.CancelCauseFunc // ends the ranks
+	gaveUp chan struct{}           // closed when ranks are left behind
+	begun  atomic.Int32            // bodies
+	begin  chan struct{}           // closed when all have
+	before map[uint64]bool         // goroutines that are not the job's
+	ended  atomic.Int32            // ranks that have ended
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -94,18 +124,27 @@ type job struct {
 	left  bool     // goroutines are left in the bubble
 }
 
-func newJob(t *testing.T, n int, body Body, seed uint64, config []mpi.Config) *job {
-	checked := mpi.Config{Settings: map[string]string{"WEFT_CHECK": "on", "WEFT_PASSIVE": "100ms",
-		"WEFT_LOG": "error"}}
-	j := &job{t: t, body: body, seed: seed, conf: append([]mpi.Config{checked}, config...)}
+func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
+	settings := map[string]string{"WEFT_CHECK": "on", "WEFT_LOG": "error"}
+	if o.fabric != "" {
+		settings["WEFT_FABRIC"] = o.fabric
+	} else {
+		settings["WEFT_PASSIVE"] = "100ms"
+	}
+	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", network: o.network,
+		conf: append([]mpi.Config{{Settings: settings}}, o.config...)}
 	for number := range n {
 		j.ranks = append(j.ranks, &rank{job: j, number: number})
 	}
 	return j
 }
 
-// play runs the job in a bubble.
+// play runs the job, in a bubble unless it is real.
 func (j *job) play() {
+	if j.real {
+		j.live()
+		return
+	}
 	defer func() {
 		// The bubble says with a panic that goroutines are left in it, which j has said better.
 		if p := recover(); p != nil && !j.left {
@@ -124,11 +163,17 @@ func (j *job) live() {
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true
 	}
-	network := sim.NewNetwork(j.seed)
+	var costs []sim.Option
+	if c := j.network.costs(); c != nil {
+		costs = append(costs, sim.WithCosts(*c))
+	}
+	network := sim.NewNetwork(j.seed, costs...)
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	for _, r := range j.ranks {
-		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: network.Device(),
-			Out: &output{rank: r}, Exit: r.exit}
+		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit}
+		if !j.real {
+			r.place.Device = network.Device()
+		}
 	}
 	var ranks sync.WaitGroup
 	for _, r := range j.ranks {
@@ -141,13 +186,20 @@ func (j *job) live() {
 	}()
 	go func() {
 		defer close(watched)
-		j.watch(done)
+		if j.real {
+			j.watchReal(done)
+		} else {
+			j.watch(done)
+		}
 	}()
 	select {
 	case <-done:
 		<-watched
-		j.allDone.Store(true)
-		synctest.Wait()
+		if j.real {
+			j.awaitGoroutines()
+		} else {
+			synctest.Wait()
+		}
 		j.findGoroutines()
 	case <-j.gaveUp:
 	}
@@ -181,15 +233,21 @@ func (j *job) end(cause error) {
 	}
 }
 
-// failures are the lines that the test fails with, none if all is well.
-func (j *job) failures() (lines []string) {
+// failure is what the test fails with; nil if all is well.
+func (j *job) failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	lines = append(lines, j.lines...)
+	lines := slices.Clone(j.lines)
 	for _, r := range j.ranks {
 		for _, line := range r.lines {
 			lines = append(lines, fmt.Sprintf("rank %d: %s", r.number, line))
 		}
 	}
-	return lines
+	if len(lines) == 0 {
+		return nil
+	}
+	if j.seed != 1 && !j.real {
+		lines = append(lines, fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed))
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }

@@ -73,6 +73,44 @@ func worldAfterwards(t *testing.T, c mpi.Config) {
 	require.ErrorIs(t, err, mpi.ErrRequest)
 }
 
+func TestRun_WorldAfterAFailure(t *testing.T) {
+	for _, fabric := range []string{"sim", "shm", "tcp"} {
+		var world *mpi.Comm
+		err := mpitest.Try(t, 2, func(_ context.Context, w *mpi.Comm) error {
+			if w.Rank() == 1 {
+				return errors.New("boom")
+			}
+			world = w
+			return mpi.Barrier(w)
+		}, mpitest.Fabric(fabric))
+		require.EqualError(t, err, "rank 1: boom")
+		require.ErrorIs(t, mpi.Barrier(world), mpi.ErrFinalized)
+	}
+}
+
+// Ranks of one process may share memory, and use sockets.
+func TestFabric(t *testing.T) {
+	for _, fabric := range []string{"auto", "shm", "tcp"} {
+		t.Run(fabric, func(t *testing.T) {
+			mpitest.Sizes(t, []int{1, 2, 5}, sums, mpitest.Fabric(fabric))
+		})
+	}
+	mpitest.Run(t, 3, func(_ context.Context, world *mpi.Comm) error {
+		w, err := mpi.WinAllocateShared[int](world, 1)
+		if err != nil {
+			return err
+		}
+		w.Local()[0] = world.Rank()
+		if err := w.Fence(); err != nil {
+			return err
+		}
+		if next := (world.Rank() + 1) % 3; w.Of(next)[0] != next {
+			return fmt.Errorf("rank %d has %d", next, w.Of(next)[0])
+		}
+		return w.Free()
+	}, mpitest.Fabric("shm"))
+}
+
 // An hour passes as soon as nobody can go on without it.
 func TestRun_TimeTakesNoTime(t *testing.T) {
 	mpitest.Run(t, 2, func(ctx context.Context, world *mpi.Comm) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -33,14 +34,14 @@ func (j *job) watch(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-time.After(quietAfter):
+		case <-time.After(max(quietAfter, quiet)):
 			synctest.Wait() // others may have a timer of the same moment
 		}
 		if now := j.moves(); now != moves {
 			moves, quiet = now, 0
 			continue
 		}
-		quiet += quietAfter
+		quiet += max(quietAfter, quiet) // so that a long time takes few looks
 		list := j.goroutines()
 		if quiet < longQuiet && j.maySleep(list) {
 			continue
@@ -50,6 +51,11 @@ func (j *job) watch(done <-chan struct{}) {
 		}
 		moves, quiet = j.moves(), 0
 	}
+}
+
+// allReturned tells whether all bodies have.
+func (j *job) allReturned() bool {
+	return !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.returned.Load() && !r.ended.Load() })
 }
 
 // moves is a number that changes whenever anything of the job moves.
@@ -150,7 +156,8 @@ type ownGoroutine struct {
 // where is the line of the program that a goroutine is at, or was started at.
 func (g *ownGoroutine) where() string { return cmp.Or(g.Site, g.Began, g.Function) }
 
-// goroutines are those of the bubble that were not there before the job, but for the caller's.
+// goroutines are those of the bubble that were not there before the job, but for the caller's. Without a
+// bubble they are those of the program that a rank is known to have started.
 func (j *job) goroutines() (list []ownGoroutine) {
 	all, byID := everyGoroutine()
 	self := program.GoroutineID()
@@ -159,7 +166,11 @@ func (j *job) goroutines() (list []ownGoroutine) {
 		if g.Bubble != bubble || g.ID == self || j.before[g.ID] {
 			continue
 		}
-		list = append(list, ownGoroutine{g, j.rankOf(g, byID)})
+		own := ownGoroutine{g, j.rankOf(g, byID)}
+		if j.real && (own.rank == nil || g.Owner != program.OfProgram) {
+			continue // others are in no bubble either
+		}
+		list = append(list, own)
 	}
 	return list
 }
@@ -226,38 +237,42 @@ func (j *job) findGoroutines() {
 	}
 }
 
+// busyFor is how long goroutines of the program may run on when the bodies have returned. One that blocks in
+// a system call stops the clock, so that the ranks do not end either.
+var busyFor = 10 * time.Second
+
 const (
 	outsidePeriod = time.Second
-	// busyFor is how long goroutines of the program may run on when the ranks have ended.
-	busyFor = 10 * time.Second
 	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
 	beforeDeadline = 3 * time.Second
 )
 
 // watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
-// end: goroutines that run on though the ranks have ended, and ranks that are not done at the deadline of the
-// tests. It returns what ends it.
+// end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of
+// the tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
-	over, ended := make(chan struct{}), make(chan struct{})
+	over, gone := make(chan struct{}), make(chan struct{})
 	deadline, bounded := j.t.Deadline()
 	go func() {
-		defer close(ended)
+		defer close(gone)
 		ticker := time.NewTicker(outsidePeriod)
 		defer ticker.Stop()
-		busy := time.Duration(0)
+		busy, ended := time.Duration(0), int32(0)
 		for {
 			select {
 			case <-over:
 				return
 			case <-ticker.C:
 			}
-			if j.allDone.Load() {
+			if now := j.ended.Load(); j.real || !j.allReturned() || now != ended {
+				busy, ended = 0, now
+			} else {
 				busy += outsidePeriod
 			}
 			switch {
 			case busy >= busyFor:
-				panic(fmt.Sprintf("mpitest: %s: the ranks have ended, and goroutines that they have "+
-					"started run on:\n%s", j.t.Name(), j.running()))
+				panic(fmt.Sprintf("mpitest: %s: the bodies have returned, and goroutines that they "+
+					"have started run on:\n%s", j.t.Name(), j.running()))
 			case bounded && time.Until(deadline) < beforeDeadline:
 				fmt.Fprintf(os.Stderr, "mpitest: %s comes to the deadline of the tests:\n%s", j.t.Name(),
 					j.running())
@@ -267,7 +282,7 @@ func (j *job) watchFromOutside() (end func()) {
 	}()
 	return func() {
 		close(over)
-		<-ended
+		<-gone
 	}
 }
 

@@ -187,6 +187,89 @@ var wrong = []program{
 		return mpi.Run(ctx, func(context.Context, *mpi.Comm) error { return nil })
 	}), []string{`rank \d: mpi: Init: called a second time`}, nil},
 
+	{"mpi.Run with another context", runs(1, func(context.Context, *mpi.Comm) error {
+		return mpi.Run(context.Background(), func(context.Context, *mpi.Comm) error { return nil })
+	}), []string{"rank 0: mpi: Init: not with the context of the body"}, nil},
+
+	{"no such fabric", func(t *testing.T) {
+		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("ib"))
+	}, []string{`wrong_test.go:\d+: mpitest: Fabric: "ib" is no fabric; there are shm, tcp or auto, and sim`}, nil},
+
+	{"receives from each other over TCP", over("tcp", 3, func(_ context.Context, world *mpi.Comm) error {
+		if world.Rank() == 2 {
+			return nil
+		}
+		_, err := mpi.Recv(world, make([]int, 1), 1-world.Rank(), 5)
+		return err
+	}), []string{"deadlock: no rank can ever go on", `rank 0: Recv from 1, tag 5, at wrong_test.go:\d+`,
+		`rank 1: Recv from 0, tag 5, at wrong_test.go:\d+`, "neither can go on"}, []string{"aborted"}},
+
+	{"a panic over TCP", over("tcp", 3, func(_ context.Context, world *mpi.Comm) error {
+		if world.Rank() == 2 {
+			panic("over")
+		}
+		return mpi.Barrier(world)
+	}), []string{`rank 2: panic: over`, `wrong_test.go:\d+ `}, []string{"rank 0", "rank 1", `mpitest\.\(\*`}},
+
+	{"Fatal over shared memory", over("shm", 2, func(ctx context.Context, world *mpi.Comm) error {
+		if world.Rank() == 1 {
+			mpitest.T(ctx).Fatal("no good")
+		}
+		return mpi.Barrier(world)
+	}), []string{`wrong_test.go:\d+: rank 1: no good`}, []string{"rank 0"}},
+
+	{"a message is left in shared memory", over("shm", 2, func(_ context.Context, world *mpi.Comm) error {
+		return mpi.Send(world, []int{1}, 1-world.Rank(), 4)
+	}), []string{`rank 0: message never received: from rank 1, tag 4, on world, sent at wrong_test.go:\d+`}, nil},
+
+	{"a goroutine is left over TCP", over("tcp", 2, func(_ context.Context, world *mpi.Comm) error {
+		if world.Rank() == 1 {
+			go func() { <-make(chan int) }()
+		}
+		return nil
+	}), []string{`rank 1: a goroutine outlives the body: it was started at wrong_test.go:\d+, and is at ` +
+		`wrong_test.go:\d+ \[chan receive\]`}, []string{"rank 0"}},
+
+	{"a body does not return over TCP", over("tcp", 2, func(_ context.Context, world *mpi.Comm) error {
+		if world.Rank() == 1 {
+			select {}
+		}
+		return errors.New("boom")
+	}), []string{"rank 0: boom", `rank 1: the body does not return, though the job has ended: it waits at ` +
+		`wrong_test.go:\d+ \[select \(no cases\)\], and not for its context`}, nil},
+
+	{"Run in Run over TCP", func(t *testing.T) {
+		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error {
+			mpitest.Run(t, 2, func(context.Context, *mpi.Comm) error { return nil })
+			return nil
+		}, mpitest.Fabric("tcp"))
+	}, []string{"rank 0: panic: mpitest: Run with .* is called by a goroutine that is not its own"}, nil},
+
+	{"a goroutine sleeps again and again", runs(1, func(context.Context, *mpi.Comm) error {
+		go func() {
+			for {
+				time.Sleep(time.Second)
+			}
+		}()
+		return nil
+	}), []string{`rank 0: a goroutine outlives the body: it was started at wrong_test.go:\d+, and is at ` +
+		`wrong_test.go:\d+ \[sleep\]`}, nil},
+
+	{"a body sleeps again and again", runs(2, func(_ context.Context, world *mpi.Comm) error {
+		for world.Rank() == 1 {
+			time.Sleep(time.Second)
+		}
+		return nil
+	}), []string{"no message has moved for 2h0m0s of the ranks' time", "rank 0: Finalize",
+		`rank 1: the body does not return, though the job has ended: it waits at wrong_test.go:\d+ \[sleep\]`}, nil},
+
+	{"the test above", func(t *testing.T) {
+		t.Run("sub", func(sub *testing.T) {
+			defer func() { sub.Fatal(recover()) }()
+			mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil })
+		})
+	}, []string{`Run with the \*testing.T of .*/the_test_above is called by a goroutine that is not its own`}, nil},
+
 	{"Alloc of the process", runs(1, func(context.Context, *mpi.Comm) error {
 		_, err := mpi.Alloc[int](1)
 		return err
@@ -208,6 +291,10 @@ var wrong = []program{
 	}, []string{"T needs the context that Run gives a body"}, nil},
 }
 
+func over(fabric string, n int, body mpitest.Body) func(t *testing.T) {
+	return func(t *testing.T) { mpitest.Run(t, n, body, mpitest.Fabric(fabric)) }
+}
+
 func runs(n int, body mpitest.Body) func(t *testing.T) {
 	return func(t *testing.T) { mpitest.Run(t, n, body) }
 }
@@ -215,17 +302,13 @@ func runs(n int, body mpitest.Body) func(t *testing.T) {
 // TestWrong runs the wrong programs in a process of their own, in which they fail, and looks at what they say.
 func TestWrong(t *testing.T) {
 	if os.Getenv(wrongVariable) != "" {
+		mpitest.WaitLess()
 		for _, w := range wrong {
 			t.Run(w.name, w.test)
 		}
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWrong$", "-test.v")
-	cmd.Env = append(os.Environ(), wrongVariable+"=1")
-	out, err := cmd.CombinedOutput()
-	var status *exec.ExitError
-	require.ErrorAs(t, err, &status)
-	listing, failed, _ := strings.Cut(string(out), "--- FAIL: TestWrong ")
+	listing, failed, _ := strings.Cut(outputOf(t, "TestWrong", "-test.v"), "--- FAIL: TestWrong ")
 	said := map[string]string{}
 	for part := range strings.SplitSeq(listing, "=== RUN   TestWrong/") {
 		head, text, _ := strings.Cut(part, "\n")
@@ -244,4 +327,57 @@ func TestWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// outputOf runs a test that fails in a process of its own.
+func outputOf(t *testing.T, test string, flags ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append(flags, "-test.run=^"+test+"$")...)
+	cmd.Env = append(os.Environ(), wrongVariable+"=1")
+	out, err := cmd.CombinedOutput()
+	var status *exec.ExitError
+	require.ErrorAs(t, err, &status)
+	return string(out)
+}
+
+// readForEver blocks in a system call, which stops the ranks' clock.
+func readForEver() error {
+	r, _, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	_, err = r.Read(make([]byte, 1))
+	return err
+}
+
+// A body that blocks in a system call is told of when the time of the tests is over.
+func TestRun_AtTheDeadline(t *testing.T) {
+	if os.Getenv(wrongVariable) != "" {
+		mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() == 1 {
+				return readForEver()
+			}
+			return nil
+		})
+	}
+	t.Parallel()
+	require.Regexp(t, `mpitest: TestRun_AtTheDeadline comes to the deadline of the tests:\n`+
+		`(.*\n)*  rank 1: wrong_test.go:\d+ \[IO wait\]\n`, outputOf(t, "TestRun_AtTheDeadline", "-test.timeout=4s"))
+}
+
+// A goroutine that blocks in a system call when the bodies have returned ends the tests.
+func TestRun_GoroutineThatRunsOn(t *testing.T) {
+	if os.Getenv(wrongVariable) != "" {
+		mpitest.WaitLess()
+		mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() == 1 {
+				go readForEver()
+			}
+			return nil
+		})
+	}
+	t.Parallel()
+	require.Regexp(t, `panic: mpitest: TestRun_GoroutineThatRunsOn: the bodies have returned, and goroutines that they `+
+		`have started run on:\n(.*\n)*\s+rank 1: wrong_test.go:\d+ \[IO wait\]\n`,
+		outputOf(t, "TestRun_GoroutineThatRunsOn"))
 }

@@ -29,6 +29,7 @@ type device struct {
 	net      *Network
 	id       int
 	rng      *rand.Rand // keys
+	busy     busy
 	ep       *endpoint
 	cqs      []*cq
 	keys     map[transport.Key]*mr // of regions, and of windows that are bound

@@ -67,7 +67,7 @@ func (q *qp) placeHere(n int, to *transport.Segment, store func(mem []byte)) err
 
 // mayCopy checks a Get, Put or Fill of n bytes; the mutant lets it pass what was posted before.
 func (q *qp) mayCopy(n int, s *transport.Segment, ahead mutant) error {
-	if q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
+	if q.net.costs != nil || q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
 		q.peer.state != transport.StateReady || q.peer.pending != nil ||
 		q.rng.IntN(4) == 0 {
 		return transport.ErrNotNow

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -498,7 +499,9 @@ func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *
 		reads:  cfg.Reads,
 		state:  transport.StateReady,
 	}
-	q.window = 16 + q.rng.IntN(48)
+	if q.window = 16 + q.rng.IntN(48); q.net.costs != nil {
+		q.window = math.MaxInt
+	}
 	d.qps[q.num] = q
 	e.connected[rank] = q
 	q.pd().users++

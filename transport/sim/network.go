@@ -27,6 +27,7 @@ type Network struct {
 	rng      *rand.Rand // for what belongs to no device
 	manual   bool
 	cutEvery int
+	costs    *Costs // nil where messages take no time
 	mutant   mutant
 	turn     sync.Mutex // of the mutant oneAtATime
 	devices  []*device

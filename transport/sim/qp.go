@@ -257,7 +257,7 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 			w.inline = gather(make([]byte, 0, length), local)
 		}
 	}
-	w.early = q.rng.IntN(2) == 0
+	w.early = q.rng.IntN(2) == 0 || q.net.costs != nil
 	w.overtakes = q.rng.IntN(2) == 0
 	return w, nil
 }

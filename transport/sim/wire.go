@@ -40,6 +40,8 @@ type piece struct {
 	data   []byte // copied when it is sent
 	n      int
 	placed bool
+	// it is on its way: see Costs
+	travels bool
 }
 
 // violation is why a message cannot be delivered.
@@ -66,12 +68,22 @@ const tail = 8
 // maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
 const maxPiece = 64 << 10
 
+// cuts is how often a message is cut that need not be.
+func (q *qp) cuts() int {
+	if q.net.costs != nil {
+		return 0
+	}
+	return q.rng.IntN(4)
+}
+
 // cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is
 // aligned, else it may itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
-	for range q.rng.IntN(4) + m.length/maxPiece {
-		if m.length > 1 {
+	for i := range q.cuts() + m.length/maxPiece {
+		if q.net.costs != nil {
+			cuts = append(cuts, (i+1)*maxPiece)
+		} else if m.length > 1 {
 			cuts = append(cuts, 1+q.rng.IntN(m.length-1))
 		}
 	}
@@ -325,6 +337,7 @@ func (q *qp) source(segs []transport.Segment, at, n int) ([][]byte, error) {
 
 // put sends the next piece of a message; true if it was the last.
 func (q *qp) put(m *message) bool {
+	q.travel(m, &m.pieces[m.sent])
 	m.sent++
 	q.peer.onWire++
 	q.peer.signal()
@@ -361,7 +374,7 @@ func (q *qp) spots() []spot {
 			untagged++
 		}
 		for i := range m.pieces[:m.sent] {
-			if m.pieces[i].placed || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
+			if p := &m.pieces[i]; p.placed || p.travels || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
 				continue
 			}
 			list = append(list, spot{m: m, i: i, recv: recv, late: late})
@@ -392,7 +405,8 @@ func (q *qp) deliverable() int {
 	for i, m := range q.in {
 		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest ||
 			q.net.mutant == readEarly && m.kind == kindReadResponse
-		if m.whole() && (i == 0 || early) || i == 0 && m.untagged() && len(q.rq) == 0 && m.sent > 0 {
+		refused := m.untagged() && len(q.rq) == 0 && m.sent > 0 && !m.pieces[0].travels
+		if m.whole() && (i == 0 || early) || i == 0 && refused {
 			return i
 		}
 		if q.net.mutant != deliverEarly && q.net.mutant != atomicEarly && q.net.mutant != readEarly {

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
-	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -19,7 +19,7 @@ import (
 // Place is what a rank has in place of a process.
 type Place struct {
 	Wire     *wireup.Job
-	Device   transport.Device // belongs to the rank from Init on
+	Device   transport.Device // belongs to the rank from Init on; nil for those that the settings name
 	Settings setting.Values   // in place of the environment
 	Out      io.Writer        // in place of standard error; takes whole lines, from any goroutine
 	Exit     func(code int)   // in place of os.Exit; does not return
@@ -62,9 +62,17 @@ func FromContext(ctx context.Context) *Place {
 // Rank returns the rank of the place; nil if there is none yet.
 func (p *Place) Rank() Rank { return p.RankOr(nil) }
 
-// Here tells whether the caller may be a rank in a Place, for messages: such ranks are in a bubble of
-// testing/synctest.
-func Here() bool { return program.InBubble() }
+// jobs counts the jobs of this process that have ranks in Places.
+var jobs atomic.Int32
+
+// Begin notes that a job has ranks in Places until end is called.
+func Begin() (end func()) {
+	jobs.Add(1)
+	return func() { jobs.Add(-1) }
+}
+
+// Here tells whether the caller may be a rank in a Place, for messages.
+func Here() bool { return jobs.Load() > 0 }
 
 // RankOr returns the rank of the place, which create makes if there is none yet.
 func (p *Place) RankOr(create func() Rank) Rank {

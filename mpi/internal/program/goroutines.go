@@ -151,6 +151,24 @@ func GoroutineID() uint64 {
 	return id
 }
 
+// RunsTest tells whether the calling goroutine is that of a test, and not of another one, whose *testing.T is
+// at an address. Where the trace does not tell, it says yes.
+func RunsTest(t uintptr) bool {
+	buf := make([]byte, minTrace)
+	return runsTest(string(buf[:runtime.Stack(buf, false)]), t)
+}
+
+func runsTest(trace string, t uintptr) bool {
+	const runner = "\ntesting.tRunner("
+	at := strings.LastIndex(trace, runner)
+	if at < 0 {
+		return len(trace) == minTrace // the outermost frames may be cut off
+	}
+	first, _, _ := strings.Cut(trace[at+len(runner):], ",")
+	is, err := strconv.ParseUint(first, 0, 64)
+	return err != nil || uintptr(is) == t
+}
+
 // InBubble tells whether the calling goroutine is in a bubble of testing/synctest.
 func InBubble() bool { return strings.Contains(self(), "synctest bubble") }
 

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 	"testing"
@@ -115,6 +116,19 @@ func TestParseGoroutines_OfThisVersionOfGo(t *testing.T) {
 	}
 	mu.Unlock()
 	<-done
+}
+
+func TestRunsTest(t *testing.T) {
+	require.True(t, RunsTest(reflect.ValueOf(t).Pointer()))
+	t.Run("sub", func(sub *testing.T) {
+		require.True(t, RunsTest(reflect.ValueOf(sub).Pointer()))
+		require.False(t, RunsTest(reflect.ValueOf(t).Pointer()))
+	})
+	other := make(chan bool)
+	go func() { other <- RunsTest(reflect.ValueOf(t).Pointer()) }()
+	require.False(t, <-other)
+	require.True(t, runsTest("goroutine 1 [running]:\ntesting.tRunner(0xc000012345?, 0x1)\n", 1),
+		"the address is not certain")
 }
 
 func FuzzParseGoroutines(f *testing.F) {

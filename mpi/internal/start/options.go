@@ -27,7 +27,7 @@ type Options struct {
 	Check   bool // checking mode
 	Survive bool // a failed rank does not end the job
 
-	fabric string                 // a name, a list of names, or auto
+	fabric string        // a name, a list of names, or auto
 	device fabric.Config // as far as settings determine it
 }
 

@@ -1,0 +1,66 @@
+package sim
+
+import "time"
+
+// Costs has messages take time, that of package time: in a bubble of testing/synctest it is simulated. The
+// model is LogGP with a cost of copies. A device's processor handles one message at a time, and so do the two
+// directions of its link.
+type Costs struct {
+	Latency   time.Duration // from the time that a byte leaves a device until it is at the other
+	Bandwidth float64       // bytes a second of a device's link, in each direction; 0 for no limit
+	Overhead  time.Duration // of the processor, for each message, at either end
+	Copy      float64       // bytes a second that the processor copies, at either end; 0 for no limit
+}
+
+// WithCosts has messages take time. Then they are cut where they must be, and requests complete when their
+// bytes have left, rather than at random.
+func WithCosts(c Costs) Option { return func(n *Network) { n.costs = &c } }
+
+// busy is until when the parts of a device are busy.
+type busy struct{ processor, out, in time.Time }
+
+// take occupies a part from a time on, for so long, as soon as it is free, and returns until when.
+func take(part *time.Time, from time.Time, d time.Duration) time.Time {
+	if part.Before(from) {
+		*part = from
+	}
+	*part = part.Add(d)
+	return *part
+}
+
+// at is how long n bytes take at a rate.
+func at(n int, rate float64) time.Duration {
+	if rate <= 0 {
+		return 0
+	}
+	return time.Duration(float64(n) / rate * float64(time.Second))
+}
+
+// travel has a piece that is sent now arrive when it may.
+func (q *qp) travel(m *message, p *piece) {
+	c, peer := q.net.costs, q.peer
+	if c == nil {
+		return
+	}
+	handling, now := at(p.n, c.Copy), time.Now()
+	if m.sent == 0 {
+		handling += c.Overhead
+	}
+	sending := at(p.n, c.Bandwidth)
+	left := take(&q.dev.busy.out, take(&q.dev.busy.processor, now, handling), sending)
+	// the link into the peer takes the bytes as they come, unless others are on it
+	come := take(&peer.dev.busy.in, left.Add(c.Latency-sending), sending)
+	p.travels = true
+	time.AfterFunc(come.Sub(now), func() {
+		q.net.mu.Lock()
+		defer q.net.mu.Unlock()
+		now := time.Now()
+		handled := take(&peer.dev.busy.processor, now, handling)
+		time.AfterFunc(handled.Sub(now), func() {
+			q.net.mu.Lock()
+			defer q.net.mu.Unlock()
+			p.travels = false
+			peer.signal()
+		})
+	})
+}

@@ -47,8 +47,6 @@ type collState struct {
 	keys   [2]callKey
 	latest int // which of them the latest call was, or is, carried out with
 
-	comparison engine.Comparison // of the call under way, in checking mode
-
 	views atomic.Pointer[viewBlocks] // of the latest call on views; nil while one has it
 
 	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
@@ -245,7 +243,8 @@ func (a *collectiveCall) carryOut() (err error) {
 	}
 	// another goroutine is in a collective of this communicator
 	if a.compares() {
-		if err := a.compareByMessage(a.comm.nextComparison()); err != nil {
+		if err := a.compare(); err != nil {
+			a.nextTag()
 			return err
 		}
 	}
@@ -257,20 +256,14 @@ func (a *collectiveCall) carryOut() (err error) {
 
 // runOwnLocked carries out a call with what its communicator keeps for that.
 func (a *collectiveCall) runOwnLocked(k *collState) error {
-	c, compares, comparison := a.comm, a.compares(), 0
-	if compares {
-		comparison = c.nextComparison()
-	}
-	if compares && !k.decided && k.mailboxes == nil { // to prepare them is a collective, too
-		if err := a.compareByMessage(comparison); err != nil {
+	c := a.comm
+	if a.compares() { // first, as to prepare mailboxes is a collective, too
+		if err := a.compare(); err != nil {
+			a.skipLocked(k)
 			return err
 		}
-		compares = false
 	}
 	if err := a.prepareMailboxesLocked(k); err != nil {
-		if compares { // nobody need wait for this rank
-			c.newCompared(comparison, a.digest(check.Blocking)).postDigests(c)
-		}
 		return err
 	}
 	x := &k.own[k.latest]
@@ -287,14 +280,9 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
 		x.Beside = k.mailboxes
 	}
-	switch {
-	case x.Schedule.Mailboxes && compares:
-		a.err = a.runComparedInMailboxes(k, x, comparison)
-	case x.Schedule.Mailboxes:
+	if x.Schedule.Mailboxes {
 		a.err = c.e.RunInMailboxes(x, k.mailboxes)
-	case compares:
-		a.err = a.runCompared(x, comparison)
-	default:
+	} else {
 		a.err = c.e.RunCollective(x)
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil

@@ -118,8 +118,10 @@ func (a *collectiveCall) skipLocked(k *collState) {
 		m.Skip(rounds[0], rounds[1])
 	}
 	a.nextTag()
-	a.call.Mailbox = k.mailboxes.Bytes()
-	a.growMailboxesLocked(k)
+	if k.mailboxes != nil {
+		a.call.Mailbox = k.mailboxes.Bytes()
+		a.growMailboxesLocked(k)
+	}
 }
 
 // releaseMailboxes ends this rank's use of the mailboxes. Where a goroutine still uses them they stay until

@@ -2,8 +2,8 @@ package mpi
 
 import "github.com/weft-mpi/weft/mpi/internal/engine"
 
-// longCall is a call that is told of at its beginning and its end: one on a window that may last, or Finalize.
-// The zero longCall is one that nobody is told of.
+// longCall is a call that is told of at its beginning and its end: one on a window that may last, or
+// Finalize. The zero longCall is one that nobody is told of.
 type longCall struct {
 	e     *engine.Engine
 	call  engine.Call

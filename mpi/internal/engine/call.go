@@ -1,7 +1,7 @@
 package engine
 
-// Call says which call of package mpi an event is of. A call that consists of several, such as Sendrecv, comes
-// as those.
+// Call says which call of package mpi an event is of. A call that consists of several, such as Sendrecv,
+// comes as those.
 type Call uint8
 
 const (
@@ -52,12 +52,15 @@ const (
 	Calls // how many there are
 )
 
-var callNames = [Calls]string{"Send", "Ssend", "Isend", "Recv", "Irecv", "Probe", "Wait", "Test", "collectives",
-	"Finalize", "WinAllocate", "WinCreate", "WinAllocateShared", "WinCreateDynamic", "Win.Free", "Win.Attach",
-	"Win.Detach", "Win.Put", "Win.Get", "Win.PutView", "Win.GetView", "Win.Rput", "Win.Rget", "Win.Accumulate",
-	"Win.GetAccumulate", "Win.Raccumulate", "Win.RgetAccumulate", "Win.FetchAndOp", "Win.CompareAndSwap",
-	"Win.Fence", "Win.Lock", "Win.Unlock", "Win.LockAll", "Win.UnlockAll", "Win.Flush", "Win.FlushLocal",
-	"Win.FlushAll", "Win.FlushLocalAll", "Win.Post", "Win.Start", "Win.Complete", "Win.Wait"}
+var callNames = [Calls]string{
+	"Send", "Ssend", "Isend", "Recv", "Irecv", "Probe", "Wait", "Test", "collectives", "Finalize",
+	"WinAllocate", "WinCreate", "WinAllocateShared", "WinCreateDynamic", "Win.Free", "Win.Attach",
+	"Win.Detach", "Win.Put", "Win.Get", "Win.PutView", "Win.GetView", "Win.Rput", "Win.Rget",
+	"Win.Accumulate", "Win.GetAccumulate", "Win.Raccumulate", "Win.RgetAccumulate", "Win.FetchAndOp",
+	"Win.CompareAndSwap", "Win.Fence", "Win.Lock", "Win.Unlock", "Win.LockAll", "Win.UnlockAll",
+	"Win.Flush", "Win.FlushLocal", "Win.FlushAll", "Win.FlushLocalAll", "Win.Post", "Win.Start",
+	"Win.Complete", "Win.Wait",
+}
 
 // String is the name of the MPI call, or of the first of its family.
 func (c Call) String() string { return callNames[c] }

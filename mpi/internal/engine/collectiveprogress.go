@@ -300,12 +300,6 @@ func (cs *collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
 func (cs *collectives) checkUnexpectedLocked(env envelope, source int) {
 	cs.e.mu.assertHeld()
 	for _, c := range cs.active {
-		if c.state == collectiveInMailboxes && c.comparing() && env.Context == c.Comparison.Context {
-			if err := cs.compareMessagesLocked(c, source); err != nil {
-				cs.failLocked(c, err)
-			}
-			continue
-		}
 		if c.Context != env.Context || !c.differs(int(env.Tag)) &&
 			(c.state != collectiveInMailboxes || !c.sameCall(int(env.Tag))) {
 			continue

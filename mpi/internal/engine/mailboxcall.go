@@ -58,9 +58,6 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
-		if c.comparing() {
-			_ = m.compareLocked(c.Comparison) // the neighbors need not wait for this rank's word
-		}
 		cs.giveUpInMailboxesLocked(m)
 		e.mu.Unlock()
 		return err
@@ -98,9 +95,6 @@ func (c *Collective) begin() {
 		c.exchange = steps[:c.step]
 	}
 	c.due = 1<<c.step - 1
-	if c.Comparison != nil && c.round == 0 {
-		c.Comparison.begin()
-	}
 }
 
 // lookInMailboxesLocked looks for the messages of a call for a while; false if they have not come. It
@@ -161,15 +155,11 @@ func (cs *collectives) lookInTurnsLocked(c *Collective) bool {
 // awaited is the word that is looked for, until what comes with it is done with, and whether something of
 // this rank is not sent: sends stand behind receives.
 func (c *Collective) awaited() (word *uint64, room bool) {
-	m := c.mailboxes
-	if c.comparing() {
-		return m.comparedWord(c.Comparison), c.Comparison.untold != 0 || c.due != 0 && c.waitsForRoom()
-	}
-	return m.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
+	return c.mailboxes.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
 }
 
-// exchanged tells whether all messages of the round are sent and received.
-func (c *Collective) exchanged() bool { return c.due == 0 && !c.comparing() }
+// exchanged reports whether all messages of the round are sent and received.
+func (c *Collective) exchanged() bool { return c.due == 0 }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
@@ -181,11 +171,6 @@ func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done
 		return true
 	}
 	m := c.mailboxes
-	if c.comparing() {
-		if c.err = m.compareLocked(c.Comparison); c.err != nil {
-			return true
-		}
-	}
 	steps := c.exchange
 	i := len(steps) - 1
 	sent := true
@@ -199,8 +184,7 @@ func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done
 			sent = false
 		}
 	}
-	mayReceive := !c.comparing()
-	for ; i >= 0 && mayReceive; i-- {
+	for ; i >= 0; i-- {
 		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {
 			if c.err != nil {
 				return true
@@ -291,10 +275,7 @@ func (cs *collectives) sleepAndUnlock(c *Collective) error {
 			return err
 		}
 	}
-	err := cs.compareMessagesLocked(c, AnySource)
-	if err == nil {
-		err = cs.sentOtherwiseLocked(c)
-	}
+	err := cs.sentOtherwiseLocked(c)
 	if err != nil {
 		cs.giveUpInMailboxesLocked(c.mailboxes)
 		e.mu.Unlock()
@@ -347,14 +328,6 @@ func (cs *collectives) finishInMailboxesLocked(c *Collective) {
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
 // waits for room, which only its receiver gives.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
-	if x := c.Comparison; c.comparing() {
-		for i, p := range x.Peers[:x.N] {
-			if x.open>>i&1 != 0 {
-				needs = append(needs, c.worldRank(p))
-			}
-		}
-		return needs, false
-	}
 	for i := range c.exchange {
 		if c.due>>i&1 == 0 {
 			continue

@@ -88,8 +88,8 @@ type mailbox struct {
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
 
-// A sender's part of the memory is a cache line and then its slots. The line begins with the words of
-// comparisons, and ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
+// A sender's part of the memory is a cache line and then its slots. The line
+// ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
 // word that identifies the message. The message begins at a cache line, as far before that word as its length
 // needs: with the payload, directly followed by the number of the latest call with which the sender is done.
 const (

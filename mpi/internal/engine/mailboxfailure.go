@@ -33,7 +33,7 @@ const (
 func noticeOf(first, last uint64, err error) failureNotice {
 	kind := noticeNone
 	switch {
-	case errors.Is(err, errTold), errors.Is(err, ErrDiffers):
+	case errors.Is(err, errTold):
 	case errors.Is(err, ErrCount):
 		kind = noticeCount
 	case errors.Is(err, ErrCollective):

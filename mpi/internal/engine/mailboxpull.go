@@ -64,7 +64,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	}
 	cs.concealLocked(m)
 	// Where the calls differ they have one round in common, which is counted.
-	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 && !errors.Is(err, ErrDiffers) {
+	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
 		cs.giveUpInMailboxesLocked(m)
 	}

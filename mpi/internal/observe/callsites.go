@@ -43,7 +43,7 @@ func newCallSites() *callSites {
 
 // event takes an event of the engine, on the goroutine that makes the call.
 func (c *callSites) event(e engine.Event) {
-	if e.Kind == engine.EventMatch || e.Call == engine.CallFinalize { // waiting for the others there is no work
+	if e.Kind == engine.EventMatch || e.Call == engine.CallFinalize {
 		return
 	}
 	var callers stack
@@ -85,9 +85,9 @@ func (c *callSites) at(callers stack) *callPlace {
 	return s
 }
 
-// total is what the calls of the place came to. A composite call is counted alone, as it has the others within
-// it. Another call of package mpi may come as several, such as Isend, Recv and two of Wait: it is counted by
-// the one that there are most of, and by those of Wait and Test only if there are no others.
+// total is what the calls of the place came to. A composite call is counted alone, as it has the others
+// within it. Another call of package mpi may come as several, such as Isend, Recv and two of Wait: it is
+// counted by the one that there are most of, and by those of Wait and Test only if there are no others.
 func (s *callPlace) total() (total callCount) {
 	var waits uint64
 	composite := false

@@ -392,7 +392,7 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	return nil
 }
 
-// windows tells whether there are windows of messages.
+// windows reports whether there are windows of messages.
 func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates }
 
 // test is the title of the table.

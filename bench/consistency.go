@@ -186,7 +186,7 @@ func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int)
 // weight is the time of the two sides of a guideline, and of the Barriers that were taken off each, in µs.
 type weight struct{ left, right, barrier float64 }
 
-// holds tells whether the left side takes at most so many times as long as the right. Less than a twentieth
+// holds reports whether the left side takes at most so many times as long as the right. Less than a twentieth
 // of a Barrier is the spread of what was taken off.
 func (w weight) holds(maxRatio float64) bool { return w.left <= maxRatio*w.right+w.barrier/20 }
 

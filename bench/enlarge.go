@@ -45,7 +45,7 @@ func enlarge(s *session) error {
 	return c.end(1)
 }
 
-// announcing tells whether settings have all messages but small ones announced.
+// announcing reports whether settings have all messages but small ones announced.
 func (c *census) announcing() (bool, error) {
 	before := c.announced(1, 1)
 	err := c.exchange(1, c.messageSize(0))

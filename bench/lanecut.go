@@ -99,7 +99,7 @@ func (l *lane) lose() {
 // arm has the next connection by which much comes carry nothing more.
 func (c *laneCut) arm() { c.armed.Store(true) }
 
-// stopped tells whether there is one.
+// stopped reports whether there is one.
 func (c *laneCut) stopped() bool { return c.victim.Load() != nil }
 
 // cut breaks it.

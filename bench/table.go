@@ -68,7 +68,7 @@ func (c *column) printed(o *Options) bool {
 	return c.shown == always
 }
 
-// reported tells whether a run with such options has measured the column.
+// reported reports whether a run with such options has measured the column.
 func (c *column) reported(o *Options) bool {
 	return c.shown != ifTails && c.shown != ifValidated && c.beside == 0 || c.printed(o)
 }
@@ -200,7 +200,7 @@ func tailColumns(unit string) (columns []column) {
 	return columns
 }
 
-// figure tells whether there is a figure: a table has none where a time was too short for the clock.
+// figure reports whether there is a figure: a table has none where a time was too short for the clock.
 func figure(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // trimHeading is a heading without the mark of a comment.

@@ -481,7 +481,7 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	return rules
 }
 
-// continues tells whether q says the same as r for the bytes that follow.
+// continues reports whether q says the same as r for the bytes that follow.
 func continues(r, q *tuning.Rule) bool {
 	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
 		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes

@@ -34,7 +34,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// refills tells whether what is sent is written before every iteration.
+// refills reports whether what is sent is written before every iteration.
 func (s *session) refills() bool { return s.Validate || s.Rewrite }
 
 // compare notes the first byte of got that is not what was sent in its place.
@@ -93,7 +93,7 @@ func (s *session) compareSum(got []float32, first, ranks, sequence int) {
 	}
 }
 
-// allRight tells whether no rank has found anything wrong.
+// allRight reports whether no rank has found anything wrong.
 func (s *session) allRight() (bool, error) {
 	if !s.Validate {
 		return true, nil

@@ -24,7 +24,7 @@ func (c *Channel) GrowFor(v *Vector, head int) (Outcome, error) {
 	return c.growFor(v, head)
 }
 
-// LiftWindow has the present wrap go on beyond the cache window, and tells whether that makes a difference.
+// LiftWindow has the present wrap go on beyond the cache window, and reports whether that makes a difference.
 func (c *Channel) LiftWindow() bool {
 	s := &c.send
 	lifted := s.windowed && s.lines > windowLines && c.state == StateOpen

@@ -13,7 +13,7 @@ import (
 // dataReserve is the lines that data leaves free, half of them to CREDIT alone.
 const dataReserve = 12
 
-// works tells whether a threshold is right for a ring, as docs/internals/spec/channel.md wants it: five of them are
+// works reports whether a threshold is right for a ring, as docs/internals/spec/channel.md wants it: five of them are
 // more than the ring, so that CREDITs never fill the lines that are theirs; and when less than one is
 // unadvertised the greatest message finds room wherever it begins.
 func works(threshold, lines, slot int) bool {

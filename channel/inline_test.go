@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// placed tells whether the inline write alone sends a message of n bytes.
+// placed reports whether the inline write alone sends a message of n bytes.
 func placed(c *channel.Channel, n int) bool {
 	return c.TryInline(channel.Eager, 1, make([]byte, n-8), false)
 }

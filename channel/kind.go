@@ -39,7 +39,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// inner tells whether a kind is of the channel itself, or none.
+// inner reports whether a kind is of the channel itself, or none.
 func (k Kind) inner() bool { return outer>>k&1 == 0 }
 
 // outer has the kinds of the layer above.

@@ -131,7 +131,7 @@ func (c *Channel) sendDescriptor(more bool) error {
 	return nil
 }
 
-// descriptorUnsent tells whether a descriptor has to go before all else.
+// descriptorUnsent reports whether a descriptor has to go before all else.
 func (s *sendRing) descriptorUnsent() bool { return s.large != nil && s.large.descriptorUnsent }
 
 // reclaimCredited frees the lines of the messages whose descriptors have been consumed.
@@ -147,7 +147,7 @@ func (l *largeSendRing) reclaimCredited(s *sendRing) {
 	}
 }
 
-// creditImminent tells whether so many lines lack their credit that the peer may be about to send a CREDIT
+// creditImminent reports whether so many lines lack their credit that the peer may be about to send a CREDIT
 // for them.
 func (l *largeSendRing) creditImminent(s *sendRing) bool {
 	l.reclaimCredited(s)

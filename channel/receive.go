@@ -55,7 +55,7 @@ func (r *recvRing) onWrap() {
 	r.creditDue = r.advertised != r.consumed && r.prevEnd+linesOf(r.maxBody) <= r.lines
 }
 
-// owesCredit tells whether so much is unadvertised that a CREDIT must go.
+// owesCredit reports whether so much is unadvertised that a CREDIT must go.
 func (r *recvRing) owesCredit() bool {
 	return int(r.consumed-r.advertised) >= r.threshold || r.creditDue || r.largeCreditDue()
 }
@@ -79,7 +79,7 @@ func (c *Channel) Ready() bool {
 	return head || c.paused && c.replyArrived()
 }
 
-// head tells whether the head of a message stands at a line, and how long its body is.
+// head reports whether the head of a message stands at a line, and how long its body is.
 func (i *inRing) head(line int, generation uint64) (n int, there bool) {
 	if line == i.lines {
 		return 0, false

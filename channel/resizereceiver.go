@@ -94,7 +94,7 @@ func (c *Channel) RetransmitReply() error {
 	return c.sendReply()
 }
 
-// unread tells whether a message is in the ring that has not been released.
+// unread reports whether a message is in the ring that has not been released.
 func (r *recvRing) unread() bool {
 	if len(r.ring) == 0 {
 		return false

@@ -131,7 +131,7 @@ func (c *Channel) progressResize() error {
 	return c.sendRequest()
 }
 
-// replyArrived tells whether the reply to our request has been placed.
+// replyArrived reports whether the reply to our request has been placed.
 func (c *Channel) replyArrived() bool {
 	p := &c.pending
 	if p.state != requestPosted {
@@ -195,8 +195,8 @@ func (c *Channel) pollReply() error {
 	return errors.Join(err, old.release())
 }
 
-// lookForTail tells whether all of the reply to our request is there. If only its head is, it looks some more
-// times.
+// lookForTail reports whether all of the reply to our request is there. If only its head is, it looks some
+// more times.
 func (c *Channel) lookForTail(line []byte) bool {
 	for range c.conf.tailLooks() {
 		head, tail := replyFlags(line, c.pending.generation)

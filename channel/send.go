@@ -95,7 +95,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 	return true, nil
 }
 
-// mayInline tells whether an inline write may succeed once lines are found for a message of n bytes. Where
+// mayInline reports whether an inline write may succeed once lines are found for a message of n bytes. Where
 // lines were known to be free, it has failed for another reason.
 func (c *Channel) mayInline(n int) bool {
 	return c.inlineWrites && !c.paused && n <= c.send.maxInline && linesOf(n) > c.send.freeAhead

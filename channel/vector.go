@@ -122,7 +122,7 @@ func (c *Channel) commitElements(v *Vector, last int, k Kind, body, head []byte,
 	return at - len(head), Moved, nil
 }
 
-// resizeDone goes on with a change of phase, if one is under way, and tells whether messages can be sent.
+// resizeDone goes on with a change of phase, if one is under way, and reports whether messages can be sent.
 // While they cannot, that counts as a transfer of nothing.
 func (c *Channel) resizeDone() (bool, error) {
 	if !c.paused {

@@ -39,7 +39,7 @@ func (s *sendRing) reserveInWindow(need int) bool {
 	return true
 }
 
-// creditAdvisable tells whether a CREDIT is welcome that is not owed yet. It goes like data, where there is
+// creditAdvisable reports whether a CREDIT is welcome that is not owed yet. It goes like data, where there is
 // room.
 func (c *Channel) creditAdvisable() bool {
 	r := &c.recv

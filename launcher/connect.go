@@ -161,7 +161,7 @@ func IsThisHost(name string) bool {
 	return isHere(context.Background(), name, hostname)
 }
 
-// isHere tells whether a host's name is this host's.
+// isHere reports whether a host's name is this host's.
 func isHere(ctx context.Context, name, hostname string) bool {
 	if strings.Contains(name, "@") {
 		return false

@@ -72,9 +72,9 @@ func parseHost(word string) (h Host, err error) {
 	return h, nil
 }
 
-// isName tells whether a text may be the name of a host, or of a user there. What begins with a dash would be
-// an option of the starter, other signs would mean something to a shell, and a name that shows nothing could
-// not be found in an error.
+// isName reports whether a text may be the name of a host, or of a user there. What begins with a dash would
+// be an option of the starter, other signs would mean something to a shell, and a name that shows nothing
+// could not be found in an error.
 func isName(name string) bool {
 	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || !unicode.IsPrint(r) || strings.ContainsRune(shellCharacters, r)

@@ -14,8 +14,8 @@ import (
 )
 
 // loop runs the job from its start to its end: it gives the supervisor what happens, and carries out what the
-// supervisor decides. It never waits for a rank, nor for whoever reads the job's output. It tells whether the
-// job is to be started again.
+// supervisor decides. It never waits for a rank, nor for whoever reads the job's output. It reports whether
+// the job is to be started again.
 func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, err error) {
 	s := j.newSupervisor()
 	defer func() {

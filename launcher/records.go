@@ -28,7 +28,7 @@ type records struct {
 	hinted  bool      // the user has been told of --output-dir
 }
 
-// due tells whether events are to be waited for.
+// due reports whether events are to be waited for.
 func (r *records) due(now time.Time) bool {
 	return (len(r.asked) > 0 || r.writing > 0) && now.Before(r.until)
 }

@@ -55,7 +55,7 @@ func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Sig
 	return j.loop(ctx, signals)
 }
 
-// retryPreparing tells whether a restart that could not be prepared is followed by another.
+// retryPreparing reports whether a restart that could not be prepared is followed by another.
 func (j *job) retryPreparing(err error) bool {
 	var request *RequestError
 	var end *Failure
@@ -68,7 +68,7 @@ func (j *job) retryPreparing(err error) bool {
 	return true
 }
 
-// startsAgain tells whether the job, which is over, is started again, and tells the user.
+// startsAgain reports whether the job, which is over, is started again, and tells the user.
 func (j *job) startsAgain(s *supervisor.Supervisor) bool {
 	if j.Restarts == 0 || !s.Restartable() || !j.restartsLeft() {
 		return false
@@ -78,7 +78,7 @@ func (j *job) startsAgain(s *supervisor.Supervisor) bool {
 	return true
 }
 
-// restartsLeft tells whether the job may be started again. If not, it tells the user.
+// restartsLeft reports whether the job may be started again. If not, it tells the user.
 func (j *job) restartsLeft() bool {
 	if j.past.restarts < j.Restarts {
 		return true
@@ -250,7 +250,7 @@ func (h *history) found(program int) (string, bool) {
 	return file, err == nil
 }
 
-// isNews tells whether the user has not been told this note by an earlier start.
+// isNews reports whether the user has not been told this note by an earlier start.
 func (h *history) isNews(note string) bool {
 	if slices.Contains(h.notes, note) {
 		return false

@@ -342,7 +342,7 @@ func (j *job) openOutputFiles() error {
 	return nil
 }
 
-// copiesInput tells whether the launcher has to copy its standard input to ranks, rather than hand its
+// copiesInput reports whether the launcher has to copy its standard input to ranks, rather than hand its
 // descriptor on.
 func (j *job) copiesInput() bool {
 	if j.Stdin < 0 {

@@ -59,7 +59,7 @@ func ParseStarter(text string) ([]string, error) {
 	return words, nil
 }
 
-// startsAll tells whether one call of the starter starts the agents of all hosts.
+// startsAll reports whether one call of the starter starts the agents of all hosts.
 func (j *job) startsAll() bool {
 	return slices.ContainsFunc(j.Starter, func(word string) bool { return strings.Contains(word, "{hosts}") })
 }

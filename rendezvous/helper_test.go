@@ -290,7 +290,7 @@ func (n *node) check(peer *node) error {
 	return nil
 }
 
-// checkRecvs tells whether too many Recvs are left when all is over: one of the sender and one of the
+// checkRecvs reports whether too many Recvs are left when all is over: one of the sender and one of the
 // receiver are spare, and those of announcements that needed no FIN.
 func (n *node) checkRecvs() error {
 	maxLeft := 1
@@ -500,5 +500,5 @@ func sendFlags(more bool) channel.SendFlags {
 	return 0
 }
 
-// owns tells whether a work request is of the rendezvous protocol.
+// owns reports whether a work request is of the rendezvous protocol.
 func owns(id uint64) bool { return id>>56 == rendezvous.ReadOwner || id>>56 == rendezvous.WriteOwner }

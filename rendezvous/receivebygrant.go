@@ -58,13 +58,13 @@ func (g *openGrants) take(number uint32) *fetch {
 }
 
 // sendCTS sends the CTS for the next segment of a message; false when there is no room for it.
-func (f *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	if err := f.postEndRecv(c, l); err != nil {
+func (r *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+	if err := r.postEndRecv(c, l); err != nil {
 		return false, err
 	}
 	mr := t.segments[t.first].mr
 	last := t.first == len(t.segments)-1
-	sent, err := f.grant(c, l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
+	sent, err := r.grant(c, l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
 	if sent {
 		t.first++
 	}
@@ -72,7 +72,7 @@ func (f *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool,
 }
 
 // grant sends a CTS for the next bytes of a message. A receive request for its end is posted.
-func (f *Receiver) grant(c *channel.Channel, l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
+func (r *Receiver) grant(c *channel.Channel, l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
 	cts.ID, cts.Grant = t.source.ID, uint64(l.granted.next())
 	if sent, l.queueFull, err = sendControl(c, channel.CTS, ctsLen, cts); !sent {
 		return false, err
@@ -84,9 +84,9 @@ func (f *Receiver) grant(c *channel.Channel, l *channelQueue, t *fetch, cts CTS)
 }
 
 // postEndRecv posts the receive request for the end of the next grant.
-func (f *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
+func (r *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
 	if l.spareRecvs == 0 {
-		if err := c.QP().PostRecv(&f.emptyRecv); err != nil {
+		if err := c.QP().PostRecv(&r.emptyRecv); err != nil {
 			return fmt.Errorf("receive request for the end of a grant: %w", err)
 		}
 		l.spareRecvs++
@@ -97,9 +97,9 @@ func (f *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
 // OnGrantEnd handles the delivered end of a grant of a channel. If it is the last of its message, the buffer
 // belongs to the receiver again, and done is true for its token. done may be true together with an error, as
 // from OnCompletion. An immediate that names no open grant of that channel is an error of the peer.
-func (f *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, done bool, err error) {
+func (r *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, done bool, err error) {
 	var t *fetch
-	l := f.queues[c]
+	l := r.queues[c]
 	if l != nil {
 		t = l.granted.take(parseGrantEnd(imm).grant)
 	}
@@ -109,14 +109,14 @@ func (f *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, don
 	l.inFlight--
 	t.grantsEnded++
 	if t.stage != nil {
-		f.placeStaged(t)
+		r.placeStaged(t)
 	}
 	if t.stage != nil && t.arrived < t.want || t.grantsEnded < len(t.segments) {
-		return 0, false, f.Progress(c)
+		return 0, false, r.Progress(c)
 	}
 	token = t.token
-	if err := f.release(t); err != nil {
+	if err := r.release(t); err != nil {
 		return token, true, err
 	}
-	return token, true, f.Progress(c)
+	return token, true, r.Progress(c)
 }

@@ -63,7 +63,7 @@ type channelQueue struct {
 	inFlight    int    // Reads, or grants
 	pendingFINs []ATS  // ends of announcements that are to be sent, in order, as FIN or ATS
 	finsSent    int    // of these
-	spareRecvs  int    // receive requests that were posted for grants that did not come about
+	spareRecvs  int    // receive requests that were posted for grants that failed
 	queueFull   bool   // the send queue had no room for what is next
 
 	shared  sharedCopies
@@ -137,11 +137,11 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 // not be accessed until OnCompletion, OnGrantEnd or Fail returns token; the slice bufs itself belongs to the
 // caller again. An error means that the channel must be failed; nothing of the message is kept then unless
 // Fail returns the token.
-func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
-	l := f.queue(c)
-	t := f.start(s, token)
+func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
+	l := r.queue(c)
+	t := r.start(s, token)
 	rights := transport.LocalWrite
-	if t.shared = len(bufs) == 1 && l.shareable(&s, len(bufs[0])); t.shared || f.grants {
+	if t.shared = len(bufs) == 1 && l.shareable(&s, len(bufs[0])); t.shared || r.grants {
 		rights |= transport.RemoteWrite
 	}
 	for _, buf := range bufs {
@@ -151,25 +151,25 @@ func (f *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 		if len(buf) == 0 {
 			continue
 		}
-		mr, err := f.pd.Register(buf, rights)
+		mr, err := r.pd.Register(buf, rights)
 		if err != nil {
 			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err),
-				f.release(t))
+				r.release(t))
 		}
 		t.segments = append(t.segments, segment{mr: mr, size: len(buf)})
 		t.want += len(buf)
 	}
 	if t.want == 0 {
-		f.queueFIN(l, ATS{ID: s.ID})
-		return true, errors.Join(f.release(t), f.Progress(c))
+		r.queueFIN(l, ATS{ID: s.ID})
+		return true, errors.Join(r.release(t), r.Progress(c))
 	}
 	l.add(t, c)
-	return false, f.Progress(c)
+	return false, r.Progress(c)
 }
 
 // start takes an entry for what was announced.
-func (f *Receiver) start(s Source, token uint64) *fetch {
-	t := f.alloc()
+func (r *Receiver) start(s Source, token uint64) *fetch {
+	t := r.alloc()
 	t.source, t.token = s, token
 	t.first, t.want, t.posted, t.arrived, t.grantsEnded, t.underWay = 0, 0, 0, 0, 0, 0
 	t.shared = false
@@ -190,15 +190,15 @@ func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 // TryCopy is Start for a message that can be copied at once: done means that buf has all of it. Otherwise
 // nothing has happened, except that buf may have been written to. An error together with done means that the
 // channel must be failed.
-func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
-	l := f.queue(c)
-	if !f.copies || s.Key == 0 || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
+func (r *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
+	l := r.queue(c)
+	if !r.copies || s.Key == 0 || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
 		l.inFlight > 0 {
 		return false, nil
 	}
 	buf = buf[:s.Length]
 	if l.shareable(&s, len(buf)) && len(buf) <= sharedcopy.MaxPart {
-		to, err := f.pd.Register(buf, transport.LocalWrite|transport.RemoteWrite)
+		to, err := r.pd.Register(buf, transport.LocalWrite|transport.RemoteWrite)
 		if err != nil {
 			return false, nil
 		}
@@ -212,48 +212,48 @@ func (f *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 			return false, nil
 		}
 	}
-	f.queueFIN(l, ATS{ID: s.ID})
-	return true, f.Progress(c)
+	r.queueFIN(l, ATS{ID: s.ID})
+	return true, r.Progress(c)
 }
 
-func (f *Receiver) queue(c *channel.Channel) *channelQueue {
-	l := f.queues[c]
+func (r *Receiver) queue(c *channel.Channel) *channelQueue {
+	l := r.queues[c]
 	if l == nil {
 		l = &channelQueue{}
 		l.read = transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: l.local[:],
 			Remote: l.remote[:]}
 		l.fin = transport.SendWR{Op: transport.OpWriteImm}
-		f.queues[c] = l
+		r.queues[c] = l
 	}
 	return l
 }
 
 // Progress posts the Reads and FINs, and sends the CTSs, for which there is room. Call it after completions
 // of the channel's QP, and when credits have arrived.
-func (f *Receiver) Progress(c *channel.Channel) (err error) {
-	l := f.queues[c]
+func (r *Receiver) Progress(c *channel.Channel) (err error) {
+	l := r.queues[c]
 	if l == nil {
 		return nil
 	}
 	l.queueFull = false
 	if len(l.pendingFINs) > 0 {
-		if err := f.sendFINs(c, l); err != nil || l.queueFull {
+		if err := r.sendFINs(c, l); err != nil || l.queueFull {
 			return err
 		}
 	}
-	for l.first != nil && l.inFlight < f.depth {
+	for l.first != nil && l.inFlight < r.depth {
 		t, ask := l.first, (*Receiver).postRead
 		switch {
 		case t.stage != nil && t.underWay == stagePieces:
 			return nil // until one is placed
-		case t.stage != nil && (f.grants || t.source.Key == 0):
+		case t.stage != nil && (r.grants || t.source.Key == 0):
 			ask = (*Receiver).sendStageCTS
 		case t.stage != nil:
 			ask = (*Receiver).postStageRead
-		case f.grants:
+		case r.grants:
 			ask = (*Receiver).sendCTS
 		case t.shared:
-			if l.shared.Claims != nil && !f.copyRest(c, l, t) {
+			if l.shared.Claims != nil && !r.copyRest(c, l, t) {
 				return nil
 			}
 			if err := l.shared.settle(); err != nil {
@@ -263,7 +263,7 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 				ask = (*Receiver).postEnd
 			}
 		}
-		if asked, err := ask(f, c, l, t); !asked {
+		if asked, err := ask(r, c, l, t); !asked {
 			return err
 		}
 		l.inFlight++
@@ -275,16 +275,16 @@ func (f *Receiver) Progress(c *channel.Channel) (err error) {
 }
 
 // queueFIN has Progress tell the sender that an announcement has ended.
-func (f *Receiver) queueFIN(l *channelQueue, d ATS) {
+func (r *Receiver) queueFIN(l *channelQueue, d ATS) {
 	if l.finsSent > len(l.pendingFINs)/2 {
 		l.pendingFINs, l.finsSent = l.pendingFINs[:copy(l.pendingFINs, l.pendingFINs[l.finsSent:])], 0
 	}
 	l.pendingFINs = append(l.pendingFINs, d)
-	f.inUse++
+	r.inUse++
 }
 
 // sendFINs tells the ends of announcements, in order, as far as there is room: by FIN, or through the ring.
-func (f *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
+func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	for ; l.finsSent < len(l.pendingFINs); l.finsSent++ {
 		d := l.pendingFINs[l.finsSent]
 		if d.Withdrawn || d.ID&throughRing != 0 {
@@ -300,27 +300,27 @@ func (f *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 		if l.queueFull || err != nil {
 			return err
 		}
-		f.inUse--
+		r.inUse--
 	}
 	l.pendingFINs, l.finsSent = l.pendingFINs[:0], 0
 	return nil
 }
 
 // Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
-func (f *Receiver) Idle() bool { return f.inUse == 0 }
+func (r *Receiver) Idle() bool { return r.inUse == 0 }
 
 // SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
 // have been polled.
-func (f *Receiver) SendQueueFull(c *channel.Channel) bool {
-	l := f.queues[c]
+func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
+	l := r.queues[c]
 	return l != nil && l.queueFull
 }
 
 // postRead posts the next Read of a message; false when there is no room for it.
-func (f *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+func (r *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
 	p := &t.segments[t.first]
-	n := min(f.piece, p.size-p.posted)
-	posted, err := f.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.at + p.posted, Length: n})
+	n := min(r.piece, p.size-p.posted)
+	posted, err := r.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.at + p.posted, Length: n})
 	if !posted {
 		return false, err
 	}
@@ -331,7 +331,7 @@ func (f *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool
 }
 
 // postReadOf posts a Read of the next bytes of a message to some memory.
-func (f *Receiver) postReadOf(c *channel.Channel, l *channelQueue, t *fetch, to transport.SGE) (posted bool,
+func (r *Receiver) postReadOf(c *channel.Channel, l *channelQueue, t *fetch, to transport.SGE) (posted bool,
 	err error) {
 	l.read.ID = t.wrID()
 	l.local[0] = to
@@ -368,77 +368,77 @@ func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 // OnCompletion handles the completion of a Read. When the last Read of a message has completed, its FIN is
 // sent, the buffer belongs to the receiver again, and done is true for its token. done may be true together
 // with an error, which then comes from the FIN or from later Reads.
-func (f *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
+func (r *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
-	if int(i) >= len(f.table) || f.table[i].c == nil || f.table[i].wrID() != wc.ID {
+	if int(i) >= len(r.table) || r.table[i].c == nil || r.table[i].wrID() != wc.ID {
 		return 0, false, nil // of a fetch that was given up
 	}
-	t := f.table[i]
-	l := f.queues[t.c]
+	t := r.table[i]
+	l := r.queues[t.c]
 	l.inFlight--
 	if t.stage != nil {
-		f.placeStaged(t)
+		r.placeStaged(t)
 	} else {
 		t.arrived += wc.Bytes
 	}
 	if t.arrived < t.want {
-		return 0, false, f.Progress(t.c)
+		return 0, false, r.Progress(t.c)
 	}
 	c, token := t.c, t.token
-	f.queueFIN(l, ATS{ID: t.source.ID})
-	if err := f.release(t); err != nil {
+	r.queueFIN(l, ATS{ID: t.source.ID})
+	if err := r.release(t); err != nil {
 		return token, true, err
 	}
-	return token, true, f.Progress(c)
+	return token, true, r.Progress(c)
 }
 
 // Fail abandons everything that a channel whose queue pair is cut has to fetch, and passes the tokens to
 // each.
-func (f *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
+func (r *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
-	for _, t := range f.table {
+	for _, t := range r.table {
 		if t.c == c {
 			token := t.token
 			if t.stage != nil {
-				first = errors.Join(first, f.stages.drop(t.stage))
+				first = errors.Join(first, r.stages.drop(t.stage))
 				t.stage = nil
 			}
-			if err := f.release(t); err != nil && first == nil {
+			if err := r.release(t); err != nil && first == nil {
 				first = err
 			}
 			each(token)
 		}
 	}
-	if l := f.queues[c]; l != nil {
-		f.inUse -= len(l.pendingFINs) - l.finsSent
+	if l := r.queues[c]; l != nil {
+		r.inUse -= len(l.pendingFINs) - l.finsSent
 		first = errors.Join(first, l.shared.drop())
-		delete(f.queues, c)
+		delete(r.queues, c)
 	}
 	return first
 }
 
-func (f *Receiver) alloc() *fetch {
-	f.inUse++
-	t := f.free
+func (r *Receiver) alloc() *fetch {
+	r.inUse++
+	t := r.free
 	if t == nil {
-		t = &fetch{index: uint32(len(f.table))}
-		f.table = append(f.table, t)
+		t = &fetch{index: uint32(len(r.table))}
+		r.table = append(r.table, t)
 		return t
 	}
-	f.free, t.next = t.next, nil
+	r.free, t.next = t.next, nil
 	return t
 }
 
 // release frees an entry and gives the user's buffer back.
-func (f *Receiver) release(t *fetch) (err error) {
-	f.inUse--
+func (r *Receiver) release(t *fetch) (err error) {
+	r.inUse--
 	for i := range t.segments {
 		err = errors.Join(err, t.segments[i].mr.Deregister())
 		t.segments[i] = segment{}
 	}
-	err = errors.Join(err, f.stages.give(t.stage))
+	err = errors.Join(err, r.stages.give(t.stage))
 	t.generation++
 	t.c, t.segments, t.stage = nil, t.segments[:0], nil
-	t.next, f.free = f.free, t
+	t.next, r.free = r.free, t
 	return err
 }

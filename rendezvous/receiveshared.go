@@ -21,23 +21,23 @@ type sharedCopies struct {
 const passBudget = sharedcopy.MaxPart
 
 // BeginPass lets the receiver copy as much as one pass may.
-func (f *Receiver) BeginPass() { f.budget, f.stopped = passBudget, false }
+func (r *Receiver) BeginPass() { r.budget, r.stopped = passBudget, false }
 
 // Copied reports whether this pass has copied something that both ends share.
-func (f *Receiver) Copied() bool { return f.budget < passBudget }
+func (r *Receiver) Copied() bool { return r.budget < passBudget }
 
 // MoreToCopy reports whether this pass has left something to copy: the next one is due without an event.
-func (f *Receiver) MoreToCopy() bool { return f.stopped }
+func (r *Receiver) MoreToCopy() bool { return r.stopped }
 
 // OnClaims handles a CLAIMS of a channel.
-func (f *Receiver) OnClaims(c *channel.Channel, d Claims) error {
-	l := f.queue(c)
+func (r *Receiver) OnClaims(c *channel.Channel, d Claims) error {
+	l := r.queue(c)
 	if l.shared.told {
 		return fmt.Errorf("%w: a second CLAIMS", transport.ErrProtocol)
 	}
 	l.shared.told = true
 	m, maps := c.QP().(transport.Mapper)
-	if !maps || !f.shares {
+	if !maps || !r.shares {
 		return nil
 	}
 	mem, unmap, ok := m.MapRegion(d.Key)
@@ -69,7 +69,7 @@ func (h *sharedCopies) settle() error {
 	return h.drop()
 }
 
-// shareable tells whether both ends may copy what is announced.
+// shareable reports whether both ends may copy what is announced.
 func (l *channelQueue) shareable(s *Source, n int) bool {
 	return uint64(n) == s.Length && l.shared.Worthwhile(s.Length)
 }
@@ -91,19 +91,19 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 
 // copyRest copies what is left of the message that is due, as far as this pass may; false if it may not all
 // of it. Where the memory cannot be reached that way it is left to Reads.
-func (f *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool {
+func (r *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool {
 	p := &t.segments[0]
 	for t.posted < t.want {
 		n := min(t.want-t.posted, sharedcopy.MaxPart)
-		if f.budget < n {
-			l.queueFull, f.stopped = true, true
+		if r.budget < n {
+			l.queueFull, r.stopped = true, true
 			return false
 		}
 		if !l.copyShared(c, &t.source, t.posted, n, p.mr) {
 			t.shared = false
 			return true
 		}
-		f.budget -= n
+		r.budget -= n
 		t.posted += n
 		t.arrived += n
 		p.posted += n
@@ -112,6 +112,6 @@ func (f *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool 
 }
 
 // postEnd posts a Read of no bytes, whose completion is the end of a message that has been copied.
-func (f *Receiver) postEnd(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	return f.postReadOf(c, l, t, transport.SGE{MR: t.segments[0].mr, Offset: t.want, Length: 0})
+func (r *Receiver) postEnd(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
+	return r.postReadOf(c, l, t, transport.SGE{MR: t.segments[0].mr, Offset: t.want, Length: 0})
 }

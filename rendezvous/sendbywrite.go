@@ -36,12 +36,12 @@ func (e *pendingSend) wrID(i uint32) uint64 {
 
 // OnCTS handles a CTS of a channel: the next bytes of the announced message are written where it says. A CTS
 // that names no open announcement, or grants more than its bytes, is an error of the peer.
-func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
-	i, ok := a.find(c, cts.ID)
+func (s *Sender) OnCTS(c *channel.Channel, cts CTS) error {
+	i, ok := s.find(c, cts.ID)
 	if !ok {
 		return fmt.Errorf("%w: CTS for %#x, which is no open announcement", transport.ErrProtocol, cts.ID)
 	}
-	e := &a.table[i]
+	e := &s.table[i]
 	left := e.length - e.granted
 	switch {
 	case e.last || cts.Length > left || cts.Length == left && !cts.Last:
@@ -54,40 +54,40 @@ func (a *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 	e.granted += cts.Length
 	e.last = cts.Last
 	e.channel.grants = append(e.channel.grants, grant{CTS: cts})
-	return a.Progress(c)
+	return s.Progress(c)
 }
 
 // Progress posts the Writes, and sends the WITHDRAWs, for which there is room. Call it after completions of
 // the channel's QP, and when credits have arrived.
-func (a *Sender) Progress(c *channel.Channel) (err error) {
-	of := a.channels[c]
+func (s *Sender) Progress(c *channel.Channel) (err error) {
+	of := s.channels[c]
 	if of == nil {
 		return nil
 	}
 	of.queueFull = false
 	if len(of.withdrawals) > 0 {
-		if err := a.sendWithdrawals(c, of); err != nil {
+		if err := s.sendWithdrawals(c, of); err != nil {
 			return err
 		}
 	}
-	for len(of.grants) > 0 && of.inFlight < a.depth {
+	for len(of.grants) > 0 && of.inFlight < s.depth {
 		g := &of.grants[0]
 		i := indexOf(g.ID)
-		e := &a.table[i]
-		n := min(a.piece, g.Length-g.posted)
+		e := &s.table[i]
+		n := min(s.piece, g.Length-g.posted)
 		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
 		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted), Length: int(n)}
 		of.write.Local, of.write.Remote = of.local[:], of.remote[:]
 		switch {
 		case e.from == nil:
-		case n == g.Length && a.fill(c.QP(), of, e): // and a Write of no bytes tells of it
+		case n == g.Length && s.fill(c.QP(), of, e): // and a Write of no bytes tells of it
 			of.write.Local, of.write.Remote = nil, nil
 		default:
 			if e.inFlight == stagePieces {
 				return nil // until a piece is written
 			}
 			n = min(n, StagePiece)
-			if of.local[0], err = a.gather(e, int(n)); err != nil {
+			if of.local[0], err = s.gather(e, int(n)); err != nil {
 				return err
 			}
 			of.remote[0].Length = n
@@ -111,11 +111,11 @@ func (a *Sender) Progress(c *channel.Channel) (err error) {
 }
 
 // fill gathers what is next of a message straight into the granted memory, where that is mapped here.
-func (a *Sender) fill(qp transport.QP, w *channelSends, e *pendingSend) bool {
-	if a.shared.enabled && a.through == nil {
-		a.through = make([]byte, throughSize)
+func (s *Sender) fill(qp transport.QP, w *channelSends, e *pendingSend) bool {
+	if s.shared.enabled && s.through == nil {
+		s.through = make([]byte, throughSize)
 	}
-	w.filler.through = a.through
+	w.filler.through = s.through
 	w.filler.from, w.filler.at = e.from, int(e.posted)
 	filled := qp.Fill(&w.remote[0], &w.filler) == nil
 	w.filler.from = nil
@@ -151,9 +151,9 @@ func (f *filler) Fill(mem []byte) {
 
 // gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
 // order, so that nothing reads the place any more. Of a message that is there already the bytes are the same.
-func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
+func (s *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
 	if e.stage == nil {
-		if e.stage, err = a.stages.take(); err != nil {
+		if e.stage, err = s.stages.take(); err != nil {
 			return at, fmt.Errorf("memory to gather a message in: %w", err)
 		}
 	}
@@ -163,24 +163,24 @@ func (a *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
 }
 
 // Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
-func (a *Sender) Idle() bool { return a.inUse == 0 }
+func (s *Sender) Idle() bool { return s.inUse == 0 }
 
 // SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
 // have been polled.
-func (a *Sender) SendQueueFull(c *channel.Channel) bool {
-	of := a.channels[c]
+func (s *Sender) SendQueueFull(c *channel.Channel) bool {
+	of := s.channels[c]
 	return of != nil && of.queueFull
 }
 
 // OnCompletion handles the completion of a Write. When it is the last one of a message, the buffer belongs to
 // the sender again, and done is true for its token. done may be true together with an error, which then comes
 // from the memory or from later Writes.
-func (a *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
+func (s *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
-	if uint64(i) >= uint64(len(a.table)) || a.table[i].c == nil || a.table[i].wrID(i) != wc.ID {
+	if uint64(i) >= uint64(len(s.table)) || s.table[i].c == nil || s.table[i].wrID(i) != wc.ID {
 		return 0, false, nil // of an announcement that was given up
 	}
-	e := &a.table[i]
+	e := &s.table[i]
 	c, of := e.c, e.channel
 	of.inFlight--
 	e.inFlight--
@@ -188,9 +188,9 @@ func (a *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err er
 		if e.finRecv {
 			of.spareRecvs++ // no FIN will take it
 		}
-		if token, err = a.finish(i); err != nil {
+		if token, err = s.finish(i); err != nil {
 			return token, true, err
 		}
 	}
-	return token, done, a.Progress(c)
+	return token, done, s.Progress(c)
 }

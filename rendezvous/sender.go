@@ -61,7 +61,7 @@ type SenderConfig struct {
 type channelSends struct {
 	open     int // announcements
 	finRecvs int // of these, those with a receive request for their FIN
-	// receive requests of announcements that did not come about, or ended without FIN
+	// receive requests of announcements that failed, or ended without FIN
 	spareRecvs  int
 	withdrawals []uint64 // announcements to ask back, for which there was no room yet
 	channelClaims
@@ -103,9 +103,9 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 // TrySendRTS announces buf, which may be empty, as a whole message. If it returns true, buf must not change
 // until OnFIN, OnATS, OnCompletion or Fail returns token. False means that there is no room now: no credits,
 // or a full send queue. The id names the announcement for Withdraw.
-func (a *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
+func (s *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
 	id uint64, ok bool, err error) {
-	return a.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
+	return s.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
 }
 
 func putRTS(env eager.Envelope) func(body []byte, s Source) {
@@ -115,74 +115,74 @@ func putRTS(env eager.Envelope) func(body []byte, s Source) {
 }
 
 // TrySendGathered is TrySendRTS of n bytes (n > 0) that from provides until the token is returned.
-func (a *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from transport.View, n int,
+func (s *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from transport.View, n int,
 	token uint64, more bool) (id uint64, ok bool, err error) {
-	return a.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
+	return s.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
 }
 
 // TrySendPiece is TrySendRTS of the next bytes of a message that has begun.
-func (a *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
+func (s *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
 	err error) {
-	return a.trySend(c, channel.Piece, sourceLen, buf, nil, len(buf), token, more,
-		func(body []byte, s Source) { s.Append(body[:0]) })
+	return s.trySend(c, channel.Piece, sourceLen, buf, nil, len(buf), token, more,
+		func(body []byte, source Source) { source.Append(body[:0]) })
 }
 
 // trySend announces buf, or length bytes that from gives, with a message of kind k, whose body of n bytes put
 // writes.
-func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from transport.View,
-	length int, token uint64, more bool, put func(body []byte, s Source)) (uint64, bool, error) {
-	of := a.sends(c)
-	if a.shared.enabled && len(buf) >= sharedcopy.Min && of.helper.Claims == nil && !of.unshared {
-		if err := a.offerClaims(c, of); err != nil {
+func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from transport.View,
+	length int, token uint64, more bool, put func(body []byte, source Source)) (uint64, bool, error) {
+	of := s.sends(c)
+	if s.shared.enabled && len(buf) >= sharedcopy.Min && of.helper.Claims == nil && !of.unshared {
+		if err := s.offerClaims(c, of); err != nil {
 			return 0, false, err
 		}
 	}
-	i := a.alloc()
+	i := s.alloc()
 	finRecv := of.finRecvs < MaxFINs && i <= maxFINIndex
 	if finRecv && of.spareRecvs == 0 {
-		if err := c.QP().PostRecv(&a.emptyRecv); err != nil {
-			a.release(i)
+		if err := c.QP().PostRecv(&s.emptyRecv); err != nil {
+			s.release(i)
 			return 0, false, fmt.Errorf("receive request for FIN: %w", err)
 		}
 		of.spareRecvs++
 	}
 	var mr, stage transport.MR
-	e := &a.table[i]
+	e := &s.table[i]
 	e.finRecv = finRecv
 	id := e.id(i)
 	sent, err := c.TrySendControl(k, n, more, func(body []byte) (err error) {
-		s := Source{ID: id, Length: uint64(length)}
+		source := Source{ID: id, Length: uint64(length)}
 		if len(buf) > 0 {
-			if mr, err = a.pd.Register(buf, transport.RemoteRead|transport.Unchanging); err != nil {
+			if mr, err = s.pd.Register(buf, transport.RemoteRead|transport.Unchanging); err != nil {
 				return fmt.Errorf("send buffer of %d bytes: %w", len(buf), err)
 			}
-			s.Key = mr.Key()
+			source.Key = mr.Key()
 		}
-		if from != nil && a.views != nil {
-			if mr, err = a.views.RegisterView(from, length,
+		if from != nil && s.views != nil {
+			if mr, err = s.views.RegisterView(from, length,
 				transport.RemoteRead|transport.Unchanging); err != nil {
 				return fmt.Errorf("send buffer of %d bytes, a view: %w", length, err)
 			}
-			s.Key, from = mr.Key(), nil
+			source.Key, from = mr.Key(), nil
 		}
-		if from != nil && a.readable && length <= stagePieces*StagePiece {
-			if stage, err = a.stages.spare(); err != nil {
+		if from != nil && s.readable && length <= stagePieces*StagePiece {
+			if stage, err = s.stages.spare(); err != nil {
 				return fmt.Errorf("memory to gather a message in: %w", err)
 			}
 			if stage != nil {
 				from.Gather(0, stage.Bytes()[:length])
-				s.Key = stage.Key()
+				source.Key = stage.Key()
 			}
 		}
-		put(body, s)
+		put(body, source)
 		return nil
 	})
 	if !sent {
-		a.release(i)
+		s.release(i)
 		if mr != nil {
 			err = errors.Join(err, mr.Deregister())
 		}
-		return 0, false, errors.Join(err, a.stages.give(stage))
+		return 0, false, errors.Join(err, s.stages.give(stage))
 	}
 	e.c, e.channel, e.mr, e.stage, e.token = c, of, mr, stage, token
 	e.from, e.length = from, uint64(length)
@@ -195,12 +195,12 @@ func (a *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 }
 
 // sends are what a channel has announced.
-func (a *Sender) sends(c *channel.Channel) *channelSends {
-	of := a.channels[c]
+func (s *Sender) sends(c *channel.Channel) *channelSends {
+	of := s.channels[c]
 	if of == nil {
 		of = &channelSends{}
 		of.write.Flags = transport.FlagSignaled
-		a.channels[c] = of
+		s.channels[c] = of
 	}
 	return of
 }
@@ -231,8 +231,8 @@ func indexOf(id uint64) uint32 {
 }
 
 // Outstanding returns the number of announcements of a channel that are not finished.
-func (a *Sender) Outstanding(c *channel.Channel) int {
-	if of := a.channels[c]; of != nil {
+func (s *Sender) Outstanding(c *channel.Channel) int {
+	if of := s.channels[c]; of != nil {
 		return of.open
 	}
 	return 0
@@ -240,89 +240,89 @@ func (a *Sender) Outstanding(c *channel.Channel) int {
 
 // OnFIN handles a delivered FIN of a channel: the buffer whose token it returns belongs to the sender again.
 // An immediate that names no open announcement of that channel is an error of the peer.
-func (a *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error) {
+func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error) {
 	f := parseFIN(imm)
 	i := f.id & maxFINIndex
-	if uint64(i) >= uint64(len(a.table)) || a.table[i].c != c || finOf(a.table[i].id(i)) != f ||
-		a.table[i].granted > 0 || !a.table[i].finRecv {
+	if uint64(i) >= uint64(len(s.table)) || s.table[i].c != c || finOf(s.table[i].id(i)) != f ||
+		s.table[i].granted > 0 || !s.table[i].finRecv {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
-	return a.finish(i)
+	return s.finish(i)
 }
 
 // OnATS handles an ATS of a channel. It acts as OnFIN through the ring, or says that the receiver has
 // discarded a message that no receive had matched.
-func (a *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
-	i, ok := a.find(c, d.ID)
-	if !ok || a.table[i].granted > 0 || a.table[i].finRecv && !d.Withdrawn {
+func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
+	i, ok := s.find(c, d.ID)
+	if !ok || s.table[i].granted > 0 || s.table[i].finRecv && !d.Withdrawn {
 		return 0, fmt.Errorf("%w: ATS for %#x names no open announcement", transport.ErrProtocol, d.ID)
 	}
-	if a.table[i].finRecv {
-		a.table[i].channel.spareRecvs++ // no FIN will take it
+	if s.table[i].finRecv {
+		s.table[i].channel.spareRecvs++ // no FIN will take it
 	}
-	return a.finish(i)
+	return s.finish(i)
 }
 
 // find gives the index of an open announcement of a channel.
-func (a *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
+func (s *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
 	i = indexOf(id)
-	return i, uint64(i) < uint64(len(a.table)) && a.table[i].c == c && a.table[i].id(i) == id
+	return i, uint64(i) < uint64(len(s.table)) && s.table[i].c == c && s.table[i].id(i) == id
 }
 
-func (a *Sender) finish(i uint32) (uint64, error) {
-	e := &a.table[i]
+func (s *Sender) finish(i uint32) (uint64, error) {
+	e := &s.table[i]
 	token, mr, stage := e.token, e.mr, e.stage
 	e.channel.open--
 	if e.finRecv {
 		e.channel.finRecvs--
 	}
-	a.release(i)
+	s.release(i)
 	if mr == nil {
-		return token, a.stages.give(stage)
+		return token, s.stages.give(stage)
 	}
 	return token, mr.Deregister()
 }
 
 // Fail ends all announcements of a channel whose queue pair is cut, and passes their tokens to each.
-func (a *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
+func (s *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
-	for i := range a.table {
-		if e := &a.table[i]; e.c == c {
+	for i := range s.table {
+		if e := &s.table[i]; e.c == c {
 			if e.stage != nil {
-				a.stages.made--
+				s.stages.made--
 				e.mr, e.stage = e.stage, nil // what is still read there is not given to another message
 			}
-			token, err := a.finish(uint32(i))
+			token, err := s.finish(uint32(i))
 			if err != nil && first == nil {
 				first = err
 			}
 			each(token)
 		}
 	}
-	if of := a.channels[c]; of != nil {
-		a.inUse -= len(of.withdrawals)
-		if err := a.dropClaims(of); err != nil && first == nil {
+	if of := s.channels[c]; of != nil {
+		s.inUse -= len(of.withdrawals)
+		if err := s.dropClaims(of); err != nil && first == nil {
 			first = err
 		}
 	}
-	delete(a.channels, c)
+	delete(s.channels, c)
 	return first
 }
 
-func (a *Sender) alloc() uint32 {
-	a.inUse++
-	if a.free == 0 {
-		a.table = append(a.table, pendingSend{})
-		return uint32(len(a.table) - 1)
+func (s *Sender) alloc() uint32 {
+	s.inUse++
+	if s.free == 0 {
+		s.table = append(s.table, pendingSend{})
+		return uint32(len(s.table) - 1)
 	}
-	i := a.free - 1
-	a.free = a.table[i].next
+	i := s.free - 1
+	s.free = s.table[i].next
 	return i
 }
 
-func (a *Sender) release(i uint32) {
-	a.inUse--
-	e := &a.table[i]
-	*e = pendingSend{generation: (e.generation + 1) & maxGeneration, next: a.free}
-	a.free = i + 1
+func (s *Sender) release(i uint32) {
+	s.inUse--
+	e := &s.table[i]
+	*e = pendingSend{generation: (e.generation + 1) & maxGeneration, next: s.free}
+	s.free = i + 1
 }

@@ -48,10 +48,10 @@ const claimsMemory = 64 << 10
 
 // offerClaims tells the receiver of a channel of claims, before its first long message. Where there is no
 // room for that now it is done with a later message; where there is no memory for claims, never.
-func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
+func (s *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 	if of.memory == nil {
 		if _, maps := c.QP().(transport.Mapper); maps {
-			of.memory, _ = a.shared.next(a.pd)
+			of.memory, _ = s.shared.next(s.pd)
 		}
 		if of.memory == nil {
 			of.unshared = true
@@ -64,28 +64,28 @@ func (a *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 	})
 	if sent {
 		of.c, of.helper.Claims = c, sharedcopy.In(of.memory.Bytes())
-		a.shared.with = append(a.shared.with, of)
+		s.shared.with = append(s.shared.with, of)
 	}
 	return err
 }
 
 // CopyShared copies pages of the messages that receivers are fetching at this moment: of each channel those
-// of one claim, 256 KiB at most. It tells whether there was anything. Call it in every pass.
-func (a *Sender) CopyShared() (did bool) {
-	for _, of := range a.shared.with {
-		did = of.open > 0 && of.helper.Due() && a.copyPages(of) || did
+// of one claim, 256 KiB at most. It reports whether there was anything. Call it in every pass.
+func (s *Sender) CopyShared() (did bool) {
+	for _, of := range s.shared.with {
+		did = of.open > 0 && of.helper.Due() && s.copyPages(of) || did
 	}
 	return did
 }
 
 // copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
-func (a *Sender) copyPages(of *channelSends) bool {
+func (s *Sender) copyPages(of *channelSends) bool {
 	o, ok := of.helper.Next()
 	if !ok {
 		return false
 	}
-	i, ok := a.find(of.c, o.ID)
-	if !ok || a.table[i].mr == nil || a.table[i].granted > 0 || !o.Within(a.table[i].length) {
+	i, ok := s.find(of.c, o.ID)
+	if !ok || s.table[i].mr == nil || s.table[i].granted > 0 || !o.Within(s.table[i].length) {
 		of.helper.Ignore(&o)
 		return false
 	}
@@ -95,21 +95,21 @@ func (a *Sender) copyPages(of *channelSends) bool {
 	}
 	at := o.At + from
 	of.to = transport.Segment{Key: transport.Key(o.Key), Offset: at, Length: n}
-	if err := of.c.QP().Put(a.table[i].mr.Bytes()[at:][:n], &of.to); err != nil {
+	if err := of.c.QP().Put(s.table[i].mr.Bytes()[at:][:n], &of.to); err != nil {
 		of.helper.Failed(&o, err != transport.ErrNotNow)
 		return false
 	}
 	of.helper.Copied(&o)
-	a.shared.copied += n
+	s.shared.copied += n
 	return true
 }
 
 // SharedBytes is how many bytes of its messages the sender has copied to receivers that were fetching them.
-func (a *Sender) SharedBytes() uint64 { return a.shared.copied }
+func (s *Sender) SharedBytes() uint64 { return s.shared.copied }
 
 // dropClaims forgets the claims of a channel that has failed.
-func (a *Sender) dropClaims(of *channelSends) (err error) {
-	a.shared.with = slices.DeleteFunc(a.shared.with, func(w *channelSends) bool { return w == of })
+func (s *Sender) dropClaims(of *channelSends) (err error) {
+	s.shared.with = slices.DeleteFunc(s.shared.with, func(w *channelSends) bool { return w == of })
 	if of.memory != nil {
 		err = of.memory.Deregister()
 		of.memory, of.helper = nil, sharedcopy.Helper{}

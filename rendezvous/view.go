@@ -8,23 +8,23 @@ import (
 )
 
 // ReadsToView reports whether what was announced can be fetched with StartView.
-func (f *Receiver) ReadsToView(s Source) bool { return f.views != nil && !f.grants && s.Key != 0 }
+func (r *Receiver) ReadsToView(s Source) bool { return r.views != nil && !r.grants && s.Key != 0 }
 
 // StartView is Start for bytes that go to a view, from position at on: the first want bytes of those that
 // were announced.
-func (f *Receiver) StartView(c *channel.Channel, s Source, to transport.View, at, want int, token uint64) (
+func (r *Receiver) StartView(c *channel.Channel, s Source, to transport.View, at, want int, token uint64) (
 	done bool, err error) {
-	l := f.queue(c)
+	l := r.queue(c)
 	if want == 0 {
-		f.queueFIN(l, ATS{ID: s.ID})
-		return true, f.Progress(c)
+		r.queueFIN(l, ATS{ID: s.ID})
+		return true, r.Progress(c)
 	}
-	mr, err := f.views.RegisterView(to, at+want, transport.LocalWrite)
+	mr, err := r.views.RegisterView(to, at+want, transport.LocalWrite)
 	if err != nil {
 		return false, fmt.Errorf("receive buffer of %d bytes, a view: %w", at+want, err)
 	}
-	t := f.start(s, token)
+	t := r.start(s, token)
 	t.want, t.segments = want, append(t.segments, segment{mr: mr, at: at, size: want})
 	l.add(t, c)
-	return false, f.Progress(c)
+	return false, r.Progress(c)
 }

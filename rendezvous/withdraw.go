@@ -39,26 +39,26 @@ func ParseWithdraw(b []byte) (Withdraw, error) {
 // Withdraw asks the peer to discard the message whose first announcement has this id, and all of whose pieces
 // have been sent. The tokens come back as usual: from OnATS if the peer discarded it, or else from whatever
 // ends the announcements.
-func (a *Sender) Withdraw(c *channel.Channel, id uint64) error {
-	if _, open := a.find(c, id); !open {
+func (s *Sender) Withdraw(c *channel.Channel, id uint64) error {
+	if _, open := s.find(c, id); !open {
 		return nil // it has ended
 	}
-	of := a.channels[c]
+	of := s.channels[c]
 	of.withdrawals = append(of.withdrawals, id)
-	a.inUse++
-	return a.sendWithdrawals(c, of)
+	s.inUse++
+	return s.sendWithdrawals(c, of)
 }
 
 // sendWithdrawals sends those WITHDRAWs for which there is room.
-func (a *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
+func (s *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
 	sent := 0
 	defer func() {
 		of.withdrawals = of.withdrawals[:copy(of.withdrawals, of.withdrawals[sent:])]
-		a.inUse -= sent
+		s.inUse -= sent
 	}()
 	for ; sent < len(of.withdrawals); sent++ {
 		id := of.withdrawals[sent]
-		if _, open := a.find(c, id); !open {
+		if _, open := s.find(c, id); !open {
 			continue
 		}
 		ok, full, err := sendControl(c, channel.Withdraw, withdrawLen, Withdraw{ID: id})
@@ -71,10 +71,10 @@ func (a *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
 }
 
 // Discard ends announcements of a message that its sender has withdrawn and that no receive has matched.
-func (f *Receiver) Discard(c *channel.Channel, sources []Source) error {
-	l := f.queue(c)
+func (r *Receiver) Discard(c *channel.Channel, sources []Source) error {
+	l := r.queue(c)
 	for _, s := range sources {
-		f.queueFIN(l, ATS{ID: s.ID, Withdrawn: true})
+		r.queueFIN(l, ATS{ID: s.ID, Withdrawn: true})
 	}
-	return f.Progress(c)
+	return r.Progress(c)
 }

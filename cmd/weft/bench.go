@@ -182,7 +182,7 @@ func tell(err error) error {
 	return exitStatus(1)
 }
 
-// inJob tells whether a launcher has started this process as a rank.
+// inJob reports whether a launcher has started this process as a rank.
 func inJob() bool {
 	for _, name := range []string{"WEFT_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK",
 		"OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_NODE_INDEX",

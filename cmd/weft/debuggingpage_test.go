@@ -83,19 +83,19 @@ func (b *pageBlock) has(part string) bool {
 	return slices.ContainsFunc(b.commands, func(c string) bool { return strings.Contains(c, part) })
 }
 
-// lacks tells whether the block needs a program that is not installed here.
+// lacks reports whether the block needs a program that is not installed here.
 func (b *pageBlock) lacks(program string) bool {
 	_, err := exec.LookPath(program)
 	return err != nil && b.has(program)
 }
 
-// partly tells whether the page leaves out some of what is printed.
+// partly reports whether the page leaves out some of what is printed.
 func (b *pageBlock) partly() bool { return slices.Contains(b.printed, "…") }
 
-// background tells whether a command goes on when the block is over.
+// background reports whether a command goes on when the block is over.
 func (b *pageBlock) background() bool { return b.has(" &") }
 
-// onTerminal tells whether the last command fills a terminal.
+// onTerminal reports whether the last command fills a terminal.
 func (b *pageBlock) onTerminal() bool { return slices.Contains(b.printed, "sorted by rank") }
 
 // settled waits until the job that runs in the background has come so far that every rank is in the program.

@@ -67,7 +67,7 @@ func (h *heatJob) saved() int {
 	return latest
 }
 
-// waitSaved waits until more is saved than that step, or the job is over. It tells whether the job goes on.
+// waitSaved waits until more is saved than that step, or the job is over. It reports whether the job goes on.
 func (h *heatJob) waitSaved(after int) bool {
 	deadline := time.Now().Add(time.Minute)
 	for h.saved() <= after {

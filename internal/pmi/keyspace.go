@@ -69,7 +69,7 @@ func NewKeySpace(ranks []int, top bool) *KeySpace {
 // Preset files what every node knows from the start.
 func (s *KeySpace) Preset(key, value string) { s.values[key] = value }
 
-// Has tells whether the node has a key.
+// Has reports whether the node has a key.
 func (s *KeySpace) Has(key string) bool {
 	_, ok := s.values[key]
 	return ok
@@ -97,7 +97,7 @@ func (s *KeySpace) Put(from int, pairs []string) error {
 	return nil
 }
 
-// Waits tells whether a member is in the barrier.
+// Waits reports whether a member is in the barrier.
 func (s *KeySpace) Waits(member int) bool { return s.members[member].inBarrier }
 
 // Waiting is how many members are in the barrier.

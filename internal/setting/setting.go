@@ -68,13 +68,13 @@ var (
 		"slot sizes of a channel in bytes: the first one, and those to which it can grow"}
 	KeepSmall = &Setting{"WEFT_KEEP_SMALL", "0",
 		"1 keeps the small ring of a channel that has grown, beside the larger ring, for small " +
-			"messages; all ranks need the same"}
+			"messages; all ranks need the same; for experts"}
 	Threshold = &Setting{"WEFT_THRESHOLD", "",
 		"size above which an element requests larger slots: bytes, or 80% to 99% of a slot; empty for " +
-			"what a slot carries"}
+			"what a slot carries; for experts"}
 	Vector = &Setting{"WEFT_VECTOR", "first",
 		"which elements of a vector, of those that do not fit a slot, decide the requested slot size: " +
-			"first, largest, or sum; with ,whole the whole vector goes through the larger slots"}
+			"first, largest, or sum; with ,whole the whole vector goes through the larger slots; for experts"}
 	Budget = &Setting{"WEFT_BUFFER_BUDGET", "256M",
 		"maximum bytes of buffers of a rank's channels and collectives; at the limit channels do not grow, " +
 			"receivers fetch large messages, and collectives go by messages"}

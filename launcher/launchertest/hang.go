@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// explain sees to it that a job which does not end says where it stands: shortly before the launcher ends it
-// for that its ranks, which have the mark in their environment, show their goroutines. If the launcher does
-// not end it the whole test ends, with the launcher's. It returns what has to be called at the job's end.
+// explain shows where a job that does not end stands. Shortly before the launcher's timeout ends the job, its
+// ranks, which have the mark in their environment, print their goroutines. If the launcher does not end the
+// job, explain prints the launcher's goroutines and ends the whole test. The caller calls over at the job's
+// end.
 func explain(timeout time.Duration, mark string) (over func()) {
 	// a rank may take that long to write where it is, on a machine that does much else
 	const telling = 2 * time.Second

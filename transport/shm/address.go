@@ -54,7 +54,7 @@ func split(addr string) (host, name string, ok bool) {
 	return host, name, ok && host != "" && name != "" && len(name) < 100
 }
 
-// Reaches tells whether an address is of this host.
+// Reaches reports whether an address is of this host.
 func (e *endpoint) Reaches(addr string) bool {
 	mine, _, _ := split(e.addr)
 	theirs, _, ok := split(addr)

@@ -34,7 +34,7 @@ func (q *qp) piece(rest int) (n int, ok bool) {
 	return min(rest, bouncePiece), true
 }
 
-// hasBounceBuffer tells whether there is a bounce buffer, and makes one if there is memory.
+// hasBounceBuffer reports whether there is a bounce buffer, and makes one if there is memory.
 func (q *qp) hasBounceBuffer() bool {
 	s := &q.bounce
 	if s.memory.n > 0 {

@@ -100,7 +100,7 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	return o, b, nil
 }
 
-// holds tells whether there can be a block at an offset.
+// holds reports whether there can be a block at an offset.
 func (o *connectInfo) holds(off uint64) bool {
 	return off >= uint64(tableBytes) && off%blockSize == 0 && off < o.arena
 }

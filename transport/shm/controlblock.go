@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// controlBlock is what the two ends of one direction share. It lies in the arena of who receives. Each line
-// is written by one side only.
+// controlBlock is what the two ends of one direction share. It lies in the receiver's arena. Each line is
+// written by one side only.
 type controlBlock struct {
 	tail uint64 // by the sender: bytes of frames that are in the ring, since the beginning; and tailEnded
 	_    [7]uint64
@@ -81,7 +81,7 @@ type writer struct {
 	mark uint64
 }
 
-// writing tells whether the peer is still where it was found.
+// writing reports whether the peer is still where it was found.
 func (w writer) writing() bool {
 	return !w.in.ended() && atomic.LoadUint64(&w.in.block.placementSeq) == w.mark
 }

@@ -157,8 +157,8 @@ func (c *cq) handOver(q *qp) { c.HandOver(queuepair.Arrival{Enter: func() { c.at
 // Admit attaches what was handed over.
 func (c *cq) Admit() { c.admit() }
 
-// admit attaches what was handed over, and looks at connections that have ended. It returns false if the queue
-// itself has: its memory is no more.
+// admit attaches what was handed over, and looks at connections that have ended. It returns false if the
+// queue itself has: its memory is no more.
 func (c *cq) admit() bool {
 	if !c.TakeIn() {
 		return false

@@ -43,7 +43,7 @@ func (f *peerQueue) ringDoorbell(by *sys.Poller) {
 	}
 }
 
-// pending tells whether anybody has rung.
+// pending reports whether anybody has rung.
 func (b *doorbell) pending() bool { return atomic.LoadUint64(&b.summary) != 0 }
 
 // each takes the bits and calls f for each slot.

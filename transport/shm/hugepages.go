@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -12,11 +13,11 @@ import (
 // hugePages moves memory of the program that peers reach again and again onto huge pages
 // (docs/internals/adr/0072): the system looks up and pins each page of another process's memory, which takes
 // as long as to copy 4 KiB of it. It does so when such memory is registered, since a page that is being
-// copied cannot be moved.
-//
-// The lock of the table of regions guards it.
+// copied cannot be moved. A move can take 5 ms: no lock is held meanwhile.
 type hugePages struct {
-	off    bool
+	off bool
+
+	mu     sync.Mutex            // guards what follows
 	blocks [hugeBlocks]hugeBlock // by number, modulo their count
 	began  time.Time             // of the device
 	spent  time.Duration         // on moves
@@ -26,7 +27,7 @@ type hugePages struct {
 type hugeBlock struct {
 	number uintptr // its address divided by its size
 	bytes  int     // of it that peers were to reach, while it is where it was
-	moved  bool    // or cannot be
+	moved  bool    // or is being moved, or cannot be
 }
 
 const (
@@ -52,7 +53,10 @@ func (h *hugePages) note(mem []byte) {
 		return
 	}
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	end, moves, weight := at+uintptr(len(mem)), 0, 1
+	end, weight := at+uintptr(len(mem)), 1
+	var due [hugeAtOnce]uintptr
+	moves := 0
+	h.mu.Lock()
 	if len(mem) >= hugeLong {
 		weight = hugeWeight
 	}
@@ -66,19 +70,35 @@ func (h *hugePages) note(mem []byte) {
 		}
 		b.bytes += weight * int(min(end, (n+1)*hugePage)-max(at, n*hugePage))
 		if b.bytes >= hugeAfter {
+			due[moves] = n
 			moves++
-			b.bytes, b.moved = 0, h.move(n)
+			b.bytes, b.moved = 0, true
+		}
+	}
+	h.mu.Unlock()
+	for _, n := range due[:moves] {
+		if !h.move(n) {
+			h.mu.Lock()
+			if b := &h.blocks[n%hugeBlocks]; b.number == n {
+				b.moved = false
+			}
+			h.mu.Unlock()
 		}
 	}
 }
 
-// move moves a block; false if that may succeed later.
+// move moves a block. It returns false if that may succeed later.
 func (h *hugePages) move(number uintptr) bool {
 	start := time.Now()
-	if h.spent > hugeTime+start.Sub(h.began)/hugeShare {
+	h.mu.Lock()
+	late := h.spent > hugeTime+start.Sub(h.began)/hugeShare
+	h.mu.Unlock()
+	if late {
 		return false
 	}
 	err := sys.Collapse(number*hugePage, hugePage)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.spent += time.Since(start)
 	return !errors.Is(err, syscall.EAGAIN)
 }

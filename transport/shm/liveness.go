@@ -16,7 +16,8 @@ import (
 // MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
 const MinPeerTimeout = 100 * time.Millisecond
 
-// liveness finds out which peers' processes have ended: their wake sockets are gone then.
+// liveness notices that a peer's process has ended: its wake socket is gone then. There is no other sign,
+// since nothing stays connected after the handshake.
 type liveness struct {
 	once    sync.Once
 	stopped chan struct{}
@@ -108,7 +109,7 @@ func (q *qp) peerGone() {
 	q.lose()
 }
 
-// running tells whether the peer is known to run: it may only wait for a processor.
+// running reports whether the peer is known to run: it may only wait for a processor.
 func (q *qp) running() bool {
 	return q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
 }

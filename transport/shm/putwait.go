@@ -44,7 +44,7 @@ func (w *putWait) step(counts bool) {
 }
 
 // probeWriters finds out which of the peers that a wait is for have ended, and kills those that are late and
-// do not run. It tells whether any of them is still in the same copy.
+// do not run. It reports whether any of them is still in the same copy.
 func (d *Device) probeWriters(w *putWait) (writing bool) {
 	prober, err := sys.NewProber()
 	if err != nil {

@@ -209,10 +209,10 @@ func (q *qp) lose() {
 	}
 }
 
-// connected tells whether the connection stands, as far as this end knows.
+// connected reports whether the connection stands, as far as this end knows.
 func (q *qp) connected() bool { return q.peer != nil }
 
-// drive is one pass: out, then in. It tells whether anything came, or was done.
+// drive is one pass: out, then in. It reports whether anything came, or was done.
 func (q *qp) drive() (found bool) {
 	if !q.connected() {
 		return false

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// payload of an Atomic frame: key, offset, operand, what is compared with, of 8 bytes each
+	// payload of an Atomic frame: key, offset, operand, compare value, of 8 bytes each
 	atomicSize  = 32
 	segmentSize = 24 // of the payload of a Read Request: key, offset, length
 )
 
 // ask carries out a Read or an Atomic: here, if all that it names can be reached from here, else it has the
-// peer answer it. It tells whether what is posted after it may go on.
+// peer answer it. It reports whether what is posted after it may go on.
 func (q *qp) ask(w *verbs.Request, budget *int) bool {
 	if w.Asked || q.began-q.read >= q.maxReads {
 		return false
@@ -143,7 +143,8 @@ func (q *qp) atomicHere(w *verbs.Request) bool {
 	case !t.enter(s.Key, false):
 		err = verbs.ErrKey(s.Key)
 	default:
-		original = place.Atomic((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])), w.Op, w.Imm, w.Other)
+		original = place.Atomic((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])), w.Op,
+			w.Imm, w.Other)
 		t.leave()
 	}
 	q.endPlacing()

@@ -9,10 +9,10 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// idle tells whether neither the peer nor we have anything to do.
+// idle reports whether neither the peer nor we have anything to do.
 func (q *qp) idle() bool { return !q.busy && q.in.there() == 0 }
 
-// receive carries out the frames that are there. It tells whether there were any.
+// receive carries out the frames that are there. It reports whether there were any.
 func (q *qp) receive() (came bool) {
 	there := q.in.there()
 	if there == 0 {

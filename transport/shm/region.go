@@ -39,6 +39,16 @@ func (m memory) Map(n int, access transport.Access) ([]byte, error) {
 	return m.arena.bytes(s)[:n:n], nil
 }
 
+// Registered counts memory of the program that peers are to reach, and may move it onto huge pages.
+func (m memory) Registered(r *verbs.Region) {
+	if r.Rights&verbs.RemoteRights == 0 {
+		return
+	}
+	if _, ok := m.arena.offset(r.Mem); !ok {
+		m.huge.note(r.Mem)
+	}
+}
+
 // Publish lets peers find a region, if it gives them any right: the key comes last.
 func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key transport.Key) {
 	if r.Rights&verbs.RemoteRights == 0 {
@@ -52,8 +62,6 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 		if !r.Owned() {
 			kind |= entryCounted
 		}
-	} else {
-		m.huge.note(r.Mem)
 	}
 	sys.StoreRelease(&e.kind, kind)
 	sys.StoreRelease(&e.where, where)

@@ -87,7 +87,7 @@ func (t *target) leave() {
 	}
 }
 
-// stands tells whether the key is still in use, after all that was read before.
+// stands reports whether the key is still in use, after all that was read before.
 func (t *target) stands(key transport.Key) bool {
 	sys.LoadBarrier()
 	return atomic.LoadUint64(&t.entry.key) == uint64(key)

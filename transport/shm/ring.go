@@ -71,7 +71,7 @@ type outRing struct {
 	at     int // tail in the ring
 }
 
-// room tells whether a frame of n bytes of payload fits.
+// room reports whether a frame of n bytes of payload fits.
 func (o *outRing) room(n int) bool { return o.free(frameSize(n) + terminateReserve) }
 
 func (o *outRing) free(size int) bool {
@@ -89,7 +89,7 @@ func (o *outRing) loadConsumed() {
 	}
 }
 
-// done tells whether the peer has carried out everything.
+// done reports whether the peer has carried out everything.
 func (o *outRing) done() bool {
 	if o.consumed != o.tail {
 		o.loadConsumed()
@@ -97,7 +97,7 @@ func (o *outRing) done() bool {
 	return o.consumed == o.tail
 }
 
-// settled tells whether the peer has carried out all requests that change its memory or its keys.
+// settled reports whether the peer has carried out all requests that change its memory or its keys.
 func (o *outRing) settled() bool {
 	if o.consumed < o.effect {
 		o.loadConsumed()

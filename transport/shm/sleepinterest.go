@@ -47,8 +47,8 @@ func (c *cq) notePending() {
 	c.interest.pending.Store(pending)
 }
 
-// enableNotify has the peers tell from now on if that is wanted. Who had begun before has told nothing, so
-// each queue pair is looked at once more.
+// enableNotify has the peers notify from now on, if that is wanted. A peer that began an operation earlier
+// did not notify, so every queue pair is polled once more.
 func (c *cq) enableNotify() {
 	a := &c.interest
 	before, told := a.notified, a.on || c.always()
@@ -98,14 +98,14 @@ func (c *cq) reactivate(q *qp) {
 	}
 }
 
-// always tells whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a
+// always reports whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a
 // consumer that has been told of everything need not notice that it is to look by itself again.
 func (c *cq) always() bool {
 	c.interest.everNotified = c.interest.everNotified || len(c.qps) > maxPolledQPs || c.handled
 	return c.interest.everNotified
 }
 
-// stuck tells whether there is nothing to do but to wait for the peer.
+// stuck reports whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {
 	if q.waits || q.SQ.Head == q.SQ.Tail {
 		return true

@@ -5,7 +5,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// terminateText is the length of the text in a Terminate at most: with it the frame fits into terminateReserve.
+// terminateText is the length of the text in a Terminate at most: with it the frame fits into
+// terminateReserve.
 const terminateText = maxControl
 
 var _ [terminateReserve - headerSize - terminateText]struct{}
@@ -19,7 +20,8 @@ func (q *qp) TellFailed(cause error) {
 	if !q.out.free(frameSize(len(t.Text))) {
 		return // a peer that counts wrong
 	}
-	q.out.begin(header{length: len(t.Text), op: frameTerminate, flags: flagLast, a: uint64(t.Reason), b: t.Read})
+	q.out.begin(header{length: len(t.Text), op: frameTerminate, flags: flagLast, a: uint64(t.Reason),
+		b: t.Read})
 	q.out.put(t.Text)
 	q.out.publish()
 	q.tell()

@@ -29,7 +29,7 @@ func (q *qp) work() {
 }
 
 // transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no
-// answer are carried out in passes alone. It tells whether it has done something.
+// answer are carried out in passes alone. It reports whether it has done something.
 func (q *qp) transmit(pass bool) (did bool) {
 	q.waits = false
 	budget := 0
@@ -94,7 +94,7 @@ func (q *qp) settleWork() {
 	q.busy = q.SQ.Head != q.SQ.Tail || q.responses.Head != q.responses.Tail || q.CloseDue()
 }
 
-// full tells whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
+// full reports whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
 func (q *qp) full(n int) bool {
 	if q.out.room(n) {
 		return false
@@ -149,7 +149,8 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 	case transport.OpFetchAdd, transport.OpCompareSwap:
 		what = "Atomic"
 	}
-	q.Fail(&violation.Error{Reason: violation.Own, Err: fmt.Errorf("%s: %w", what, err)}, transport.StatusFlushed)
+	q.Fail(&violation.Error{Reason: violation.Own, Err: fmt.Errorf("%s: %w", what, err)},
+		transport.StatusFlushed)
 }
 
 // gone ends the QP over a request of which a region was deregistered.

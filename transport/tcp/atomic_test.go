@@ -29,8 +29,8 @@ func TestSpec_Atomics(t *testing.T) {
 		require.Equal(t, frame.Atomic, f.Op)
 		require.Equal(t, operation, f.B)
 		fields(t, "Atomics", f.payload, map[string][]byte{"key": le64(0x21), "offset": le64(0x38),
-			"operand":          le64(0x0102030405060708),
-			"what is compared": le64(0x1112131415161718)})
+			"operand":       le64(0x0102030405060708),
+			"compare value": le64(0x1112131415161718)})
 		s.says(t, frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: f.A, B: 1<<63 + operation}.Append(nil))
 		require.Equal(t, 1<<63+operation, binary.NativeEndian.Uint64(into.Bytes()),
 			"in the byte order of the host")

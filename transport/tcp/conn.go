@@ -40,7 +40,7 @@ type frameTaker interface {
 	begin(header []byte) error
 	// misplaced takes the reason why the rest of the present payload cannot be placed.
 	misplaced(err error) error
-	// holdsTail tells whether the last bytes of the present frame must wait for other frames.
+	// holdsTail reports whether the last bytes of the present frame must wait for other frames.
 	holdsTail() bool
 	// end takes a frame whose payload is placed.
 	end() error
@@ -233,7 +233,7 @@ func (c *conn) checksInPlace() bool { return !c.q.checked || c.in.r.Rights&trans
 // header, and little that has to be copied.
 const headerAhead = 512
 
-// expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
+// expectsLong reports whether the next frame is likely to be one whose payload can be read straight to its
 // place, once its header has come: as the one before it was, unless that was the end of a Read, or its region
 // has been given up, whose entry may be used by another goroutine now. In a dialogue of long Writes the frame
 // comes by itself, and a read of the header alone only delays the others.

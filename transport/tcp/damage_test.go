@@ -329,7 +329,7 @@ func (st *stage) lengths(tb testing.TB) (n [2]int) {
 }
 
 // noticed flips a bit of one direction. Its receiver finds it by a checksum, nothing of it is delivered, and
-// both sides end. It tells whether the sender has heard why.
+// both sides end. It reports whether the sender has heard why.
 func (st *stage) noticed(t *testing.T, direction, bit int) (told bool) {
 	var f [2]faults
 	f[direction].flip = bit + 1

@@ -39,7 +39,7 @@ func (q *qp) peerCloses() error {
 	return nil
 }
 
-// mayFollowClose tells whether a frame may come after the peer's Close: it still answers our Reads.
+// mayFollowClose reports whether a frame may come after the peer's Close: it still answers our Reads.
 func mayFollowClose(op frame.Op) bool {
 	switch op {
 	case frame.Terminate, frame.ReadWrite, frame.AtomicDone, frame.Alive:

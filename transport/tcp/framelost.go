@@ -17,20 +17,20 @@ func (frameLost) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error)
 }
 
 // hearLost takes the peer's report: what its lost lanes carried is sent again, unless it has arrived.
-func (b *multiLane) hearLost(i *incoming) error {
+func (m *multiLane) hearLost(i *incoming) error {
 	t, ranges, err := frame.ParseLost(i.control, i.Ack)
 	if err != nil {
 		return err
 	}
-	b.failover.Hear(t, func(number uint16) {
-		if o := b.find(number); o != nil {
-			b.lose(o, errLostThere)
+	m.failover.Hear(t, func(number uint16) {
+		if o := m.find(number); o != nil {
+			m.lose(o, errLostThere)
 		} else {
-			b.failover.Closed(number)
+			m.failover.Closed(number)
 		}
-		b.out.Lost(number, ranges)
+		m.out.Lost(number, ranges)
 	})
-	if n := b.failover.Len(); n > 2*frame.MaxLostLanes {
+	if n := m.failover.Len(); n > 2*frame.MaxLostLanes {
 		return fmt.Errorf("%w: %d lanes are lost and not forgotten", transport.ErrProtocol, n)
 	}
 	return nil
@@ -39,14 +39,14 @@ func (b *multiLane) hearLost(i *incoming) error {
 var errLostThere = errors.New("the peer has lost it")
 
 // sendLost tells the peer which lanes are closed here, and what has arrived.
-func (b *multiLane) sendLost() {
-	l := b.idleLane()
+func (m *multiLane) sendLost() {
+	l := m.idleLane()
 	if l == nil {
 		return
 	}
-	t := b.failover.Tell(nil)
-	payload := frame.AppendLost(nil, t, b.in.Next(), b.in.Ranges(nil))
+	t := m.failover.Tell(nil)
+	payload := frame.AppendLost(nil, t, m.in.Next(), m.in.Ranges(nil))
 	if !l.sendUnnumbered(frame.Header{Op: frame.Lost, Flags: frame.Last}, payload) {
-		b.failover.Unsent()
+		m.failover.Unsent()
 	}
 }

@@ -30,7 +30,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 	return madeFrame
 }
 
-// asksEnough tells whether as many Reads and Atomics of ours are outstanding as were agreed on (R5).
+// asksEnough reports whether as many Reads and Atomics of ours are outstanding as were agreed on (R5).
 func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.Reads) }
 
 // readRequest makes the ReadRequest of a Read.
@@ -141,10 +141,10 @@ func (q *qp) startResponse() error {
 // storeReadRequest puts a Read Request or an Atomic of the peer into its place of the queue, where it waits
 // for its doorbell. The request is checked first: its place may be that of another one, which a wrong request
 // must not spoil.
-func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
+func (m *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
-	q := b.q
-	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.Reads)
+	q := m.q
+	ahead, depth := i.Ref-m.doorbells, uint64(q.agreed.Reads)
 	if ahead >= depth || uint64(q.responses.Tail-q.responses.Head)+ahead >= depth {
 		return violation.ErrReads(q.agreed.Reads)
 	}
@@ -168,12 +168,12 @@ func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readRespo
 
 // doorbell takes the request of the peer that is stored next into the queue of those that are answered:
 // everything before it is placed.
-func (b *multiLane) doorbell() error {
-	a := b.q.responses.At(b.q.responses.Tail)
+func (m *multiLane) doorbell() error {
+	a := m.q.responses.At(m.q.responses.Tail)
 	if !a.stored {
 		return fmt.Errorf("%w: a Read or an Atomic in the place of another one", transport.ErrProtocol)
 	}
 	a.stored = false
-	b.doorbells++
-	return b.q.startResponse()
+	m.doorbells++
+	return m.q.startResponse()
 }

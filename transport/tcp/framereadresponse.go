@@ -86,8 +86,8 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 	return true
 }
 
-// copies tells whether what is read of a region must be copied: the checksum of a frame has to be that of the
-// bytes that go out, and its owner may change the memory at any time.
+// copies reports whether what is read of a region must be copied: the checksum of a frame has to be that of
+// the bytes that go out, and its owner may change the memory at any time.
 func (q *qp) copies(r *verbs.Region) bool {
 	return q.checked && r.View == nil && r.Rights&transport.Unchanging == 0
 }
@@ -96,7 +96,7 @@ func (q *qp) copies(r *verbs.Region) bool {
 // been copied for them, each time.
 func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
-// responseAlive tells whether the memory that an answer is sent from, from an offset on, may still be read.
+// responseAlive reports whether the memory that an answer is sent from, from an offset on, may still be read.
 // If not, it ends the QP.
 func (q *qp) responseAlive(number uint32, at int) bool {
 	a := q.responses.At(number)
@@ -195,7 +195,7 @@ func notDue(i *incoming) error {
 		transport.ErrProtocol, i.Length, i.A, offset)
 }
 
-// names tells whether the immediate data of the present frame is right: the number of the Read in its last
+// names reports whether the immediate data of the present frame is right: the number of the Read in its last
 // Write, else nothing.
 func (i *incoming) names(w *verbs.Request, immediate uint64) bool {
 	if i.Flags&frame.Last == 0 {
@@ -230,8 +230,8 @@ func (q *qp) reading() *verbs.Request {
 }
 
 // asking finds our Read or Atomic of a number that is under way, and its place in the queue.
-func (b *multiLane) asking(number uint64) (*verbs.Request, uint32) {
-	q := b.q
+func (m *multiLane) asking(number uint64) (*verbs.Request, uint32) {
+	q := m.q
 	for k := q.SQ.Head; k != q.at.next; k++ {
 		if w := q.SQ.At(k); w.Asks() && w.Number == number && !w.Done {
 			return w, k

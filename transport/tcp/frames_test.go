@@ -186,7 +186,7 @@ func (g *ground) leaves(tb testing.TB, what string) {
 // bytesAt tells where a part of some memory begins.
 func bytesAt(all, part []byte) int { return cap(all) - cap(part) }
 
-// tells sends bytes to the queue pair, drives it, and takes what it answers. It tells whether the connection
+// tells sends bytes to the queue pair, drives it, and takes what it answers. It reports whether the connection
 // stands still.
 func (g *ground) tells(tb testing.TB, b []byte) bool {
 	for len(b) > 0 {

@@ -121,16 +121,16 @@ type messageProgress struct {
 	word  uint64 // the immediate, or the key to be invalidated
 }
 
-func (b *multiLane) messageAt(number uint64) *messageProgress {
-	return &b.messages[number&uint64(len(b.messages)-1)]
+func (m *multiLane) messageAt(number uint64) *messageProgress {
+	return &m.messages[number&uint64(len(m.messages)-1)]
 }
 
 // findRecv finds the posted Recv that a message uses.
-func (b *multiLane) findRecv(i *incoming) error {
-	ahead := i.A - b.q.recvMsn
-	if ahead >= uint64(b.q.RQ.Tail-b.q.RQ.Head) {
+func (m *multiLane) findRecv(i *incoming) error {
+	ahead := i.A - m.q.recvMsn
+	if ahead >= uint64(m.q.RQ.Tail-m.q.RQ.Head) {
 		return violation.ErrNoRecv
 	}
-	i.recv = b.q.RQ.Head + uint32(ahead)
+	i.recv = m.q.RQ.Head + uint32(ahead)
 	return nil
 }

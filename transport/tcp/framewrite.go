@@ -172,26 +172,26 @@ func (t *heldTail) place() error {
 }
 
 // placeOrHoldTail places the last bytes of a frame, or holds them until the rest of the Write is there.
-func (b *multiLane) placeOrHoldTail(i *incoming) error {
-	if i.held == 0 || i.Flags&frame.Last == 0 || b.in.Whole(i.Ref, i.Number) {
+func (m *multiLane) placeOrHoldTail(i *incoming) error {
+	if i.held == 0 || i.Flags&frame.Last == 0 || m.in.Whole(i.Ref, i.Number) {
 		return i.placeHeld()
 	}
-	b.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
+	m.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
 	i.held = 0
 	return nil
 }
 
 // releaseTails places what has been held and is not to be held any longer.
-func (b *multiLane) releaseTails() {
+func (m *multiLane) releaseTails() {
 	for {
-		t, n, ok := b.in.Release()
+		t, n, ok := m.in.Release()
 		if !ok {
 			return
 		}
 		if err := t.place(); err != nil {
-			b.deferError(n, err)
+			m.deferError(n, err)
 			continue
 		}
-		b.q.ReportPlaced()
+		m.q.ReportPlaced()
 	}
 }

@@ -10,8 +10,8 @@ import (
 // MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
 const MinPeerTimeout = 100 * time.Millisecond
 
-// tickPeriod is that of the device. Over lanes it is shorter, since the loss of one of several is to be found
-// before that of a peer.
+// tickPeriod returns the device's tick period. It is shorter with lanes, so that a lost lane is found before
+// a lost peer.
 func (d *Device) tickPeriod() time.Duration {
 	if d.opts.keeps() {
 		return d.opts.PeerTimeout / maxMissedOverLanes
@@ -19,9 +19,9 @@ func (d *Device) tickPeriod() time.Duration {
 	return d.opts.PeerTimeout / keepalive.MaxMissed
 }
 
-// peerRuns tells whether the peer is known to run, and the connection to stand, although nothing comes: then
-// it waits for a processor. It is asked before the last look at the link: what a peer that has run since then
-// has said is found there.
+// peerRuns reports whether the peer is known to run, and the connection to stand, although nothing comes:
+// then it waits for a processor. It is asked before the last look at the link: what a peer that has run since
+// then has said is found there.
 func (c *conn) peerRuns() bool {
 	o := &c.q.dev.opts
 	return c.fd >= 0 && o.Running != nil && o.Running(c.q.Attr.Peer) && sys.Acknowledged(c.fd, o.PeerTimeout)

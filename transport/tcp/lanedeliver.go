@@ -12,29 +12,29 @@ import (
 
 // deliver tells what has arrived with nothing missing before it, in order (H3), and then what is wrong with
 // what comes next, if anything.
-func (b *multiLane) deliver() error {
-	q := b.q
+func (m *multiLane) deliver() error {
+	q := m.q
 	for q.open {
-		run, ok := b.in.Deliver()
+		run, ok := m.in.Deliver()
 		if !ok {
 			break
 		}
-		if err := b.deliverRun(run); err != nil {
+		if err := m.deliverRun(run); err != nil {
 			return err
 		}
 	}
-	if q.open && b.deferred.n != 0 && b.deferred.n <= b.in.Next() {
-		return b.deferred.err
+	if q.open && m.deferred.n != 0 && m.deferred.n <= m.in.Next() {
+		return m.deferred.err
 	}
 	return nil
 }
 
 // deliverRun tells what the record of a run says: the doorbell for its Read Requests, a completion for each
 // of its messages, and the end of each of our Reads; then what has to happen exactly after it.
-func (b *multiLane) deliverRun(run sequence.Run) error {
-	q := b.q
+func (m *multiLane) deliverRun(run sequence.Run) error {
+	q := m.q
 	for range run.Requests {
-		if err := b.doorbell(); err != nil {
+		if err := m.doorbell(); err != nil {
 			return err
 		}
 	}
@@ -43,30 +43,30 @@ func (b *multiLane) deliverRun(run sequence.Run) error {
 		messages--
 	}
 	for range messages {
-		if err := b.completeRecv(); err != nil || !q.open {
+		if err := m.completeRecv(); err != nil || !q.open {
 			return err
 		}
 	}
 	for range run.Responses {
-		if err := b.completeRead(); err != nil || !q.open {
+		if err := m.completeRead(); err != nil || !q.open {
 			return err
 		}
 	}
 	switch stop(run.End) {
 	case stopInvalidate:
-		return b.completeRecv()
+		return m.completeRecv()
 	case stopClose:
 		return q.peerCloses() // which acknowledges it at once: the peer waits for that
 	case stopTerminate:
-		b.onTerminate()
+		m.onTerminate()
 	}
 	return nil
 }
 
 // completeRecv completes the oldest posted Recv, with the particulars that were noted when its message came.
-func (b *multiLane) completeRecv() error {
-	q := b.q
-	e := b.messageAt(q.recvMsn)
+func (m *multiLane) completeRecv() error {
+	q := m.q
+	e := m.messageAt(q.recvMsn)
 	x := *e
 	*e = messageProgress{}
 	if q.RQ.Front() == nil {
@@ -100,15 +100,15 @@ func (b *multiLane) completeRecv() error {
 	default:
 		return fmt.Errorf("%w: message %d is not the one that came", transport.ErrProtocol, q.recvMsn)
 	}
-	b.ackUrgent = true
+	m.ackUrgent = true
 	q.completeMessage(wc, x.flags)
 	return nil
 }
 
 // completeRead reports our oldest Read or Atomic: its answer has come whole, and so has everything before
 // that.
-func (b *multiLane) completeRead() error {
-	q := b.q
+func (m *multiLane) completeRead() error {
+	q := m.q
 	w := q.reading()
 	if w == nil || w.Got != w.Total || w.Op == transport.OpRead && w.Begun != w.Got {
 		return fmt.Errorf("%w: the end of a Read or an Atomic which is not what is due",
@@ -118,23 +118,23 @@ func (b *multiLane) completeRead() error {
 	return nil
 }
 
-func (b *multiLane) acknowledgeClose() { b.acknowledge() }
+func (m *multiLane) acknowledgeClose() { m.acknowledge() }
 
 // onTerminate takes the peer's Terminate, when its turn has come or nothing will come before it any more.
-func (b *multiLane) onTerminate() {
-	q := b.q
-	if b.terminate == nil || !q.open {
+func (m *multiLane) onTerminate() {
+	q := m.q
+	if m.terminate == nil || !q.open {
 		return
 	}
-	q.terminated(b.terminate.Header, b.terminate.control)
+	q.terminated(m.terminate.Header, m.terminate.control)
 }
 
 // refused notes how the request ends whose frame the peer has found to be wrong, with its Terminate.
-func (b *multiLane) refused(status transport.Status) {
-	if n := b.terminate.Ref; n >= b.out.First() && n < b.out.Next() {
-		switch s := b.out.What(n); s.Op {
+func (m *multiLane) refused(status transport.Status) {
+	if n := m.terminate.Ref; n >= m.out.First() && n < m.out.Next() {
+		switch s := m.out.What(n); s.Op {
 		case frame.Write, frame.Send, frame.Immediate, frame.Invalidate:
-			b.q.SQ.At(s.source).Failed = status
+			m.q.SQ.At(s.source).Failed = status
 		}
 	}
 }

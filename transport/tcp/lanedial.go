@@ -37,7 +37,7 @@ func (o *Options) checkLanes() error {
 	return nil
 }
 
-// keeps tells whether queue pairs may outlive their connections.
+// keeps reports whether queue pairs may outlive their connections.
 func (o *Options) keeps() bool { return o.Lanes > 1 || o.Reconnect }
 
 // local is the address that a lane is made from; nil for the system's choice.
@@ -63,47 +63,47 @@ func (r *routes) to(slot int) string {
 }
 
 // handOverLane gives a lane to the queue pair's driver. It may be called from any goroutine.
-func (b *multiLane) handOverLane(l *laneConn) {
-	b.q.rcq.HandOver(queuepair.Arrival{
-		Enter: func() { b.attach(l) },
+func (m *multiLane) handOverLane(l *laneConn) {
+	m.q.rcq.HandOver(queuepair.Arrival{
+		Enter: func() { m.attach(l) },
 		Drop:  func() { sys.CloseFD(l.fd) },
 	})
 }
 
 // handOverFailure tells the queue pair's driver that no lane comes. It may be called from any goroutine.
-func (b *multiLane) handOverFailure(err error) {
-	b.q.rcq.HandOver(queuepair.Arrival{Enter: func() { b.noLaneComes(err) }})
+func (m *multiLane) handOverFailure(err error) {
+	m.q.rcq.HandOver(queuepair.Arrival{Enter: func() { m.noLaneComes(err) }})
 }
 
 // dialMissing has the endpoint make the lanes that are missing. Who began the queue pair makes them; the
 // other end only if it has none left.
-func (b *multiLane) dialMissing() {
-	q := b.q
-	if !q.open || b.terminate != nil || q.PeerEnd() && len(b.conns) > 0 {
+func (m *multiLane) dialMissing() {
+	q := m.q
+	if !q.open || m.terminate != nil || q.PeerEnd() && len(m.conns) > 0 {
 		return
 	}
-	limit := b.maxLanes
-	if !b.initiator {
+	limit := m.maxLanes
+	if !m.initiator {
 		limit = 1
 	}
-	have := len(b.conns)
-	for _, m := range b.dialing {
-		if m {
+	have := len(m.conns)
+	for _, dialed := range m.dialing {
+		if dialed {
 			have++
 		}
 	}
 	for slot := 0; slot < limit && have < limit; slot++ {
-		if b.dialing[slot] || b.holds(slot) {
+		if m.dialing[slot] || m.holds(slot) {
 			continue
 		}
-		b.dialing[slot] = true
+		m.dialing[slot] = true
 		have++
-		q.dev.end.keepLane(b, slot)
+		q.dev.end.keepLane(m, slot)
 	}
 }
 
-func (b *multiLane) holds(slot int) bool {
-	for _, l := range b.conns {
+func (m *multiLane) holds(slot int) bool {
+	for _, l := range m.conns {
 		if l.slot == slot {
 			return true
 		}
@@ -112,9 +112,9 @@ func (b *multiLane) holds(slot int) bool {
 }
 
 // laneNumber is a number that this side has not used: odd ones are of who began the queue pair.
-func (b *multiLane) laneNumber() uint16 {
+func (m *multiLane) laneNumber() uint16 {
 	for {
-		if n := uint16(b.lastNumber.Add(2)); n != 0 {
+		if n := uint16(m.lastNumber.Add(2)); n != 0 {
 			return n
 		}
 	}

@@ -104,7 +104,7 @@ func (l *laneConn) misplaced(err error) error {
 	return nil
 }
 
-// holdsTail tells whether frames of the present Write are missing.
+// holdsTail reports whether frames of the present Write are missing.
 func (l *laneConn) holdsTail() bool {
 	i := &l.in
 	return i.Op == frame.Write && i.Flags&frame.Last != 0 && !l.b.in.Whole(i.Ref, i.Number)
@@ -159,26 +159,26 @@ func (l *laneConn) end() error {
 }
 
 // deferError notes what is wrong with a frame, for the time when everything before it has been told.
-func (b *multiLane) deferError(n uint64, err error) {
-	if b.deferred.n == 0 || n < b.deferred.n {
-		b.deferred = deferredError{n, err}
+func (m *multiLane) deferError(n uint64, err error) {
+	if m.deferred.n == 0 || n < m.deferred.n {
+		m.deferred = deferredError{n, err}
 	}
 }
 
 // onAck takes the peer's acknowledgement of what this side has sent.
-func (b *multiLane) onAck(next uint64) error {
-	below := b.out.Next()
-	for _, l := range b.conns {
+func (m *multiLane) onAck(next uint64) error {
+	below := m.out.Next()
+	for _, l := range m.conns {
 		if l.partialNumber != 0 {
 			below = min(below, l.partialNumber)
 		}
 	}
-	s, err := b.out.Ack(next, below)
+	s, err := m.out.Ack(next, below)
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
 	if s != nil {
-		b.q.onWritten(s.after)
+		m.q.onWritten(s.after)
 	}
 	return nil
 }

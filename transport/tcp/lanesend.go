@@ -29,19 +29,19 @@ type segment struct {
 	place  position
 }
 
-// hasOutput tells whether there is something that could be sent, or acknowledged.
-func (b *multiLane) hasOutput() bool {
-	return b.unackedFrames() > 0 || b.hasFrames()
+// hasOutput reports whether there is something that could be sent, or acknowledged.
+func (m *multiLane) hasOutput() bool {
+	return m.unackedFrames() > 0 || m.hasFrames()
 }
 
-func (b *multiLane) hasFrames() bool {
-	if b.q.hasFrames() || b.q.awaitingFirstFrame {
-		return b.q.hasFrames()
+func (m *multiLane) hasFrames() bool {
+	if m.q.hasFrames() || m.q.awaitingFirstFrame {
+		return m.q.hasFrames()
 	}
-	if _, ok := b.out.Again(0); ok || b.failover.Due() {
+	if _, ok := m.out.Again(0); ok || m.failover.Due() {
 		return true
 	}
-	for _, l := range b.conns {
+	for _, l := range m.conns {
 		if !l.greeted || !l.partial.Empty() || l.link.Pending() > 0 {
 			return true
 		}
@@ -50,53 +50,53 @@ func (b *multiLane) hasFrames() bool {
 }
 
 // unackedFrames is how many frames have come that are not acknowledged.
-func (b *multiLane) unackedFrames() uint64 { return b.in.Next() - b.ackSent }
+func (m *multiLane) unackedFrames() uint64 { return m.in.Next() - m.ackSent }
 
 // retryBlocked gives lanes that had no room another chance.
-func (b *multiLane) retryBlocked() {
-	for i := 0; i < len(b.conns); i++ {
-		if l := b.conns[i]; l.blocked {
+func (m *multiLane) retryBlocked() {
+	for i := 0; i < len(m.conns); i++ {
+		if l := m.conns[i]; l.blocked {
 			l.blocked = false
-			if b.fill(l, false); !b.q.open {
+			if m.fill(l, false); !m.q.open {
 				return
 			}
 			if !l.blocked && l.fd >= 0 {
-				b.q.rewatch(&l.conn)
+				m.q.rewatch(&l.conn)
 			}
 		}
 	}
-	b.q.blocked = b.pick() == nil
+	m.q.blocked = m.pick() == nil
 }
 
 // transmit sends what there is, over whatever lane has room, until there is nothing or no lane has.
-func (b *multiLane) transmit() {
-	q := b.q
+func (m *multiLane) transmit() {
+	q := m.q
 	if q.awaitingFirstFrame {
 		q.scq.out.Reset(frame.HeaderSizeWith(q.checked))
 		if q.frame(&q.scq.out); q.open {
-			b.skipped()
+			m.skipped()
 		}
 		return
 	}
-	b.sendReady()
-	if q.open && b.failover.Due() {
-		b.sendLost()
+	m.sendReady()
+	if q.open && m.failover.Due() {
+		m.sendLost()
 	}
 	for q.open {
-		l := b.pick()
-		if q.blocked = l == nil; q.blocked || !b.fill(l, true) {
+		l := m.pick()
+		if q.blocked = l == nil; q.blocked || !m.fill(l, true) {
 			break
 		}
 	}
-	if q.open && b.unackedFrames() > 0 {
-		b.acknowledge()
+	if q.open && m.unackedFrames() > 0 {
+		m.acknowledge()
 	}
 }
 
 // sendReady sends Ready on lanes that this side has made.
-func (b *multiLane) sendReady() {
-	for i := 0; i < len(b.conns); i++ {
-		if l := b.conns[i]; !l.greeted {
+func (m *multiLane) sendReady() {
+	for i := 0; i < len(m.conns); i++ {
+		if l := m.conns[i]; !l.greeted {
 			l.greeted = true
 			l.sendUnnumbered(frame.Header{Op: frame.Ready, Flags: frame.Last}, nil)
 		}
@@ -108,20 +108,20 @@ func (b *multiLane) sendReady() {
 // of them; what a lane takes is little more than it can send (laneUnsent), so that all are full when there is
 // more than one can carry; and small messages do not queue after large ones before that. An answer goes over
 // the lane that was designated for it, and waits while that has no room.
-func (b *multiLane) pick() *laneConn {
-	designated := b.designated()
+func (m *multiLane) pick() *laneConn {
+	designated := m.designated()
 	if designated != nil && designated.ready() {
 		return designated
 	}
-	if len(b.conns) > 1 && b.bulk(designated == nil) {
-		for i := len(b.conns) - 1; i >= 0; i-- {
-			if l := b.conns[i]; l.ready() {
+	if len(m.conns) > 1 && m.bulk(designated == nil) {
+		for i := len(m.conns) - 1; i >= 0; i-- {
+			if l := m.conns[i]; l.ready() {
 				return l
 			}
 		}
 		return nil
 	}
-	for _, l := range b.conns {
+	for _, l := range m.conns {
 		if l.ready() {
 			return l
 		}
@@ -133,8 +133,8 @@ func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 
 // designated is the lane that the peer has designated for the next answer (R1); nil if there is no answer, or
 // it takes any lane: none was designated, or one that is not there, or no longer.
-func (b *multiLane) designated() *laneConn {
-	q := b.q
+func (m *multiLane) designated() *laneConn {
+	q := m.q
 	if q.at.response == q.responses.Tail {
 		return nil
 	}
@@ -142,20 +142,20 @@ func (b *multiLane) designated() *laneConn {
 	if lane == transport.AnyLane {
 		return nil
 	}
-	return b.find(uint16(lane - 1))
+	return m.find(uint16(lane - 1))
 }
 
 // frameFor makes the next frame that may go over a lane.
-func (b *multiLane) frameFor(l *laneConn, o *frame.Batch) bool {
-	designated := b.designated()
-	b.q.answerElsewhere = designated != nil && designated != l
-	return b.q.frame(o)
+func (m *multiLane) frameFor(l *laneConn, o *frame.Batch) bool {
+	designated := m.designated()
+	m.q.answerElsewhere = designated != nil && designated != l
+	return m.q.frame(o)
 }
 
-// bulk tells whether what goes out next is a part of much; an answer may have to wait.
-func (b *multiLane) bulk(answers bool) bool {
-	q := b.q
-	if _, ok := b.out.Again(1); ok {
+// bulk reports whether what goes out next is a part of much; an answer may have to wait.
+func (m *multiLane) bulk(answers bool) bool {
+	q := m.q
+	if _, ok := m.out.Again(1); ok {
 		return true
 	}
 	if q.at.next != q.SQ.Tail {
@@ -178,97 +178,97 @@ type laneWrite struct {
 	place  position
 }
 
-// fill sends over one lane, which has room, as much as goes into one write. It tells whether to go on: there
-// may be more, and lanes with room for it.
-func (b *multiLane) fill(l *laneConn, fresh bool) (more bool) {
-	q, o := b.q, &b.q.scq.out
+// fill sends over one lane, which has room, as much as goes into one write. It reports whether to go on:
+// there may be more, and lanes with room for it.
+func (m *multiLane) fill(l *laneConn, fresh bool) (more bool) {
+	q, o := m.q, &m.q.scq.out
 	if l.link.Pending() > 0 {
-		return b.flush(l)
+		return m.flush(l)
 	}
 	o.Reset(l.in.size)
-	b.numbers = b.numbers[:0]
+	m.numbers = m.numbers[:0]
 	if !l.partial.Empty() {
-		if !b.partialAlive(l) {
+		if !m.partialAlive(l) {
 			return false
 		}
 		l.partial.AppendTo(o)
 	}
-	w := laneWrite{rest: o.Size(), first: b.out.Next(), before: q.at, place: b.at}
-	if fresh && !b.gather(l, &w) {
+	w := laneWrite{rest: o.Size(), first: m.out.Next(), before: q.at, place: m.at}
+	if fresh && !m.gather(l, &w) {
 		return false // a local error has ended the queue pair
 	}
 	if o.Empty() {
-		b.skipped()
+		m.skipped()
 		return false
 	}
 	o.Seal()
 	n, err := l.link.Write(o)
 	if err != nil {
-		b.takeBack(&w)
+		m.takeBack(&w)
 		l.readRest()
-		b.lose(l, err)
+		m.lose(l, err)
 		return q.open
 	}
-	b.onWritten(l, max(n, 0), &w)
+	m.onWritten(l, max(n, 0), &w)
 	return true
 }
 
 // gather puts frames into the batch: those that go again, then those that go for the first time.
-func (b *multiLane) gather(l *laneConn, w *laneWrite) bool {
-	q, o := b.q, &b.q.scq.out
+func (m *multiLane) gather(l *laneConn, w *laneWrite) bool {
+	q, o := m.q, &m.q.scq.out
 	limit := l.link.MaxWrite()
 	for o.Size() < limit && !o.Full() {
-		n, ok := b.out.Again(w.again)
+		n, ok := m.out.Again(w.again)
 		if !ok {
 			break
 		}
-		s := b.out.What(n)
-		if !b.remake(o, s) {
+		s := m.out.What(n)
+		if !m.remake(o, s) {
 			if !q.open {
 				return false
 			}
 			break
 		}
-		b.stamp(o, l, n, s.ref)
+		m.stamp(o, l, n, s.ref)
 		w.again++
 	}
-	for o.Size() < limit && !o.Full() && b.out.Room() && b.frameFor(l, o) {
-		n := b.out.Add(l.number, segment{})
-		b.note(o, n)
-		b.stamp(o, l, n, b.out.What(n).ref)
+	for o.Size() < limit && !o.Full() && m.out.Room() && m.frameFor(l, o) {
+		n := m.out.Add(l.number, segment{})
+		m.note(o, n)
+		m.stamp(o, l, n, m.out.What(n).ref)
 	}
 	return q.open
 }
 
 // takeBack undoes what gather took for the first time: nothing of it has left.
-func (b *multiLane) takeBack(w *laneWrite) {
-	b.out.TakeBack(w.first)
-	b.q.at, b.at = w.before, w.place
+func (m *multiLane) takeBack(w *laneWrite) {
+	m.out.TakeBack(w.first)
+	m.q.at, m.at = w.before, w.place
 }
 
 // onWritten notes that the lane has taken n bytes of the batch.
-func (b *multiLane) onWritten(l *laneConn, n int, w *laneWrite) {
-	o := &b.q.scq.out
+func (m *multiLane) onWritten(l *laneConn, n int, w *laneWrite) {
+	o := &m.q.scq.out
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	sent := l.keepPartial(n, w.rest)
 	if sent > 0 {
-		b.onAckSent()
+		m.onAckSent()
 	}
 	again := min(sent, w.again)
-	for _, number := range b.numbers[:again] {
-		b.stats.Resent += uint64(b.out.What(number).Length)
+	for _, number := range m.numbers[:again] {
+		m.stats.Resent += uint64(m.out.What(number).Length)
 	}
-	b.out.Sent(again, l.number)
+	m.out.Sent(again, l.number)
 	switch {
 	case n == o.Size():
-		b.skipped()
+		m.skipped()
 	case sent <= w.again:
-		b.takeBack(w)
+		m.takeBack(w)
 	default:
-		last := b.numbers[sent-1]
-		s := b.out.What(last)
-		b.out.TakeBack(last + 1)
-		b.q.at, b.at = s.after, s.place
+		last := m.numbers[sent-1]
+		s := m.out.What(last)
+		m.out.TakeBack(last + 1)
+		m.q.at, m.at = s.after, s.place
 	}
 	if n < o.Size() || l.link.Pending() > 0 {
 		l.block()
@@ -301,9 +301,9 @@ func (l *laneConn) keepPartial(n, rest int) (sent int) {
 }
 
 // note fills in what the frame made last, which has the number n, can be made of again.
-func (b *multiLane) note(o *frame.Batch, n uint64) {
-	q := b.q
-	s := b.out.What(n)
+func (m *multiLane) note(o *frame.Batch, n uint64) {
+	q := m.q
+	s := m.out.What(n)
 	h, _ := frame.Parse(o.Last()) // ours
 	s.Header = h
 	switch h.Op {
@@ -324,31 +324,31 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 		switch h.Op {
 		case frame.Write:
 			if s.off == 0 {
-				b.at.first = n
+				m.at.first = n
 			}
-			s.ref = b.at.first
+			s.ref = m.at.first
 		case frame.ReadRequest, frame.Atomic:
-			s.ref = b.at.asks
-			b.at.asks++
+			s.ref = m.at.asks
+			m.at.asks++
 			q.SQ.At(s.source).Begun = 0
 		}
 	}
-	s.after, s.place = q.at, b.at
+	s.after, s.place = q.at, m.at
 }
 
 // stamp finishes the frame made last.
-func (b *multiLane) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
-	frame.PutWords(o.Last(), l.number, n, b.in.Next(), ref)
-	if b.q.checked {
+func (m *multiLane) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
+	frame.PutWords(o.Last(), l.number, n, m.in.Next(), ref)
+	if m.q.checked {
 		o.Sum()
 	}
 	o.Finish()
-	b.numbers = append(b.numbers, n)
+	m.numbers = append(m.numbers, n)
 }
 
 // remake makes a frame once more.
-func (b *multiLane) remake(o *frame.Batch, s *segment) bool {
-	q := b.q
+func (m *multiLane) remake(o *frame.Batch, s *segment) bool {
+	q := m.q
 	switch s.Op {
 	case frame.Write, frame.Send:
 		if s.Length == 0 {
@@ -361,15 +361,15 @@ func (b *multiLane) remake(o *frame.Batch, s *segment) bool {
 	case frame.Atomic:
 		q.atomicFrame(o, q.SQ.At(s.source))
 	case frame.ReadWrite:
-		return b.remakeResponse(o, s)
+		return m.remakeResponse(o, s)
 	default:
 		o.Begin(s.Header, 0)
 	}
 	return true
 }
 
-func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
-	q := b.q
+func (m *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
+	q := m.q
 	a := q.responses.At(s.source)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], s.off)
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
@@ -399,22 +399,22 @@ func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
 
 // skipped notes the requests of no bytes that the cursor has passed: they are done when all before them is
 // acknowledged.
-func (b *multiLane) skipped() {
-	if b.out.First() == b.out.Next() {
-		b.q.onWritten(b.q.at)
+func (m *multiLane) skipped() {
+	if m.out.First() == m.out.Next() {
+		m.q.onWritten(m.q.at)
 	} else {
-		b.out.What(b.out.Next() - 1).after = b.q.at
+		m.out.What(m.out.Next() - 1).after = m.q.at
 	}
 }
 
-// partialAlive tells whether the memory that the rest of a frame lies in is still registered. If not, it ends
-// the queue pair.
-func (b *multiLane) partialAlive(l *laneConn) bool {
+// partialAlive reports whether the memory that the rest of a frame lies in is still registered. If not, it
+// ends the queue pair.
+func (m *multiLane) partialAlive(l *laneConn) bool {
 	if !l.partial.Gathers() {
 		return true
 	}
-	q := b.q
-	s := b.out.What(l.partialNumber)
+	q := m.q
+	s := m.out.What(l.partialNumber)
 	if s.Op != frame.ReadWrite {
 		w := q.SQ.At(s.source)
 		if !w.Alive() {
@@ -436,10 +436,10 @@ func (l *laneConn) readRest() {
 }
 
 // flush gives the socket what the link has taken before.
-func (b *multiLane) flush(l *laneConn) bool {
+func (m *multiLane) flush(l *laneConn) bool {
 	progress, err := l.link.Flush()
 	if err != nil {
-		b.lose(l, err)
+		m.lose(l, err)
 		return true
 	}
 	l.keepalive.Sent = l.keepalive.Sent || progress
@@ -449,8 +449,8 @@ func (b *multiLane) flush(l *laneConn) bool {
 	return true
 }
 
-// sendUnnumbered sends a frame that does not count, after what the lane still has to finish. It tells whether
-// the frame goes out: not where the socket is full.
+// sendUnnumbered sends a frame that does not count, after what the lane still has to finish. It reports
+// whether the frame goes out: not where the socket is full.
 func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
 	b := l.b
 	if !l.ready() || !l.partial.Empty() || l.fd < 0 {
@@ -472,11 +472,11 @@ func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
 	return true
 }
 
-func (b *multiLane) onAckSent() { b.ackSent, b.unackedBytes, b.ackUrgent = b.in.Next(), 0, false }
+func (m *multiLane) onAckSent() { m.ackSent, m.unackedBytes, m.ackUrgent = m.in.Next(), 0, false }
 
 // idleLane is a lane that can say something at once.
-func (b *multiLane) idleLane() *laneConn {
-	for _, l := range b.conns {
+func (m *multiLane) idleLane() *laneConn {
+	for _, l := range m.conns {
 		if l.ready() && l.greeted && l.partial.Empty() {
 			return l
 		}
@@ -485,8 +485,8 @@ func (b *multiLane) idleLane() *laneConn {
 }
 
 // acknowledge tells the peer what has arrived, where no frame has done so.
-func (b *multiLane) acknowledge() {
-	if l := b.idleLane(); l != nil {
+func (m *multiLane) acknowledge() {
+	if l := m.idleLane(); l != nil {
 		l.sendUnnumbered(frame.Header{Op: frame.Alive, Flags: frame.Last}, nil)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// laneCounts are those of a device: what its queue pairs have told of theirs.
+// laneCounts sums the lane statistics of a device's queue pairs.
 type laneCounts struct {
 	mu    sync.Mutex
 	stats transport.LaneStats
 }
 
 // laneStats is what has happened to the lanes of the queue pair so far.
-func (b *multiLane) laneStats() transport.LaneStats {
-	s, h := b.stats, &b.in.Stats
-	s.Lanes = len(b.conns)
+func (m *multiLane) laneStats() transport.LaneStats {
+	s, h := m.stats, &m.in.Stats
+	s.Lanes = len(m.conns)
 	s.Holes, s.MaxHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.MaxOpen, h.Closed, h.Longest,
 		h.Total
 	return s
@@ -24,21 +24,21 @@ func (b *multiLane) laneStats() transport.LaneStats {
 // laneName is the name of the lane with a number.
 func laneName(number uint16) transport.Lane { return transport.Lane(number) + 1 }
 
-func (b *multiLane) openLanes(to []transport.LaneAttr) []transport.LaneAttr {
-	for _, l := range b.conns {
+func (m *multiLane) openLanes(to []transport.LaneAttr) []transport.LaneAttr {
+	for _, l := range m.conns {
 		to = append(to, transport.LaneAttr{Lane: laneName(l.number), ReadBytes: l.readBytes})
 	}
 	return to
 }
 
 // publish tells the device what has changed since it was told last.
-func (b *multiLane) publish() {
-	now := b.laneStats()
-	if now == b.shown {
+func (m *multiLane) publish() {
+	now := m.laneStats()
+	if now == m.shown {
 		return
 	}
-	c, was := &b.q.dev.lanes, b.shown
-	b.shown = now
+	c, was := &m.q.dev.lanes, m.shown
+	m.shown = now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.stats

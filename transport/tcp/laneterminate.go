@@ -24,23 +24,23 @@ func (f *lastFrame) append(b []byte, lane uint16, checked bool) []byte {
 
 // sendTerminate says why the connection is cut, if a lane takes it at once. The frame may be lost with its
 // lane: it is kept for a peer that joins another.
-func (b *multiLane) sendTerminate(h frame.Header, text []byte) {
-	last := &lastFrame{frame.LaneHeader{Header: h, Number: b.out.Next(), Ack: b.in.Next(), Ref: b.deferred.n},
+func (m *multiLane) sendTerminate(h frame.Header, text []byte) {
+	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.out.Next(), Ack: m.in.Next(), Ref: m.deferred.n},
 		text}
-	b.lastFrame.Store(last)
-	for _, l := range b.conns {
+	m.lastFrame.Store(last)
+	for _, l := range m.conns {
 		if l.awaitingFirstFrame || l.blocked || !l.partial.Empty() {
 			continue
 		}
 		var encoded []byte
 		if !l.greeted {
 			encoded = frame.AppendOverLane(encoded, frame.Header{Op: frame.Ready, Flags: frame.Last},
-				l.number, 0, last.Ack, 0, nil, b.q.checked)
+				l.number, 0, last.Ack, 0, nil, m.q.checked)
 		}
-		l.link.WriteFrame(last.append(encoded, l.number, b.q.checked))
+		l.link.WriteFrame(last.append(encoded, l.number, m.q.checked))
 		break
 	}
-	for _, l := range b.conns {
+	for _, l := range m.conns {
 		link.Drain(l.fd)
 	}
 }

@@ -91,7 +91,7 @@ func (l *laneConn) connect(fd int, s *link.Session) {
 	sys.LimitUnsent(fd, laneUnsent)
 }
 
-func (b *multiLane) now() time.Duration { return time.Since(b.started) }
+func (m *multiLane) now() time.Duration { return time.Since(m.started) }
 
 // newMultiLane makes a queue pair one over lanes. Its first lane is the connection that it was made of.
 func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message.TokenSize]byte,
@@ -125,40 +125,40 @@ func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message
 
 // start makes the lanes that are missing, and drives the queue pair once: what came after the handshake may
 // be in a session already, and then no poller tells of it.
-func (b *multiLane) start() {
-	b.dialMissing()
-	b.drive()
+func (m *multiLane) start() {
+	m.dialMissing()
+	m.drive()
 }
 
-func (b *multiLane) hasRoom() bool { return b.pick() != nil }
+func (m *multiLane) hasRoom() bool { return m.pick() != nil }
 
 // attach takes in a lane that has come.
-func (b *multiLane) attach(l *laneConn) {
-	q := b.q
+func (m *multiLane) attach(l *laneConn) {
+	q := m.q
 	if l.slot >= 0 {
-		b.dialing[l.slot] = false
+		m.dialing[l.slot] = false
 	}
-	if b.ended.Load() || b.failover.Knows(l.number) || b.find(l.number) != nil ||
-		len(b.conns) >= b.maxLanes+spareLanes ||
-		b.failover.Len() >= frame.MaxLostLanes {
+	if m.ended.Load() || m.failover.Knows(l.number) || m.find(l.number) != nil ||
+		len(m.conns) >= m.maxLanes+spareLanes ||
+		m.failover.Len() >= frame.MaxLostLanes {
 		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
-		b.dialMissing()
+		m.dialMissing()
 		return
 	}
-	b.conns = append(b.conns, l)
-	b.noLaneSince.Store(0)
-	b.stats.Up++
-	for _, c := range b.cqs {
-		b.watchLane(c, l)
+	m.conns = append(m.conns, l)
+	m.noLaneSince.Store(0)
+	m.stats.Up++
+	for _, c := range m.cqs {
+		m.watchLane(c, l)
 	}
-	b.transmit()
+	m.transmit()
 	if q.open && l.fd >= 0 {
 		l.read() // what came after the handshake may be in a session already, and then no poller tells of it
 	}
 }
 
-func (b *multiLane) find(number uint16) *laneConn {
-	for _, l := range b.conns {
+func (m *multiLane) find(number uint16) *laneConn {
+	for _, l := range m.conns {
 		if l.number == number {
 			return l
 		}
@@ -168,26 +168,26 @@ func (b *multiLane) find(number uint16) *laneConn {
 
 // lose takes a lane off: the connection, not the queue pair, has failed. From here on nothing that it brings
 // is placed. The peer is told, and what it carried is sent again when the peer has told the same.
-func (b *multiLane) lose(l *laneConn, cause error) {
+func (m *multiLane) lose(l *laneConn, cause error) {
 	if l.fd < 0 {
 		return
 	}
 	l.forget()
-	b.closeLane(l)
-	b.conns = slices.DeleteFunc(b.conns, func(o *laneConn) bool { return o == l })
-	b.failover.Closed(l.number)
-	b.stats.Down++
-	b.untold = append(b.untold, &lostLane{number: l.number, left: len(b.conns), cause: cause})
-	if len(b.conns) > 0 {
-		b.dialMissing()
+	m.closeLane(l)
+	m.conns = slices.DeleteFunc(m.conns, func(o *laneConn) bool { return o == l })
+	m.failover.Closed(l.number)
+	m.stats.Down++
+	m.untold = append(m.untold, &lostLane{number: l.number, left: len(m.conns), cause: cause})
+	if len(m.conns) > 0 {
+		m.dialMissing()
 		return
 	}
-	if b.terminate != nil {
-		b.onTerminate()
+	if m.terminate != nil {
+		m.onTerminate()
 		return
 	}
-	b.noLaneSince.Store(max(1, int64(b.now())))
-	b.dialMissing()
+	m.noLaneSince.Store(max(1, int64(m.now())))
+	m.dialMissing()
 }
 
 // lostLane is a lane that was lost, of which the user is to be told.
@@ -202,12 +202,12 @@ type lostLane struct {
 // closes its end, or dies, ends all of its lanes, and the end of one may be seen before the Close on
 // another, or before the end of the last one. So nothing is told unless the queue pair goes on, which says
 // more otherwise.
-func (b *multiLane) tellLosses() {
-	q := b.q
-	if len(b.conns) == 0 || q.PeerEnd() {
+func (m *multiLane) tellLosses() {
+	q := m.q
+	if len(m.conns) == 0 || q.PeerEnd() {
 		return
 	}
-	b.untold = slices.DeleteFunc(b.untold, func(l *lostLane) bool {
+	m.untold = slices.DeleteFunc(m.untold, func(l *lostLane) bool {
 		if l.older {
 			q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote,
 				"lane", l.number, "left", l.left, "cause", l.cause)
@@ -218,37 +218,37 @@ func (b *multiLane) tellLosses() {
 	})
 }
 
-func (b *multiLane) closeLane(l *laneConn) {
-	for _, c := range b.cqs {
+func (m *multiLane) closeLane(l *laneConn) {
+	for _, c := range m.cqs {
 		c.unwatchConn(&l.conn)
 	}
 	sys.CloseFD(l.fd)
 	l.fd = -1
 }
 
-func (b *multiLane) watch(c *cq) {
-	for _, l := range slices.Clone(b.conns) {
-		b.watchLane(c, l)
+func (m *multiLane) watch(c *cq) {
+	for _, l := range slices.Clone(m.conns) {
+		m.watchLane(c, l)
 	}
 }
 
-func (b *multiLane) watchLane(c *cq, l *laneConn) {
+func (m *multiLane) watchLane(c *cq, l *laneConn) {
 	if err := c.watchConn(&l.conn); err != nil {
-		b.lose(l, fmt.Errorf("watching the lane: %w", err))
+		m.lose(l, fmt.Errorf("watching the lane: %w", err))
 	}
 }
 
-func (b *multiLane) unwatch(c *cq) {
-	for _, l := range b.conns {
+func (m *multiLane) unwatch(c *cq) {
+	for _, l := range m.conns {
 		c.unwatchConn(&l.conn)
 	}
 }
 
 // noLaneComes takes the news that no lane will come: the peer does not know the queue pair any more, or
 // nobody listens there, or the time is over.
-func (b *multiLane) noLaneComes(cause error) {
-	q := b.q
-	if !q.open || len(b.conns) > 0 {
+func (m *multiLane) noLaneComes(cause error) {
+	q := m.q
+	if !q.open || len(m.conns) > 0 {
 		return
 	}
 	if q.PeerEnd() && q.written.next == q.SQ.Tail && q.at.ended {
@@ -261,41 +261,41 @@ func (b *multiLane) noLaneComes(cause error) {
 }
 
 // close closes all lanes; nothing is placed any more.
-func (b *multiLane) close() {
-	b.ended.Store(true)
-	b.cancel()
-	for _, l := range b.conns {
-		b.closeLane(l)
+func (m *multiLane) close() {
+	m.ended.Store(true)
+	m.cancel()
+	for _, l := range m.conns {
+		m.closeLane(l)
 	}
-	b.conns = b.conns[:0]
-	b.in.Stats.Open = 0
-	b.publish()
+	m.conns = m.conns[:0]
+	m.in.Stats.Open = 0
+	m.publish()
 }
 
 // drive is one pass over the lanes.
-func (b *multiLane) drive() (came bool) {
-	q := b.q
-	b.retryBlocked()
-	if q.open && b.hasOutput() {
-		b.transmit()
+func (m *multiLane) drive() (came bool) {
+	q := m.q
+	m.retryBlocked()
+	if q.open && m.hasOutput() {
+		m.transmit()
 	}
-	for i := 0; q.open && i < len(b.conns); {
-		l := b.conns[i]
-		if (i == 0 || b.readDue(l)) && l.read() {
+	for i := 0; q.open && i < len(m.conns); {
+		l := m.conns[i]
+		if (i == 0 || m.readDue(l)) && l.read() {
 			came, l.idle = true, 0
 		}
-		if i < len(b.conns) && b.conns[i] == l {
+		if i < len(m.conns) && m.conns[i] == l {
 			i++
 		}
 	}
-	if q.open && b.hasFrames() {
-		b.transmit()
+	if q.open && m.hasFrames() {
+		m.transmit()
 	}
-	if q.open && b.unackedFrames() > 0 && (b.ackUrgent || b.unackedFrames() >= ackFrames ||
-		b.unackedBytes >= ackBytes) {
-		b.acknowledge()
+	if q.open && m.unackedFrames() > 0 && (m.ackUrgent || m.unackedFrames() >= ackFrames ||
+		m.unackedBytes >= ackBytes) {
+		m.acknowledge()
 	}
-	b.publish()
+	m.publish()
 	return came
 }
 
@@ -305,11 +305,11 @@ const (
 	idlePollEvery = 8
 )
 
-// readDue tells whether a pass reads a lane that is not the first: one that has long brought nothing is read
-// now and then, so that small messages on another one do not wait for it. Where something is missing, or
+// readDue reports whether a pass reads a lane that is not the first: one that has long brought nothing is
+// read now and then, so that small messages on another one do not wait for it. Where something is missing, or
 // somebody sleeps, all are.
-func (b *multiLane) readDue(l *laneConn) bool {
-	if l.idle++; l.idle < maxIdlePolls || b.in.Stats.Open > 0 || b.q.rcq.interest.on {
+func (m *multiLane) readDue(l *laneConn) bool {
+	if l.idle++; l.idle < maxIdlePolls || m.in.Stats.Open > 0 || m.q.rcq.interest.on {
 		l.idle = min(l.idle, maxIdlePolls)
 		return true
 	}
@@ -324,29 +324,29 @@ func (b *multiLane) readDue(l *laneConn) bool {
 // and so are all when all are, so that new ones can show that the peer lives; the peer is when nothing has
 // come over any for the device's timeout. A peer that is known to run loses neither while its lanes stand.
 // That a lane can be made is no sign of life: the peer's endpoint answers by itself.
-func (b *multiLane) tick(_ int, counts bool) {
-	q := b.q
-	running := b.keepalive.Missed > 0 && !b.keepalive.Received &&
-		slices.ContainsFunc(b.conns, func(l *laneConn) bool { return l.peerRuns() })
-	b.drive()
+func (m *multiLane) tick(_ int, counts bool) {
+	q := m.q
+	running := m.keepalive.Missed > 0 && !m.keepalive.Received &&
+		slices.ContainsFunc(m.conns, func(l *laneConn) bool { return l.peerRuns() })
+	m.drive()
 	if !q.open {
 		return
 	}
-	b.tellLosses()
-	b.keepalive.Tick(counts)
-	if b.keepalive.Missed >= maxMissedOverLanes && !running {
+	m.tellLosses()
+	m.keepalive.Tick(counts)
+	if m.keepalive.Missed >= maxMissedOverLanes && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
 			q.dev.opts.PeerTimeout),
 			transport.StatusFatal)
 		return
 	}
-	for _, l := range slices.Clone(b.conns) {
+	for _, l := range slices.Clone(m.conns) {
 		say, _ := l.keepalive.Tick(counts)
 		switch {
 		case l.fd < 0:
 		case l.keepalive.Missed >= maxMissedOfAll && !running,
-			l.keepalive.Missed >= maxMissedOfLane && b.keepalive.Missed < maxMissedOfLane/2:
-			b.lose(l, queuepair.ErrSilent)
+			l.keepalive.Missed >= maxMissedOfLane && m.keepalive.Missed < maxMissedOfLane/2:
+			m.lose(l, queuepair.ErrSilent)
 		case say:
 			l.sendAlive()
 		}

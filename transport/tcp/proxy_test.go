@@ -112,7 +112,7 @@ func (p *proxy) arm(to, from faults) [2]*wire {
 	return p.next
 }
 
-// waits tells whether the faults that it is armed with have got no connection yet.
+// waits reports whether the faults that it is armed with have got no connection yet.
 func (p *proxy) waits() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

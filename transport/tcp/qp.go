@@ -63,7 +63,7 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 	return q
 }
 
-// drive is one pass: out, then in. It tells whether anything came.
+// drive is one pass: out, then in. It reports whether anything came.
 func (q *qp) drive() (came bool) { return q.open && q.sequencer.drive() }
 
 // rewatch has the pollers look for room to write on a link exactly while that is wanted, where they look at

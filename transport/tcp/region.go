@@ -21,6 +21,8 @@ func (memory) Map(n int, _ transport.Access) ([]byte, error) { return sys.Map(n)
 
 func (memory) Publish(*verbs.Region, uint32, transport.QPN, transport.Key) {}
 
+func (memory) Registered(*verbs.Region) {}
+
 func (memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	if !owned || leave {
 		return nil

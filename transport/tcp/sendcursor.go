@@ -21,7 +21,7 @@ type cursor struct {
 	responseFirst bool   // an answer goes before a request, for fairness
 }
 
-// hasFrames tells whether a frame may be due.
+// hasFrames reports whether a frame may be due.
 func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
 		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()

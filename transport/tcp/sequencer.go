@@ -12,14 +12,14 @@ type sequencer interface {
 	// start is called when the driver has taken the queue pair in.
 	start()
 
-	// hasOutput tells whether there is something to send, transmit sends as much as the links take.
+	// hasOutput reports whether there is something to send, transmit sends as much as the links take.
 	hasOutput() bool
 	transmit()
 
-	// hasRoom tells whether a link takes more.
+	// hasRoom reports whether a link takes more.
 	hasRoom() bool
 
-	// drive is one pass: out, then in. It tells whether anything came.
+	// drive is one pass: out, then in. It reports whether anything came.
 	drive() (came bool)
 
 	// tick is called once a period of the device's clock.

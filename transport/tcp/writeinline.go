@@ -44,7 +44,7 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 	return encoded
 }
 
-// idle tells whether a frame may go out at once, past the queue: there is nothing before it, as there is
+// idle reports whether a frame may go out at once, past the queue: there is nothing before it, as there is
 // while the socket has no room, and it needs neither sum nor cipher.
 func (q *qp) idle() bool {
 	l := q.inline
@@ -53,8 +53,8 @@ func (q *qp) idle() bool {
 }
 
 // inlineInPart queues a frame of which the socket has taken n bytes.
-func (l *singleLink) inlineInPart(encoded []byte, n int, err error) {
-	q := l.q
+func (s *singleLink) inlineInPart(encoded []byte, n int, err error) {
+	q := s.q
 	q.SQ.Room(q.Attr.SendWR) // there is: compose has seen the queue empty
 	h, _ := frame.Parse(encoded)
 	w := q.SQ.At(q.SQ.Tail)
@@ -65,16 +65,16 @@ func (l *singleLink) inlineInPart(encoded []byte, n int, err error) {
 		Inline: append(w.Inline[:0], encoded[frame.HeaderSize:]...)}
 	q.SQ.Tail++
 	if err != nil {
-		l.writeFailed(err)
+		s.writeFailed(err)
 		return
 	}
 	if n > 0 {
-		l.keepalive.Sent = true
+		s.keepalive.Sent = true
 		q.at.next++
-		l.partial.Keep(encoded[n:])
+		s.partial.Keep(encoded[n:])
 	}
-	l.block()
+	s.block()
 }
 
-// PrefetchAddr is nowhere in this process.
+// PrefetchAddr returns 0: the peer's memory is not mapped.
 func (q *qp) PrefetchAddr(uint64) uintptr { return 0 }

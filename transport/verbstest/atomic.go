@@ -32,7 +32,7 @@ func compareSwap(id uint64, into, m transport.MR, off int, compare, operand uint
 	return wr
 }
 
-// asks tells whether a request is one that the peer answers, so that its completion always tells how it
+// asks reports whether a request is one that the peer answers, so that its completion always tells how it
 // ended.
 func asks(op transport.Opcode) bool {
 	return op == transport.OpRead || op == transport.OpFetchAdd || op == transport.OpCompareSwap

@@ -117,7 +117,7 @@ var faultChecks = []Check{
 	}},
 }
 
-// done tells whether every request has completed.
+// done reports whether every request has completed.
 func (t *trial) done(posted map[*node]int, nodes ...*node) bool {
 	for _, n := range nodes {
 		if len(n.wcs) < posted[n] {

@@ -338,8 +338,8 @@ func (t *trial) arm(n *node) {
 	n.placed = nil
 }
 
-// direct tells whether the rank reads its peers' memory by itself: its Reads and Atomics can be done although
-// the peer is not driven.
+// direct reports whether the rank reads its peers' memory by itself: its Reads and Atomics can be done
+// although the peer is not driven.
 func (n *node) direct() bool { return n.dev.Query().MaxPolledQPs > 0 }
 
 // none wants no completion to be left.

@@ -211,7 +211,7 @@ func sizeOf(dir string) (size int64) {
 	return size
 }
 
-// isHash tells whether a name is one that hashOf gives.
+// isHash reports whether a name is one that hashOf gives.
 func isHash(name string) bool {
 	b, err := hex.DecodeString(name)
 	return err == nil && len(b) == 16
@@ -223,7 +223,7 @@ func hashOf(file string) (string, error) {
 	return hash[:min(len(hash), 32)], err
 }
 
-// ContentHash is the hash of a file's content, which tells whether two hosts have the same program.
+// ContentHash is the hash of a file's content, which reports whether two hosts have the same program.
 func ContentHash(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

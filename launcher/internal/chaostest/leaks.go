@@ -65,7 +65,7 @@ func (j *job) killLeftOver() {
 	}
 }
 
-// lives tells whether a process has not ended; one that only waits for its parent's notice has.
+// lives reports whether a process has not ended; one that only waits for its parent's notice has.
 func lives(pid int) bool {
 	state, _ := stat(pid)
 	return state != 0 && state != 'Z' && state != 'X'

@@ -149,7 +149,7 @@ func New(seed uint64) Plan {
 	return p
 }
 
-// endless tells whether the ranks work until the fault ends them.
+// endless reports whether the ranks work until the fault ends them.
 func (p Plan) endless() bool {
 	switch p.Fault {
 	case Signal, SignalTwice, KillLauncher, KillRank, ClosedReader, StalledReader, StalledSignal, Timeout,
@@ -159,10 +159,10 @@ func (p Plan) endless() bool {
 	return p.Moment == AtRandom
 }
 
-// stubborn tells whether the ranks ignore the signals that ask them to end.
+// stubborn reports whether the ranks ignore the signals that ask them to end.
 func (p Plan) stubborn() bool { return p.Fault == SignalTwice }
 
-// flooding tells whether the ranks write more than a pipe holds.
+// flooding reports whether the ranks write more than a pipe holds.
 func (p Plan) flooding() bool {
 	return p.Fault == StalledReader || p.Fault == StalledSignal || p.Fault == SmallDisk
 }

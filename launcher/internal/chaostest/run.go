@@ -206,7 +206,7 @@ func (j *job) watch(temp string) (o outcome) {
 	return o
 }
 
-// disturb does what the plan has the harness do, and tells whether it could.
+// disturb does what the plan has the harness do, and reports whether it could.
 func (j *job) disturb(ctx context.Context) bool {
 	switch j.plan.Fault {
 	case ClosedReader:

@@ -121,8 +121,8 @@ func killMarked(job string) {
 	}
 }
 
-// marked tells whether a living process is of a job. The watchdog of a job that ran within this one has work
-// to do.
+// marked reports whether a living process is of a job. The watchdog of a job that ran within this one has
+// work to do.
 func marked(dir string, pid int, job string) bool {
 	env, err := os.ReadFile(filepath.Join(dir, "environ"))
 	if err != nil || len(env) == 0 && !lives(dir) {
@@ -137,7 +137,7 @@ func marked(dir string, pid int, job string) bool {
 	return sys.Marked(pid, markOf(job)) && string(name) != watchdogName+"\n"
 }
 
-// lives tells whether a process has not ended; one whose parent has yet to notice has no environment.
+// lives reports whether a process has not ended; one whose parent has yet to notice has no environment.
 func lives(dir string) bool {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	end := bytes.LastIndexByte(stat, ')')

@@ -124,7 +124,7 @@ func (s *sink) run() {
 	}
 }
 
-// write writes text. It tells whether the writing goes on.
+// write writes text. It reports whether the writing goes on.
 func (s *sink) write(text []byte) bool {
 	for len(text) > 0 {
 		part := text
@@ -149,7 +149,7 @@ func (s *sink) write(text []byte) bool {
 	return true
 }
 
-// onWritten takes note of a write. It tells whether there may be more.
+// onWritten takes note of a write. It reports whether there may be more.
 func (s *sink) onWritten(n int, err error) bool {
 	s.mu.Lock()
 	s.unwritten -= n

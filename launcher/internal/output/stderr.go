@@ -110,7 +110,7 @@ func (l *stderrAggregator) take() (said []saidAlike) {
 // failure.
 func (o *Output) HoldStderr() { o.ending = len(o.buffers) > 1 }
 
-// holds tells whether a rank's output is held back.
+// holds reports whether a rank's output is held back.
 func (o *Output) holds(now time.Time, e agent.Output) bool {
 	if !o.ending || e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
 		return false

@@ -211,8 +211,8 @@ func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) Bin
 	return in.Binding.To
 }
 
-// evenly tells whether ranks that outnumber the cores can be spread with as many on each, where no other job
-// is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
+// evenly reports whether ranks that outnumber the cores can be spread with as many on each, where no other
+// job is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
 // (docs/internals/adr/0069).
 func (in *Request) evenly(rest, free []int) bool {
 	return in.Each <= 1 && len(free) == len(rest) && in.Ranks%len(rest) == 0

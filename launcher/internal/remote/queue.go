@@ -41,7 +41,7 @@ func (q *queue) put(frames []byte) {
 	tell(q.more)
 }
 
-// room waits until at most maxUnsent bytes wait. It tells whether what is put then is written.
+// room waits until at most maxUnsent bytes wait. It reports whether what is put then is written.
 func (q *queue) room() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

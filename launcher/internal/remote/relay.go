@@ -124,7 +124,7 @@ func (a *Agent) cutRelays(err error) {
 	}
 }
 
-// isMissed tells whether so little is heard of the agent that those behind it cannot be heard.
+// isMissed reports whether so little is heard of the agent that those behind it cannot be heard.
 func (a *Agent) isMissed() bool {
 	select {
 	case <-a.ended:

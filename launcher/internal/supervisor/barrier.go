@@ -95,7 +95,7 @@ func (s *Supervisor) gone(id int) {
 	}
 }
 
-// waits tells whether a rank is known to wait in the barrier.
+// waits reports whether a rank is known to wait in the barrier.
 func (s *Supervisor) waits(id int) bool {
 	r := &s.ranks[id]
 	return !r.over && (r.waitsIn == s.barriers+1 || s.space.Waits(r.Agent))

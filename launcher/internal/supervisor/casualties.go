@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// survives tells whether the job goes on after a failure: one rank's own, of a job that survives those,
+// survives reports whether the job goes on after a failure: one rank's own, of a job that survives those,
 // which nobody has asked for.
 func (s *Supervisor) survives(f *Failure) bool {
 	if !s.config.Survive || s.phase != running || s.cause != nil || f.Rank < 0 {

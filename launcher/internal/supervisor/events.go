@@ -50,7 +50,7 @@ func (s *Supervisor) signed(r *rank) {
 	}
 }
 
-// inJob tells whether a rank is between Init and Finalize, as its agent has told last.
+// inJob reports whether a rank is between Init and Finalize, as its agent has told last.
 func (s *Supervisor) inJob(id int) bool {
 	state := s.ranks[id].pmi
 	return state == pmi.Initialized || state == pmi.InBarrier

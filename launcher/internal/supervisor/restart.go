@@ -1,6 +1,6 @@
 package supervisor
 
-// Restartable tells whether a failure has ended the job after which a new start of its ranks may go well: a
+// Restartable reports whether a failure has ended the job after which a new start of its ranks may go well: a
 // rank or a host is lost, and nobody has asked for the end.
 //
 // A rank is lost that a signal has killed, or that has ended between Init and Finalize in any way but by

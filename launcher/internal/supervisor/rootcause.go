@@ -60,7 +60,7 @@ type rootCause struct {
 	sign  int      // of best: the number of its rank's first sign
 }
 
-// add takes the next failure. It tells whether this is now the best explanation.
+// add takes the next failure. It reports whether this is now the best explanation.
 func (c *rootCause) add(f *Failure, class class, sign int) bool {
 	if c.best != nil && (class > c.class || class == c.class && sign >= c.sign) {
 		return false

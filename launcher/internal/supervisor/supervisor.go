@@ -186,7 +186,7 @@ func (s *Supervisor) Next() time.Time {
 	return s.timers[0].at
 }
 
-// Over tells whether the job is over.
+// Over reports whether the job is over.
 func (s *Supervisor) Over() bool { return s.phase == over }
 
 // Cause is why the job failed; nil if it did not, and if it could not be started.
@@ -195,7 +195,7 @@ func (s *Supervisor) Cause() *Failure { return s.cause }
 // NotStarted is why the job could not be started; nil if it could.
 func (s *Supervisor) NotStarted() *agent.NotStarted { return s.notStarted }
 
-// RanksOver tells whether only output has to be written.
+// RanksOver reports whether only output has to be written.
 func (s *Supervisor) RanksOver() bool { return s.phase >= delivering }
 
 func (s *Supervisor) do(c agent.Command) { s.ready.Commands = append(s.ready.Commands, c) }
@@ -324,7 +324,7 @@ func (s *Supervisor) commitWhenDue(now time.Time) {
 	}
 }
 
-// suspectBefore tells whether a rank has shown an earlier sign and it is not known yet how it ends. It soon
+// suspectBefore reports whether a rank has shown an earlier sign and it is not known yet how it ends. It soon
 // is, one way or the other: see overdueAfter and lingerAfter.
 func (s *Supervisor) suspectBefore(sign int) bool {
 	for i := range s.ranks {
@@ -515,7 +515,7 @@ var terminating = map[syscall.Signal]bool{
 	syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGQUIT: true, syscall.SIGHUP: true,
 }
 
-// Terminating tells whether a signal ends a program by itself.
+// Terminating reports whether a signal ends a program by itself.
 func Terminating(sig syscall.Signal) bool { return terminating[sig] }
 
 // Signal passes a signal of the user's on to the ranks.
@@ -539,7 +539,7 @@ func (s *Supervisor) Signal(now time.Time, sig syscall.Signal) {
 	}
 }
 
-// terminate takes note of a terminating signal. It tells whether the ranks are to have it.
+// terminate takes note of a terminating signal. It reports whether the ranks are to have it.
 func (s *Supervisor) terminate(now time.Time, sig syscall.Signal) bool {
 	interrupt := &Failure{How: Interrupted, Rank: -1, Signal: sig}
 	if s.phase == delivering {

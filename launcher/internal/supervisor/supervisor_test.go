@@ -147,7 +147,7 @@ func (p *script) ends(rank int, status syscall.WaitStatus) *script {
 	return p.over(rank)
 }
 
-// got tells whether the ranks have been sent the signal.
+// got reports whether the ranks have been sent the signal.
 func (p *script) got(sig syscall.Signal) bool {
 	return slices.ContainsFunc(p.commands, func(c agent.Command) bool {
 		s, ok := c.(agent.Signal)

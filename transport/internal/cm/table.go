@@ -64,8 +64,8 @@ func (t *Table[Q]) Context() context.Context { return t.ctx }
 // Go runs f on a goroutine that Close waits for.
 func (t *Table[Q]) Go(f func()) { t.wg.Go(f) }
 
-// Close closes the endpoint's listeners, ends every call, lets no other begin, and returns when every call and
-// every goroutine of Go has ended.
+// Close closes the endpoint's listeners, ends every call, lets no other begin, and returns when every call
+// and every goroutine of Go has ended.
 func (t *Table[Q]) Close(listeners func() error) error {
 	t.mu.Lock()
 	t.closed = true
@@ -101,10 +101,10 @@ func (t *Table[Q]) Cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Connect returns when there is a connection from this rank to another one at an address: one that exists, one
-// that the peer begins, or the one that dial makes. When dial returns ErrCollision or ErrBusy, Connect tries
-// again until the context ends; the error then has that of the last attempt. A connection of dial is made final
-// with Commit.
+// Connect returns when there is a connection from this rank to another one at an address: one that exists,
+// one that the peer begins, or the one that dial makes. When dial returns ErrCollision or ErrBusy, Connect
+// tries again until the context ends; the error then has that of the last attempt. A connection of dial is
+// made final with Commit.
 func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, rank uint32, addr string,
 	dial func(context.Context, *Peer[Q]) (Q, error)) error {
 	if rank == id.Rank || rank >= id.Size {

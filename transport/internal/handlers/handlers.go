@@ -40,7 +40,7 @@ func NewSet(maxHandlers int) *Set { return &Set{maxHandlers: maxHandlers} }
 // Verbs are the methods of a transport.Device that concern completion handlers. A device embeds them.
 type Verbs struct{ set *Set }
 
-// Verbs are those of a device with these handlers.
+// Verbs returns the Device methods that manage handlers.
 func (s *Set) Verbs() Verbs { return Verbs{s} }
 
 // SetCompletionHandler registers a completion handler and starts it.

@@ -21,7 +21,7 @@ type Queue interface {
 	// Poller is what shows traffic, Wake and raised events; nil once the queue is closed.
 	Poller() *sys.Poller
 
-	// Pass drives the queue's queue pairs once, and tells whether anything came.
+	// Pass drives the queue's queue pairs once, and reports whether anything came.
 	Pass() bool
 
 	// Park has the poller tell of the queue from now on, if it can; Unpark ends that.
@@ -31,10 +31,10 @@ type Queue interface {
 	// Admit attaches the queue pairs that have been handed over.
 	Admit()
 
-	// Waited tells whether a goroutine is in Wait.
+	// Waited reports whether a goroutine is in Wait.
 	Waited() bool
 
-	// Others are those of the other queues of the queue pairs, where these differ.
+	// Others yields the other completion queue of each queue pair that has two.
 	Others() iter.Seq[*Handling]
 
 	// Handled tells the queue that it is given to a handler, or to none.
@@ -79,7 +79,7 @@ func (h *Handling) Locked(f func()) {
 	f()
 }
 
-// SameLock tells whether two queues can be those of one queue pair.
+// SameLock reports whether two queues can be those of one queue pair.
 func (h *Handling) SameLock(o *Handling) bool { return sameLock(h.handler.Load(), o.handler.Load()) }
 
 func sameLock(a, b *Handler) bool { return a == nil || b == nil || a.conf.Lock == b.conf.Lock }
@@ -96,7 +96,7 @@ func (h *Handling) Request(n transport.Notify) error {
 	return nil
 }
 
-// Match tells whether an event was asked for of what has happened; then it is to be raised.
+// Match reports whether an event was asked for of what has happened; then it is to be raised.
 func (h *Handling) Match(n transport.Notify) bool {
 	if h.armed&n == 0 {
 		return false
@@ -105,7 +105,7 @@ func (h *Handling) Match(n transport.Notify) bool {
 	return true
 }
 
-// Completed raises the events that a completion with this status was waited for with.
+// Completed raises the events that were requested for a completion with this status.
 func Completed(q Queue, status transport.Status) {
 	RaiseFor(q, transport.NotifyNext)
 	if status != transport.StatusSuccess {
@@ -126,7 +126,7 @@ func (h *Handling) Raise() bool {
 	return h.serving
 }
 
-// Parked tells whether the handler waits for traffic.
+// Parked reports whether the handler waits for traffic.
 func (h *Handling) Parked() bool { return h.parked }
 
 func (h *Handling) park(q Queue) {

@@ -214,7 +214,7 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	return end
 }
 
-// spins tells whether the handler goes on making passes of a queue that has nothing.
+// spins reports whether the handler goes on making passes of a queue that has nothing.
 func (p *pollerThread) spins(st *Handling, h *Handler) bool {
 	if h.conf.Spin == 0 || p.stopping.Load() {
 		return false

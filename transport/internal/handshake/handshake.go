@@ -43,7 +43,7 @@ func Proof(secret *[32]byte, who, follows []byte) []byte {
 	return m.Sum(nil)
 }
 
-// Check tells whether a proof is the right one.
+// Check reports whether a proof is the right one.
 func Check(proof []byte, secret *[32]byte, who, follows []byte) bool {
 	return hmac.Equal(proof, Proof(secret, who, follows))
 }

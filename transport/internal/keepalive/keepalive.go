@@ -1,4 +1,4 @@
-// Package keepalive tells whether a connection's peer lives, and when the peer has to hear that this end
+// Package keepalive reports whether a connection's peer lives, and when the peer has to hear that this end
 // does. It does no I/O.
 package keepalive
 
@@ -18,7 +18,7 @@ type State struct {
 // and at most one more.
 const MaxMissed = 4
 
-// NewState is that of a connection that has just been made: handshake was the last that was heard.
+// NewState returns the state of a new connection: the handshake counts as received.
 func NewState() State { return State{Received: true} }
 
 // Tick tells what is due. A tick that does not count may be one after a long sleep of this end.
@@ -41,9 +41,9 @@ type Clock struct {
 	Ticks  int // that were due
 }
 
-// Tick tells whether a period has gone by, and whether it was one in which this end was running: if the tick
-// is late by more than another period, the process may have been stopped, and so may its peers, together with
-// it.
+// Tick reports whether a period has gone by, and whether it was one in which this end was running: if the
+// tick is late by more than another period, the process may have been stopped, and so may its peers, together
+// with it.
 func (c *Clock) Tick(now time.Time) (due, counts bool) {
 	since := now.Sub(c.Last)
 	if !c.Last.IsZero() && since < c.Period {

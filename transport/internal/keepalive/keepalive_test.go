@@ -23,7 +23,7 @@ func newTicking() *ticking {
 	return &ticking{State: NewState(), Clock: Clock{Period: testPeriod}}
 }
 
-// at ticks at a time, and tells whether the peer is to hear something.
+// at ticks at a time, and reports whether the peer is to hear something.
 func (e *ticking) at(now time.Time) (say bool) {
 	due, counts := e.Clock.Tick(now)
 	if !due {

@@ -1,5 +1,5 @@
-// Package place stores the bytes of Writes and Atomics so that whoever polls the last of them finds all others in
-// place.
+// Package place stores the bytes of Writes and Atomics so that whoever polls the last of them finds all
+// others in place.
 package place
 
 import (

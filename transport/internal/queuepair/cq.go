@@ -30,8 +30,8 @@ type ProviderCQ interface {
 	Dispose()
 }
 
-// CQ is a completion queue's completions and events, what is handed over to its driver, and how that sleeps. It
-// does not drive queue pairs.
+// CQ is a completion queue's completions and events, what is handed over to its driver, and how that sleeps.
+// It does not drive queue pairs.
 type CQ struct {
 	Sleepers Sleepers
 
@@ -90,7 +90,7 @@ func (c *CQ) Placed(qps []transport.QPN) int {
 	return n
 }
 
-// HasPlaced tells whether Placed has something to report.
+// HasPlaced reports whether Placed has something to report.
 func (c *CQ) HasPlaced() bool { return len(c.placed) > 0 }
 
 // forget drops what the queue still holds of a queue pair.

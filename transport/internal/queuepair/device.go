@@ -44,7 +44,7 @@ func (d *Device) Init() error {
 	return nil
 }
 
-// Closed tells whether Close has been called.
+// Closed reports whether Close has been called.
 func (d *Device) Closed() bool { return d.closed.Load() }
 
 // AllocPD makes a protection domain.

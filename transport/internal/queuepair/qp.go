@@ -88,7 +88,7 @@ func (q *QP) State() transport.State { return q.state }
 // Err is what ended the queue pair.
 func (q *QP) Err() error { return q.err }
 
-// Released tells whether the acceptor has released it. It may be called from any goroutine.
+// Released reports whether the acceptor has released it. It may be called from any goroutine.
 func (q *QP) Released() bool { return q.released.Load() }
 
 // Query tells the queue pair's context (N9).
@@ -99,10 +99,10 @@ func (q *QP) Query() transport.QPAttr {
 	return a
 }
 
-// Ended tells whether the queue pair has come to its end, in order or not.
+// Ended reports whether the queue pair has come to its end, in order or not.
 func (q *QP) Ended() bool { return q.state == transport.StateClosed || q.state == transport.StateError }
 
-// Accepts tells whether work may be posted.
+// Accepts reports whether work may be posted.
 func (q *QP) Accepts() bool {
 	return q.state == transport.StateReady || q.state == transport.StateDraining
 }
@@ -211,7 +211,7 @@ func (q *QP) Close() {
 	}
 }
 
-// CloseDue tells whether the peer is to be told of our Close, after everything that is posted.
+// CloseDue reports whether the peer is to be told of our Close, after everything that is posted.
 func (q *QP) CloseDue() bool { return q.closing == closeDue }
 
 // CloseSent notes that the peer has been told.
@@ -231,7 +231,7 @@ func (q *QP) PeerClosed() {
 	}
 }
 
-// PeerEnd tells whether the peer has closed its direction.
+// PeerEnd reports whether the peer has closed its direction.
 func (q *QP) PeerEnd() bool { return q.peerEnd }
 
 // MaybeClosed ends the queue pair when both directions are closed.
@@ -316,7 +316,7 @@ func (q *QP) Release() {
 }
 
 // Admit makes the last check of a queue pair that is attached to a queue: it fails if the queue takes no
-// more, or serves it under another lock than its other queue does. It tells whether the queue pair stands.
+// more, or serves it under another lock than its other queue does. It reports whether the queue pair stands.
 func (q *QP) Admit(c *CQ) bool {
 	if err := c.completions.Err(); err != nil {
 		q.Fail(err, transport.StatusFatal)

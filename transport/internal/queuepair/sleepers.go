@@ -75,14 +75,14 @@ func (s *Sleepers) Close(parked bool, wake func()) {
 	}
 }
 
-// Closed tells whether Close has begun.
+// Closed reports whether Close has begun.
 func (s *Sleepers) Closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
 }
 
-// Any tells whether somebody sleeps.
+// Any reports whether somebody sleeps.
 func (s *Sleepers) Any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,9 +29,9 @@ func TerminateOf(cause error, maxText int) Terminate {
 	return t
 }
 
-// Terminated ends the queue pair because the peer has cut the connection: the first error was on its side. code
-// is the reason as the provider's protocol has it. asking is the oldest Read or Atomic that the peer has not
-// answered, nil if there is none.
+// Terminated ends the queue pair because the peer has cut the connection: the first error was on its side.
+// code is the reason as the provider's protocol has it. asking is the oldest Read or Atomic that the peer has
+// not answered, nil if there is none.
 func (q *QP) Terminated(t Terminate, code fmt.Stringer, asking *verbs.Request) {
 	cause, status := t.Reason.Told()
 	if asking != nil && t.Read != 0 && asking.Number == t.Read-1 {

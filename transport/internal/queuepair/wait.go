@@ -94,7 +94,8 @@ func (c *CQ) Wait(d time.Duration) error {
 	return c.poller.Wait(d)
 }
 
-// EnterWait begins a wait. It returns false if something may have come already, or nothing would end the wait.
+// EnterWait begins a wait. It returns false if something may have come already, or nothing would end the
+// wait.
 func (c *CQ) EnterWait() (bool, error) {
 	if err := c.handling.Free("Wait"); err != nil {
 		return false, err

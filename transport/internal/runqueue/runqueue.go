@@ -47,8 +47,8 @@ func (o *Queue[T]) take(c transport.Class) T {
 	return x
 }
 
-// OnlyBulk tells whether bulk is next because nobody else is known to wait: a reason to look again before its
-// turn.
+// OnlyBulk reports whether bulk is next because nobody else is known to wait: a reason to look again before
+// its turn.
 func (o *Queue[T]) OnlyBulk() bool {
 	return len(o.waiting[transport.LowLatency]) == 0 && len(o.waiting[transport.Bulk]) > 0
 }

@@ -17,7 +17,7 @@ type NoInlineWriter struct{}
 // WriteInline writes nothing.
 func (NoInlineWriter) WriteInline(*transport.Segment, []byte, []byte, uint64) bool { return false }
 
-// PrefetchAddr is nowhere.
+// PrefetchAddr returns 0.
 func (NoInlineWriter) PrefetchAddr(uint64) uintptr { return 0 }
 
 // NoDirectCopier is a queue pair whose Reads and Writes are all posted.

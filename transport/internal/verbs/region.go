@@ -46,6 +46,9 @@ type Memory interface {
 	// bound to a queue pair; bound is 0 for a region.
 	Publish(r *Region, domain uint32, bound transport.QPN, key transport.Key)
 
+	// Registered is called after a region got its key, with no lock held, and before its user has the key.
+	Registered(r *Region)
+
 	// Revoke takes the key from peers, after it is out of use here. With owned, it also frees the region's
 	// memory, which Map has given; with leave, that memory stays mapped.
 	Revoke(r *Region, owned, leave bool) error
@@ -280,6 +283,15 @@ func (p *PD) register(buf []byte, access transport.Access, owned bool) (*Region,
 
 // enter gives a region, of memory or of some bytes of a view, an entry of the table, and a key.
 func (p *PD) enter(buf []byte, v transport.View, viewed int, access transport.Access, owned bool) (*Region,
+	error) {
+	r, err := p.publish(buf, v, viewed, access, owned)
+	if err == nil {
+		p.table.memory.Registered(r)
+	}
+	return r, err
+}
+
+func (p *PD) publish(buf []byte, v transport.View, viewed int, access transport.Access, owned bool) (*Region,
 	error) {
 	t := p.table
 	t.mu.Lock()

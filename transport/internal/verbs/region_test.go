@@ -18,6 +18,8 @@ func (h *heap) Closed() bool                                          { return h
 func (h *heap) NewEntry(int) error                                    { return nil }
 func (h *heap) Map(n int, _ transport.Access) ([]byte, error)         { return make([]byte, n), nil }
 func (h *heap) Publish(*Region, uint32, transport.QPN, transport.Key) {}
+func (h *heap) Registered(*Region)                                    {}
+
 func (h *heap) Revoke(_ *Region, owned, leave bool) error {
 	if owned && !leave {
 		h.freed++

@@ -1,5 +1,5 @@
-// Package violation is what can be wrong with what a peer sends over a queue pair, and what both ends are told
-// when that cuts the connection.
+// Package violation is what can be wrong with what a peer sends over a queue pair, and what both ends are
+// told when that cuts the connection.
 package violation
 
 import (

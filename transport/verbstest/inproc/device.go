@@ -55,6 +55,7 @@ type memory struct{ dev *device }
 func (m memory) Closed() bool                                                { return m.dev.Closed() }
 func (m memory) NewEntry(int) error                                          { return nil }
 func (m memory) Publish(*verbs.Region, uint32, transport.QPN, transport.Key) {}
+func (m memory) Registered(*verbs.Region)                                    {}
 func (m memory) Revoke(*verbs.Region, bool, bool) error                      { return nil }
 
 func (m memory) Map(n int, _ transport.Access) ([]byte, error) {

@@ -22,7 +22,7 @@ const (
 // maxFilter bounds the filter, in bytes.
 const maxFilter = 100
 
-// Key takes a key: a character, or one of the names. height is that of the terminal. It tells whether the
+// Key takes a key: a character, or one of the names. height is that of the terminal. It reports whether the
 // user wants to leave.
 func (v *View) Key(key string, height int) (leave bool) {
 	if v.typing && key != Interrupt {

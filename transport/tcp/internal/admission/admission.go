@@ -38,33 +38,33 @@ const Grace = 50 * time.Millisecond
 
 // Wait is how long a newcomer has to wait unless a place is given back: 0 if there is a place, or if a
 // connection can be evicted.
-func (a *Control) Wait(now time.Time) time.Duration {
-	if len(a.Pending) < a.Places {
+func (c *Control) Wait(now time.Time) time.Duration {
+	if len(c.Pending) < c.Places {
 		return 0
 	}
-	return max(0, a.Grace-now.Sub(a.Pending[0].since))
+	return max(0, c.Grace-now.Sub(c.Pending[0].since))
 }
 
 // Enter admits a newcomer, when Wait is 0, and returns the connection that it evicts, if any.
-func (a *Control) Enter(s *Conn, now time.Time) (out *Conn) {
-	if len(a.Pending) >= a.Places {
-		out = a.victim(now)
+func (c *Control) Enter(s *Conn, now time.Time) (out *Conn) {
+	if len(c.Pending) >= c.Places {
+		out = c.victim(now)
 		out.Evicted = true
-		a.Leave(out)
+		c.Leave(out)
 	}
 	s.since = now
-	a.Pending = append(a.Pending, s)
+	c.Pending = append(c.Pending, s)
 	return out
 }
 
 // victim is the connection to evict when all places are taken.
-func (a *Control) victim(now time.Time) (out *Conn) {
+func (c *Control) victim(now time.Time) (out *Conn) {
 	of := map[string]int{}
-	for _, s := range a.Pending {
+	for _, s := range c.Pending {
 		of[s.Address]++
 	}
-	for _, s := range a.Pending {
-		if now.Sub(s.since) < a.Grace {
+	for _, s := range c.Pending {
+		if now.Sub(s.since) < c.Grace {
 			break // and so are all after
 		}
 		if out == nil || out.Greeted && !s.Greeted || out.Greeted == s.Greeted &&
@@ -76,10 +76,10 @@ func (a *Control) victim(now time.Time) (out *Conn) {
 }
 
 // Leave gives a place back. A second call does nothing.
-func (a *Control) Leave(s *Conn) {
-	for i, x := range a.Pending {
+func (c *Control) Leave(s *Conn) {
+	for i, x := range c.Pending {
 		if x == s {
-			a.Pending = append(a.Pending[:i], a.Pending[i+1:]...)
+			c.Pending = append(c.Pending[:i], c.Pending[i+1:]...)
 			return
 		}
 	}

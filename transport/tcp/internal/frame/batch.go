@@ -45,102 +45,102 @@ type Batch struct {
 }
 
 // Reset empties the batch. A frame has a header of a size, with its checksum and what lanes add.
-func (o *Batch) Reset(header int) {
-	o.used, o.from, o.n, o.bytes, o.count = 0, 0, 0, 0, 0
-	o.header = header
+func (b *Batch) Reset(header int) {
+	b.used, b.from, b.n, b.bytes, b.count = 0, 0, 0, 0, 0
+	b.header = header
 }
 
-// Empty tells whether nothing is in the batch, size how many bytes are.
-func (o *Batch) Empty() bool { return o.bytes == 0 }
-func (o *Batch) Size() int   { return o.bytes }
+// Empty reports whether nothing is in the batch, size how many bytes are.
+func (b *Batch) Empty() bool { return b.bytes == 0 }
+func (b *Batch) Size() int   { return b.bytes }
 
 // Finish notes the end of the frame made last.
-func (o *Batch) Finish() {
-	o.ends[o.count] = o.bytes
-	o.count++
+func (b *Batch) Finish() {
+	b.ends[b.count] = b.bytes
+	b.count++
 }
 
 // Frames are the ends of the frames that are finished, in bytes from the beginning.
-func (o *Batch) Frames() []int { return o.ends[:o.count] }
+func (b *Batch) Frames() []int { return b.ends[:b.count] }
 
 // Last is the header of the frame made last.
-func (o *Batch) Last() []byte { return o.buf[o.begun : o.begun+o.header] }
+func (b *Batch) Last() []byte { return b.buf[b.begun : b.begun+b.header] }
 
 // MaxCopy is how large a payload can be that is copied into the buffer with a checksum.
-func (o *Batch) MaxCopy() int { return BatchSize - o.used - LaneHeaderSize - 2*SumSize }
+func (b *Batch) MaxCopy() int { return BatchSize - b.used - LaneHeaderSize - 2*SumSize }
 
 // Scratch is the buffer of an empty batch, for a frame that goes out by itself.
-func (o *Batch) Scratch(n int) []byte { return o.buf[:n:n] }
+func (b *Batch) Scratch(n int) []byte { return b.buf[:n:n] }
 
 // Contiguous is all of a sealed batch if that is one piece of the buffer, as it is for small frames.
-func (o *Batch) Contiguous() []byte {
-	if o.n == 1 && o.from == o.used && o.bytes == o.used {
-		return o.buf[:o.used]
+func (b *Batch) Contiguous() []byte {
+	if b.n == 1 && b.from == b.used && b.bytes == b.used {
+		return b.buf[:b.used]
 	}
 	return nil
 }
 
 // Pieces are the pieces of a sealed batch.
-func (o *Batch) Pieces() [][]byte { return o.vec[:o.n] }
+func (b *Batch) Pieces() [][]byte { return b.vec[:b.n] }
 
-// Full tells whether the next frame might not fit.
-func (o *Batch) Full() bool {
-	return o.bytes >= MaxWrite || o.used > BatchSize-LaneHeaderSize-2*SumSize-MaxCopied ||
-		o.n > MaxPieces-MaxSGE-3 || o.count == len(o.ends)
+// Full reports whether the next frame might not fit.
+func (b *Batch) Full() bool {
+	return b.bytes >= MaxWrite || b.used > BatchSize-LaneHeaderSize-2*SumSize-MaxCopied ||
+		b.n > MaxPieces-MaxSGE-3 || b.count == len(b.ends)
 }
 
 // Begin puts a frame's header into the buffer, and gives room after it for n bytes of payload.
-func (o *Batch) Begin(h Header, n int) []byte {
-	o.begun, o.pieces = o.used, o.n
-	b := o.room(o.header + n)
-	h.Put(b)
-	return b[o.header:]
+func (b *Batch) Begin(h Header, n int) []byte {
+	b.begun, b.pieces = b.used, b.n
+	mem := b.room(b.header + n)
+	h.Put(mem)
+	return mem[b.header:]
 }
 
 // room gives n bytes of the buffer to be filled.
-func (o *Batch) room(n int) []byte {
-	b := o.buf[o.used : o.used+n]
-	o.used += n
-	o.bytes += n
-	return b
+func (b *Batch) room(n int) []byte {
+	mem := b.buf[b.used : b.used+n]
+	b.used += n
+	b.bytes += n
+	return mem
 }
 
 // Seal puts what has been filled of the buffer into the list.
-func (o *Batch) Seal() {
-	if o.from < o.used {
-		o.vec[o.n] = o.buf[o.from:o.used]
-		o.n++
-		o.from = o.used
+func (b *Batch) Seal() {
+	if b.from < b.used {
+		b.vec[b.n] = b.buf[b.from:b.used]
+		b.n++
+		b.from = b.used
 	}
 }
 
 // Direct adds memory from where it lies.
-func (o *Batch) Direct(b []byte) {
-	o.Seal()
-	o.vec[o.n] = b
-	o.n++
-	o.bytes += len(b)
+func (b *Batch) Direct(mem []byte) {
+	b.Seal()
+	b.vec[b.n] = mem
+	b.n++
+	b.bytes += len(mem)
 }
 
 // Sum puts the checksums of the frame that was made last into the room after its header and after its
 // payload. The frame goes out as it stands now: what is copied stands in the batch, and what is gathered
 // from a request's memory must not change before that completes.
-func (o *Batch) Sum() {
-	header := o.buf[o.begun:][:o.header-SumSize]
-	putSum(o.buf[o.begun+len(header):], crc32.Checksum(header, Castagnoli))
-	copied := o.buf[o.begun+o.header : o.used]
+func (b *Batch) Sum() {
+	header := b.buf[b.begun:][:b.header-SumSize]
+	putSum(b.buf[b.begun+len(header):], crc32.Checksum(header, Castagnoli))
+	copied := b.buf[b.begun+b.header : b.used]
 	sum := crc32.Update(0, Castagnoli, copied)
-	gathered := o.vec[min(o.pieces+1, o.n):o.n] // after the piece that the header ends
+	gathered := b.vec[min(b.pieces+1, b.n):b.n] // after the piece that the header ends
 	for _, v := range gathered {
 		sum = crc32.Update(sum, Castagnoli, v)
 	}
 	if len(copied) > 0 || len(gathered) > 0 {
-		putSum(o.room(SumSize), sum)
+		putSum(b.room(SumSize), sum)
 	}
 }
 
-// owns tells whether b lies in the batch's buffer.
-func (o *Batch) owns(b []byte) bool {
-	p, base := uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&o.buf[0]))
+// owns reports whether mem lies in the batch's buffer.
+func (b *Batch) owns(mem []byte) bool {
+	p, base := uintptr(unsafe.Pointer(&mem[0])), uintptr(unsafe.Pointer(&b.buf[0]))
 	return p >= base && p < base+BatchSize
 }

@@ -54,5 +54,5 @@ func (o Op) String() string {
 	return fmt.Sprintf("frame type %d", uint8(o))
 }
 
-// counts tells whether frames of a kind have a number over lanes.
+// counts reports whether frames of a kind have a number over lanes.
 func (o Op) counts() bool { return !opcodes[o].unnumbered }

@@ -8,21 +8,21 @@ type Partial struct {
 	vec  [MaxSGE][]byte
 }
 
-func (c *Partial) Empty() bool { return len(c.head) == 0 && c.n == 0 && len(c.tail) == 0 }
+func (p *Partial) Empty() bool { return len(p.head) == 0 && p.n == 0 && len(p.tail) == 0 }
 
-// Gathers tells whether memory of a request, or of a region, is a part of the rest.
-func (c *Partial) Gathers() bool { return c.n > 0 }
+// Gathers reports whether memory of a request, or of a region, is a part of the rest.
+func (p *Partial) Gathers() bool { return p.n > 0 }
 
 // Keep takes bytes that are copied.
-func (c *Partial) Keep(b []byte) { c.head = append(c.head[:0], b...) }
+func (p *Partial) Keep(b []byte) { p.head = append(p.head[:0], b...) }
 
 // Held is how many bytes the copy takes of memory.
-func (c *Partial) Held() int { return cap(c.head) + cap(c.tail) }
+func (p *Partial) Held() int { return cap(p.head) + cap(p.tail) }
 
-func (c *Partial) Reset() { c.head, c.n, c.tail = c.head[:0], 0, c.tail[:0] }
+func (p *Partial) Reset() { p.head, p.n, p.tail = p.head[:0], 0, p.tail[:0] }
 
 // Save takes the bytes from n to end of a batch.
-func (c *Partial) Save(o *Batch, n, end int) {
+func (p *Partial) Save(o *Batch, n, end int) {
 	at := 0
 	for _, v := range o.vec[:o.n] {
 		from, to := max(n, at), min(end, at+len(v))
@@ -30,44 +30,44 @@ func (c *Partial) Save(o *Batch, n, end int) {
 			b := v[from-at : to-at]
 			switch {
 			case !o.owns(b):
-				c.vec[c.n] = b
-				c.n++
-			case c.n > 0:
-				c.tail = append(c.tail, b...)
+				p.vec[p.n] = b
+				p.n++
+			case p.n > 0:
+				p.tail = append(p.tail, b...)
 			default:
-				c.head = append(c.head, b...)
+				p.head = append(p.head, b...)
 			}
 		}
 		at += len(v)
 	}
 }
 
-func (c *Partial) AppendTo(o *Batch) {
-	if len(c.head) > 0 {
-		o.Direct(c.head)
+func (p *Partial) AppendTo(o *Batch) {
+	if len(p.head) > 0 {
+		o.Direct(p.head)
 	}
-	for _, v := range c.vec[:c.n] {
+	for _, v := range p.vec[:p.n] {
 		o.Direct(v)
 	}
-	if len(c.tail) > 0 {
-		o.Direct(c.tail)
+	if len(p.tail) > 0 {
+		o.Direct(p.tail)
 	}
 }
 
 // Advance forgets the first n bytes, which have been written.
-func (c *Partial) Advance(n int) {
-	k := min(n, len(c.head))
-	c.head = c.head[:copy(c.head, c.head[k:])]
+func (p *Partial) Advance(n int) {
+	k := min(n, len(p.head))
+	p.head = p.head[:copy(p.head, p.head[k:])]
 	n -= k
-	for n > 0 && c.n > 0 {
-		v := c.vec[0]
+	for n > 0 && p.n > 0 {
+		v := p.vec[0]
 		if n < len(v) {
-			c.vec[0] = v[n:]
+			p.vec[0] = v[n:]
 			return
 		}
 		n -= len(v)
-		c.n--
-		copy(c.vec[:], c.vec[1:])
+		p.n--
+		copy(p.vec[:], p.vec[1:])
 	}
-	c.tail = c.tail[:copy(c.tail, c.tail[n:])]
+	p.tail = p.tail[:copy(p.tail, p.tail[n:])]
 }

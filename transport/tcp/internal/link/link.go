@@ -42,7 +42,7 @@ func (l Link) Read(dst, staging []byte, buffered bool) (asked, n int, err error)
 	return len(dst) + readAhead, n, err
 }
 
-// Heard tells whether anything has come from the socket since the last call, if only a part of what Read
+// Heard reports whether anything has come from the socket since the last call, if only a part of what Read
 // could return. It is false for a link that is not encrypted, which returns all that comes.
 func (l Link) Heard() bool { return l.session != nil && l.session.takeHeard() }
 
@@ -88,7 +88,7 @@ func (l Link) Pending() int {
 	return l.session.pending()
 }
 
-// Flush gives the socket what is pending, and tells whether the socket has taken any of it.
+// Flush gives the socket what is pending, and reports whether the socket has taken any of it.
 func (l Link) Flush() (progress bool, err error) {
 	if l.session == nil {
 		return false, nil

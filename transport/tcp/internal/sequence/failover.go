@@ -26,65 +26,65 @@ type lostLane struct {
 }
 
 // Closed notes that this side of a lane is closed, and everything that had come of it placed or dropped.
-func (l *Failover) Closed(number uint16) {
-	l.version++
-	l.due = true
-	e := l.entry(number)
+func (f *Failover) Closed(number uint16) {
+	f.version++
+	f.due = true
+	e := f.entry(number)
 	if e.here == 0 {
-		e.here = l.version
+		e.here = f.version
 	}
 }
 
-func (l *Failover) entry(number uint16) *lostLane {
-	i := slices.IndexFunc(l.list, func(e lostLane) bool { return e.number == number })
+func (f *Failover) entry(number uint16) *lostLane {
+	i := slices.IndexFunc(f.list, func(e lostLane) bool { return e.number == number })
 	if i < 0 {
-		i = len(l.list)
-		l.list = append(l.list, lostLane{number: number})
+		i = len(f.list)
+		f.list = append(f.list, lostLane{number: number})
 	}
-	return &l.list[i]
+	return &f.list[i]
 }
 
 // Unsent notes that the last state could not be sent.
-func (l *Failover) Unsent() { l.due = true }
+func (f *Failover) Unsent() { f.due = true }
 
-// Knows tells whether a lane is one that goes or has gone: its number must not be used yet.
-func (l *Failover) Knows(number uint16) bool {
-	return slices.ContainsFunc(l.list, func(e lostLane) bool { return e.number == number })
+// Knows reports whether a lane is one that goes or has gone: its number must not be used yet.
+func (f *Failover) Knows(number uint16) bool {
+	return slices.ContainsFunc(f.list, func(e lostLane) bool { return e.number == number })
 }
 
 // Len is how many lanes are not forgotten yet.
-func (l *Failover) Len() int { return len(l.list) }
+func (f *Failover) Len() int { return len(f.list) }
 
-// Due tells whether the state is to be told. Tell gives it and notes that it is on its way.
-func (l *Failover) Due() bool { return l.due }
+// Due reports whether the state is to be told. Tell gives it and notes that it is on its way.
+func (f *Failover) Due() bool { return f.due }
 
 // Tell gives the state to be told, in closed's memory.
-func (l *Failover) Tell(closed []uint16) frame.LostLanes {
-	l.due = false
-	for _, e := range l.list {
+func (f *Failover) Tell(closed []uint16) frame.LostLanes {
+	f.due = false
+	for _, e := range f.list {
 		if e.here != 0 {
 			closed = append(closed, e.number)
 		}
 	}
-	return frame.LostLanes{Version: l.version, Heard: l.heard, Closed: closed}
+	return frame.LostLanes{Version: f.version, Heard: f.heard, Closed: closed}
 }
 
 // Hear takes the peer's state. For each lane that is new in it fresh is called: what it carried of ours, and
 // has not arrived, is to be sent again; our side of it is closed first, if it is not.
-func (l *Failover) Hear(t frame.LostLanes, fresh func(number uint16)) {
-	l.confirmed = max(l.confirmed, t.Heard)
-	if t.Version > l.heard {
-		l.heard = t.Version
-		l.due = true
+func (f *Failover) Hear(t frame.LostLanes, fresh func(number uint16)) {
+	f.confirmed = max(f.confirmed, t.Heard)
+	if t.Version > f.heard {
+		f.heard = t.Version
+		f.due = true
 		for _, number := range t.Closed {
-			if e := l.entry(number); !e.there {
+			if e := f.entry(number); !e.there {
 				e.there = true
 				fresh(number)
 			}
 		}
 	}
-	l.list = slices.DeleteFunc(l.list, func(e lostLane) bool {
+	f.list = slices.DeleteFunc(f.list, func(e lostLane) bool {
 		return e.there && e.here != 0 &&
-			e.here <= l.confirmed
+			e.here <= f.confirmed
 	})
 }

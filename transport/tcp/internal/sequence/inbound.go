@@ -86,8 +86,8 @@ func NewInbound[T any](now func() time.Duration) *Inbound[T] { return &Inbound[T
 // Next is the least number that has not arrived: what an acknowledgement says.
 func (in *Inbound[T]) Next() uint64 { return in.next }
 
-// Fresh tells whether a number has not arrived before. What is not fresh is dropped unread: before any key of
-// it is looked at. A number beyond the window is an error.
+// Fresh reports whether a number has not arrived before. What is not fresh is dropped unread: before any key
+// of it is looked at. A number beyond the window is an error.
 func (in *Inbound[T]) Fresh(n uint64) (bool, error) {
 	switch {
 	case n < in.next:
@@ -184,7 +184,7 @@ func (in *Inbound[T]) Deliver() (Run, bool) {
 	return r, true
 }
 
-// Whole tells whether all numbers from one up to another, without it, have arrived.
+// Whole reports whether all numbers from one up to another, without it, have arrived.
 func (in *Inbound[T]) Whole(from, to uint64) bool {
 	from = max(from, in.next)
 	for i, _ := in.find(from + 1); from < to; i++ {

@@ -38,7 +38,7 @@ func (out *Outbound[R]) at(n uint64) *entry[R] { return &out.ring[n&uint64(len(o
 func (out *Outbound[R]) Next() uint64  { return out.next }
 func (out *Outbound[R]) First() uint64 { return out.first }
 
-// Room tells whether the window has room for one more. If not, the sender is held back (H4).
+// Room reports whether the window has room for one more. If not, the sender is held back (H4).
 func (out *Outbound[R]) Room() bool { return out.next-out.first < frame.Window }
 
 // Add takes a segment in, to go on a lane.

@@ -17,7 +17,9 @@ func Allgather[T any](c *Comm, in, out []T) error {
 
 // Iallgather begins an Allgather. Until the request is complete, out must not be accessed and in must not be
 // changed.
-func Iallgather[T any](c *Comm, in, out []T) (Request, error) { return start(allgather(c, in, out)) }
+func Iallgather[T any](c *Comm, in, out []T) (Request, error) {
+	return startCall(allgather(c, in, out))
+}
 
 // AllgatherInit sets up an Allgather that can be started repeatedly.
 func AllgatherInit[T any](c *Comm, in, out []T) (*Persistent, error) {
@@ -48,7 +50,7 @@ func Allgatherv[T any](c *Comm, in, out []T, counts, displs []int) error {
 // Iallgatherv begins an Allgatherv. Until the request is complete, out must not be accessed and in must not
 // be changed.
 func Iallgatherv[T any](c *Comm, in, out []T, counts, displs []int) (Request, error) {
-	return start(allgatherv(c, in, out, counts, displs))
+	return startCall(allgatherv(c, in, out, counts, displs))
 }
 
 // AllgathervInit sets up an Allgatherv that can be started repeatedly.

@@ -17,7 +17,7 @@ func Allreduce[T any](c *Comm, in, out []T, op Op[T]) error {
 // Iallreduce begins an Allreduce. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iallreduce[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
-	return start(allreduce(c, in, out, op))
+	return startCall(allreduce(c, in, out, op))
 }
 
 // AllreduceInit sets up an Allreduce that can be started repeatedly.

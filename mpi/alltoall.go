@@ -17,7 +17,7 @@ func Alltoall[T any](c *Comm, in, out []T) error {
 
 // Ialltoall begins an Alltoall. Until the request is complete, out must not be accessed and in must not be
 // changed.
-func Ialltoall[T any](c *Comm, in, out []T) (Request, error) { return start(alltoall(c, in, out)) }
+func Ialltoall[T any](c *Comm, in, out []T) (Request, error) { return startCall(alltoall(c, in, out)) }
 
 // AlltoallInit sets up an Alltoall that can be started repeatedly.
 func AlltoallInit[T any](c *Comm, in, out []T) (*Persistent, error) {
@@ -58,7 +58,7 @@ func Alltoallv[T any](c *Comm, in []T, scounts, sdispls []int, out []T, rcounts,
 // changed.
 func Ialltoallv[T any](c *Comm, in []T, scounts, sdispls []int, out []T, rcounts, rdispls []int) (Request,
 	error) {
-	return start(alltoallv(c, in, scounts, sdispls, out, rcounts, rdispls))
+	return startCall(alltoallv(c, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
 // AlltoallvInit sets up an Alltoallv that can be started repeatedly.

@@ -19,7 +19,7 @@ func AlltoallView[T any](c *Comm, in, out []View[T]) error {
 // must not be accessed, and those of in must not be changed. weft uses the slices of views only during the
 // call.
 func IalltoallView[T any](c *Comm, in, out []View[T]) (Request, error) {
-	return start(alltoallView(c, new(viewBlocks), in, out))
+	return startCall(alltoallView(c, new(viewBlocks), in, out))
 }
 
 // AlltoallViewInit sets up an AlltoallView that can be started repeatedly (MPI 4.1, 6.13).
@@ -53,7 +53,7 @@ func NeighborAlltoallView[T any](t Topology, in, out []View[T]) error {
 // elements of out must not be accessed, and those of in must not be changed. weft uses the slices of views
 // only during the call.
 func IneighborAlltoallView[T any](t Topology, in, out []View[T]) (Request, error) {
-	return start(neighborAlltoallView(t, in, out))
+	return startCall(neighborAlltoallView(t, in, out))
 }
 
 // NeighborAlltoallViewInit sets up a NeighborAlltoallView that can be started repeatedly (MPI 4.1, 8.8).

@@ -53,7 +53,7 @@ func (k *Key[T]) Get(c *Comm) (T, bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := c.findAttribute(k)
+	i := c.findAttributeLocked(k)
 	if i < 0 {
 		return v, false
 	}
@@ -67,7 +67,7 @@ func (k *Key[T]) Delete(c *Comm) bool {
 		return false
 	}
 	c.mu.Lock()
-	i := c.findAttribute(k)
+	i := c.findAttributeLocked(k)
 	var v any
 	if i >= 0 {
 		v = c.attributes[i].value
@@ -116,8 +116,8 @@ func (c *Comm) checkAttributes() error {
 	return err
 }
 
-// findAttribute returns the index of an attribute, or -1. The lock is held.
-func (s *commState) findAttribute(k attributeKey) int {
+// findAttributeLocked returns the index of an attribute, or -1.
+func (s *commState) findAttributeLocked(k attributeKey) int {
 	return slices.IndexFunc(s.attributes, func(a attribute) bool { return a.key == k })
 }
 
@@ -128,7 +128,7 @@ func (s *commState) setAttribute(k attributeKey, v any) (before any, found bool,
 	if s.freed.Load() {
 		return nil, false, fmt.Errorf("%w: %s has been freed", ErrComm, *s.label.Load())
 	}
-	if i := s.findAttribute(k); i >= 0 {
+	if i := s.findAttributeLocked(k); i >= 0 {
 		before, found = s.attributes[i].value, true
 		s.attributes = slices.Delete(s.attributes, i, i+1)
 	}

@@ -13,7 +13,7 @@ func Barrier(c *Comm) error {
 }
 
 // Ibarrier begins a Barrier. Its request is complete when every rank has begun it.
-func Ibarrier(c *Comm) (Request, error) { return start(barrier(c)) }
+func Ibarrier(c *Comm) (Request, error) { return startCall(barrier(c)) }
 
 // BarrierInit sets up a Barrier that can be started repeatedly.
 func BarrierInit(c *Comm) (*Persistent, error) { return setUp(barrier(c)) }

@@ -14,7 +14,9 @@ func Bcast[T any](c *Comm, buf []T, root int) error {
 }
 
 // Ibcast begins a Bcast. Until the request is complete, buf must not be accessed or, at root, changed.
-func Ibcast[T any](c *Comm, buf []T, root int) (Request, error) { return start(bcast(c, buf, root)) }
+func Ibcast[T any](c *Comm, buf []T, root int) (Request, error) {
+	return startCall(bcast(c, buf, root))
+}
 
 // BcastInit sets up a Bcast that can be started repeatedly.
 func BcastInit[T any](c *Comm, buf []T, root int) (*Persistent, error) {

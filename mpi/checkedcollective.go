@@ -2,7 +2,6 @@ package mpi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -14,11 +13,10 @@ import (
 )
 
 // In checking mode, a rank that calls a collective tells its two neighbors in the ring of ranks what it
-// calls, and compares that with what they have told it. So differing calls are found although the ranks wait
-// for one another, whatever the collective is. A rank sends a digest of 8 bytes, by message; for a call that
-// goes through mailboxes it writes half of it beside them (engine.Comparison). If two digests differ, both
-// neighbors know it, and each sends the other everything: call, line, and the arguments that must be the
-// same. A rank that reaches Finalize announces that like a call.
+// calls, and compares that with what they have told it, before it carries the call out. So differing calls
+// are found although the ranks wait for one another, whatever the collective is. A rank sends a digest of 8
+// bytes. If two digests differ, both neighbors know it, and each sends the other everything: call, line, and
+// the arguments that must be the same. A rank that reaches Finalize announces that like a call.
 
 // Messages of a call have its number, modulo signatureTags, as their tag; those that tell all have detailTag
 // too.
@@ -71,17 +69,14 @@ func (x *compared) exchange(c *Comm) error {
 	if err := x.postReceives(c); err != nil {
 		return err
 	}
-	for i := range x.n {
-		if err := x.sendDigestTo(c, i); err != nil {
+	for _, p := range x.peers[:x.n] {
+		err := c.e.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(p), x.tag)
+		if err != nil {
 			x.endReceives(c, x.receives[:x.n])
 			return err
 		}
 	}
 	return x.awaitDigests(c)
-}
-
-func (x *compared) sendDigestTo(c *Comm, i int) error {
-	return c.e.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(x.peers[i]), x.tag)
 }
 
 // postDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
@@ -203,25 +198,15 @@ func (a *collectiveCall) checkMemory() {
 // compares tells whether a call has to be compared: in checking mode.
 func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.comm.size > 1 }
 
-// compareByMessage finds out whether the ranks call alike, in the comparison with this tag. If they do not,
-// the call counts as carried out. What keeps the ranks from comparing, like the end of a context or the
-// failure of a rank, is for the call itself to find.
-func (a *collectiveCall) compareByMessage(tag int) error {
+// compare finds out whether the ranks call alike. If they do not, the call is still to be counted as carried
+// out. What keeps the ranks from comparing, like the end of a context or the failure of a rank, is for the
+// call itself to find.
+func (a *collectiveCall) compare() error {
 	c := a.comm
-	x := c.newCompared(tag, a.digest(check.Blocking))
+	x := c.newCompared(c.nextComparison(), a.digest(check.Blocking))
 	if x.exchange(c) != nil {
 		return nil
 	}
-	err := a.difference(x)
-	if err != nil {
-		a.nextTag()
-	}
-	return err
-}
-
-// difference is the error of a call whose comparison is complete; nil if the calls fit together.
-func (a *collectiveCall) difference(x *compared) error {
-	c := a.comm
 	if x.agrees() {
 		c.checker.compared.Put(x)
 		return nil
@@ -230,98 +215,25 @@ func (a *collectiveCall) difference(x *compared) error {
 	return c.explainDifference(x, &s)
 }
 
-// runCompared carries out a call and compares it meanwhile, so that its messages do not wait for the digests.
-func (a *collectiveCall) runCompared(x *engine.Collective, tag int) error {
-	c := a.comm
-	cmp := c.newCompared(tag, a.digest(check.Blocking))
-	posted := cmp.postReceives(c) == nil
-	for _, p := range cmp.peers[:cmp.n] {
-		// a rank that cannot be told has failed, which the call itself finds
-		_ = c.e.SendAhead(contextid.Comparison.In(c.context), wordBytes(cmp.mine[:]), c.worldRank(p), tag)
-	}
-	h, err := c.e.StartCollective(x)
-	if err != nil {
-		if posted {
-			cmp.endReceives(c, cmp.receives[:cmp.n])
-		}
-		return err
-	}
-	var differs error
-	if posted && cmp.awaitDigests(c) == nil {
-		if differs = a.difference(cmp); differs != nil {
-			c.e.FailCollective(h, differs)
-		}
-	}
-	if _, err = c.e.Wait(h); differs != nil {
-		return differs
-	}
-	return err
-}
-
-// runComparedInMailboxes carries out a call through mailboxes that begins with a comparison.
-func (a *collectiveCall) runComparedInMailboxes(k *collState, x *engine.Collective, tag int) error {
-	c, m, d := a.comm, &k.comparison, a.digest(check.Blocking)
-	m.Digest, m.Context, m.Tag = uint64(d), contextid.Comparison.In(c.context), tag
-	m.Peers, m.N = c.neighbors()
-	x.Comparison = m
-	err := c.e.RunInMailboxes(x, k.mailboxes)
-	x.Comparison = nil
-	if err != nil && (errors.Is(err, engine.ErrCollective) || errors.Is(err, engine.ErrCount)) {
-		err = a.explainMailboxes(m, d, err)
-	}
-	return err
-}
-
-// explainMailboxes is the error of a call with this comparison that has ended in the mailboxes with err.
-func (a *collectiveCall) explainMailboxes(m *engine.Comparison, d check.Digest, err error) error {
-	c := a.comm
-	x := c.newCompared(m.Tag, d)
-	differing := m.Differing
-	for i := range x.n {
-		if x.theirs[i][0] = 0; m.ByMessage>>i&1 != 0 && x.sendDigestTo(c, i) == nil &&
-			c.recvWithin(wordBytes(x.theirs[i][:]), x.peers[i], x.tag) {
-			differing |= 1 << i
-		}
-	}
-	s := a.signature(check.Blocking, c.checker.sites.Here())
-	if failure := c.explain(x, &s, differing|m.Open(), differing); failure != nil {
-		return failure
-	}
-	return err
-}
-
-// explainDifference reports calls that do not fit together, and returns the error of this one; nil if they
-// fit after all.
-func (c *Comm) explainDifference(x *compared, s *check.Signature) error {
-	differing := uint8(0)
-	for i := range x.n {
-		if x.theirs[i] != x.mine {
-			differing |= 1 << i
-		}
-	}
-	return c.explain(x, s, differing, differing)
-}
-
-// explain tells some neighbors, a bit for each, what this rank calls, and reports in what the calls of some
-// of them differ from it. It returns the error of this rank's call; nil if they fit after all.
-func (c *Comm) explain(x *compared, s *check.Signature, told, differing uint8) (failure error) {
+// explainDifference tells the neighbors whose calls differ what this rank calls, and reports in what theirs
+// differ from it. It returns the error of this rank's call; nil if they fit after all.
+func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error) {
 	mine := &[check.SignatureSize]byte{}
 	s.Put(mine)
-	for i := range x.n {
-		if told>>i&1 != 0 {
-			h, err := c.e.Isend(contextid.Comparison.In(c.context), mine[:], c.worldRank(x.peers[i]),
-				x.tag|detailTag)
-			if err != nil {
-				return err
-			}
-			c.e.CancelAndFree(h) // its memory lives as long as it is read
-		}
-	}
-	for i := range x.n {
-		if differing>>i&1 == 0 {
+	for i, p := range x.peers[:x.n] {
+		if x.theirs[i] == x.mine {
 			continue
 		}
-		p := x.peers[i]
+		h, err := c.e.Isend(contextid.Comparison.In(c.context), mine[:], c.worldRank(p), x.tag|detailTag)
+		if err != nil {
+			return err
+		}
+		c.e.CancelAndFree(h) // its memory lives as long as it is read
+	}
+	for i, p := range x.peers[:x.n] {
+		if x.theirs[i] == x.mine {
+			continue
+		}
 		theirs := check.Signature{Operation: check.Finalize, Name: "Finalize", Line: "its end"}
 		if check.Digest(x.theirs[i][0]) != check.AtFinalize {
 			theirs = c.detail(p, x.tag|detailTag)
@@ -333,28 +245,23 @@ func (c *Comm) explain(x *compared, s *check.Signature, told, differing uint8) (
 	return failure
 }
 
-// detail receives what a neighbor has called.
+// detail receives what a neighbor has called, if it comes within detailWithin.
 func (c *Comm) detail(from, tag int) check.Signature {
+	unknown := check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
 	b := &[check.SignatureSize]byte{}
-	if c.recvWithin(b[:], from, tag) {
-		return check.ParseSignature(b)
-	}
-	return check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
-}
-
-// recvWithin receives a message of a comparison, if it comes within detailWithin.
-func (c *Comm) recvWithin(b []byte, from, tag int) bool {
-	h, err := c.e.Irecv(contextid.Comparison.In(c.context), b, c.worldRank(from), tag, 1)
+	h, err := c.e.Irecv(contextid.Comparison.In(c.context), b[:], c.worldRank(from), tag, 1)
 	if err != nil {
-		return false
+		return unknown
 	}
 	for end := time.Now().Add(detailWithin); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if _, done, err := c.e.Test(h); err != nil || done {
-			return err == nil
+		if _, done, err := c.e.Test(h); err != nil {
+			return unknown
+		} else if done {
+			return check.ParseSignature(b)
 		}
 	}
 	c.e.CancelAndFree(h)
-	return false
+	return unknown
 }
 
 // reportDifference reports two calls that do not fit together, and returns the error of this rank's.

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
-	"github.com/weft-mpi/weft/internal/deadlock"
-	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/observe"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
@@ -32,7 +32,7 @@ type checker struct {
 func newChecker(rank int, out io.Writer) *checker {
 	r := check.NewReporter(rank, out)
 	return &checker{
-		Reporter: r, sites: check.NewSites(calledFrom), operations: check.NewOperations(r),
+		Reporter: r, sites: check.NewSites(program.CalledFrom), operations: check.NewOperations(r),
 		headers: sync.Pool{New: func() any {
 			b := make([]byte, check.HeaderSize+smallChecked)
 			return &b
@@ -102,7 +102,7 @@ const settleWithin = time.Second
 
 // beforeFinalize tells the neighbor on each communicator that this rank calls no more collectives, and waits
 // for what it has to say of those that were begun.
-func (k *checker) beforeFinalize(j *job, e *engine.Engine, open []string) {
+func (k *checker) beforeFinalize(j *job, open []string) {
 	if k == nil {
 		return
 	}
@@ -119,12 +119,8 @@ func (k *checker) beforeFinalize(j *job, e *engine.Engine, open []string) {
 	case <-time.After(settleWithin):
 		j.log.Debug("Finalize leaves collectives that could not be compared", "waited", settleWithin)
 	}
-	named := &snapshot.Rank{Comms: j.comms.describe()}
-	for _, w := range e.Describe().Waits {
-		s := j.comms.wait(&w)
-		if s.Call != "" && !ofComparison(&w) {
-			k.Report(underWay, deadlock.Describe(named, &s))
-		}
+	for _, call := range j.observer.UnderWay() {
+		k.Report(underWay, call)
 	}
 	for _, text := range open {
 		k.Report("epoch never closed", text)
@@ -157,7 +153,7 @@ func (k *checker) callOf() string {
 		return ""
 	}
 	var callers [maxMakers]uintptr
-	call, site := calledFrom(callers[:runtime.Callers(1, callers[:])])
+	call, site := program.CalledFrom(callers[:runtime.Callers(1, callers[:])])
 	if site == "" {
 		return ""
 	}
@@ -176,7 +172,7 @@ func (k *checker) atFinalize(left []engine.Unfinished) error {
 	if k.Count() == 0 {
 		// A call that did not sleep when the calls were looked at.
 		for _, l := range left {
-			if text := unfinishedText(l); text != "" && l.Kind != engine.UnreceivedMessage {
+			if text := observe.UnfinishedText(l); text != "" && l.Kind != engine.UnreceivedMessage {
 				k.Report(underWay, text)
 			}
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 // Each collective has three forms, which share one description of the call: a collectiveCall. The blocking
-// form carries it out with run, the non-blocking one begins it with start, and the persistent one keeps it
-// with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same order;
-// the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
+// form carries it out with run, the non-blocking one begins it with startCall, and the persistent one keeps
+// it with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same
+// order; the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
 
 // collectiveCall is a call of a collective by this rank, without types: what the arguments mean, once they
 // are found to be valid.
@@ -46,8 +46,6 @@ type collState struct {
 	used   [2]string // their algorithms
 	keys   [2]callKey
 	latest int // which of them the latest call was, or is, carried out with
-
-	comparison engine.Comparison // of the call under way, in checking mode; the lock is held
 
 	views atomic.Pointer[viewBlocks] // of the latest call on views; nil while one has it
 
@@ -239,13 +237,14 @@ func (a *collectiveCall) carryOut() (err error) {
 		if !own {
 			k.mu.Lock()
 		}
-		err = a.runOwn(k)
+		err = a.runOwnLocked(k)
 		k.mu.Unlock()
 		return err
 	}
 	// another goroutine is in a collective of this communicator
 	if a.compares() {
-		if err := a.compareByMessage(a.comm.nextComparison()); err != nil {
+		if err := a.compare(); err != nil {
+			a.nextTag()
 			return err
 		}
 	}
@@ -255,22 +254,16 @@ func (a *collectiveCall) carryOut() (err error) {
 	return a.comm.e.RunCollective(x)
 }
 
-// runOwn carries out a call with what its communicator keeps for that.
-func (a *collectiveCall) runOwn(k *collState) error {
-	c, compares, comparison := a.comm, a.compares(), 0
-	if compares {
-		comparison = c.nextComparison()
-	}
-	if compares && !k.decided && k.mailboxes == nil { // to prepare them is a collective, too
-		if err := a.compareByMessage(comparison); err != nil {
+// runOwnLocked carries out a call with what its communicator keeps for that.
+func (a *collectiveCall) runOwnLocked(k *collState) error {
+	c := a.comm
+	if a.compares() { // first, as to prepare mailboxes is a collective, too
+		if err := a.compare(); err != nil {
+			a.skipLocked(k)
 			return err
 		}
-		compares = false
 	}
-	if err := a.prepareMailboxes(k); err != nil {
-		if compares { // nobody need wait for this rank
-			c.newCompared(comparison, a.digest(check.Blocking)).postDigests(c)
-		}
+	if err := a.prepareMailboxesLocked(k); err != nil {
 		return err
 	}
 	x := &k.own[k.latest]
@@ -281,25 +274,20 @@ func (a *collectiveCall) runOwn(k *collState) error {
 		repeats = x.Call.Repeats(&a.call)
 	}
 	if !repeats || !a.repeatable() {
-		a.planOwn(k)
+		a.planOwnLocked(k)
 	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
 	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
 		x.Beside = k.mailboxes
 	}
-	switch {
-	case x.Schedule.Mailboxes && compares:
-		a.err = a.runComparedInMailboxes(k, x, comparison)
-	case x.Schedule.Mailboxes:
+	if x.Schedule.Mailboxes {
 		a.err = c.e.RunInMailboxes(x, k.mailboxes)
-	case compares:
-		a.err = a.runCompared(x, comparison)
-	default:
+	} else {
 		a.err = c.e.RunCollective(x)
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
-	k.remember(a)
-	a.growMailboxes(k)
+	k.rememberLocked(a)
+	a.growMailboxesLocked(k)
 	return a.err
 }
 
@@ -313,8 +301,8 @@ func (a *collectiveCall) repeatable() bool {
 	return a.call.Send == nil && a.call.Recv == nil && a.call.Neighbors == nil
 }
 
-// start begins a call.
-func start(a collectiveCall) (Request, error) {
+// startCall begins a call.
+func startCall(a collectiveCall) (Request, error) {
 	a.compareLater(check.Nonblocking)
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
@@ -348,8 +336,8 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	}, nil
 }
 
-// planOwn writes the schedule of a call into the latest of what its communicator keeps, whose lock is held.
-func (a *collectiveCall) planOwn(k *collState) {
+// planOwnLocked writes the schedule of a call into the latest of what its communicator keeps.
+func (a *collectiveCall) planOwnLocked(k *collState) {
 	k.used[k.latest], k.keys[k.latest] = a.plan(&k.own[k.latest]), callKey{}
 }
 

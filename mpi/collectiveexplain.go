@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
@@ -22,7 +23,7 @@ func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 		why = "named by the table of WEFT_COLL"
 	}
 	pcs := make([]uintptr, 16)
-	_, site := calledFrom(pcs[:runtime.Callers(2, pcs)])
+	_, site := program.CalledFrom(pcs[:runtime.Callers(2, pcs)])
 	because := ""
 	if reason == coll.Chosen {
 		because = ": " + call.Why()

@@ -134,8 +134,7 @@ func (c *Comm) Abort(code int) {
 		code = 1
 	}
 	fmt.Fprintf(c.job.out, "weft: rank %d called Abort(%d)\n", c.rank, code)
-	c.job.abort(code & 0xff)
-	c.job.exit(code & 0xff)
+	c.job.endAll(code & 0xff)
 }
 
 // check refuses a call on a communicator that cannot be used.

@@ -7,9 +7,10 @@ import (
 	"sync"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/observe"
 )
 
-// comms holds the communicators of a process that are not freed, by id.
+// comms holds the communicators of a rank that are not freed, by id. It implements observe.Communicators.
 type comms struct {
 	mu   sync.Mutex
 	byID map[uint32]*commState
@@ -65,4 +66,37 @@ func (l *comms) all() []*commState {
 	l.mu.Unlock()
 	slices.SortFunc(list, func(a, b *commState) int { return cmp.Compare(a.context, b.context) })
 	return list
+}
+
+// List describes the communicators.
+func (l *comms) List() []observe.Communicator {
+	var list []observe.Communicator
+	for _, c := range l.all() {
+		list = append(list, c.observed())
+	}
+	return list
+}
+
+// Find describes the communicator of an engine context.
+func (l *comms) Find(context uint32) (observe.Communicator, bool) {
+	if c := l.find(context); c != nil {
+		return c.observed(), true
+	}
+	return observe.Communicator{}, false
+}
+
+// observed is what observers see of a communicator.
+func (s *commState) observed() observe.Communicator {
+	c := observe.Communicator{ID: s.context, Name: *s.label.Load(), Begun: s.coll.number.Load(),
+		Checked: s.checker != nil}
+	if c.Checked {
+		c.Begun = s.coll.checked.Load()
+	}
+	if s.members != nil {
+		c.Ranks = s.members.world
+	}
+	if w := s.window.Load(); w != nil && !w.freed.Load() {
+		c.Held = w.locked()
+	}
+	return c
 }

@@ -1,12 +1,6 @@
 package mpi
 
-import (
-	"fmt"
-	"hash/fnv"
-	"os"
-
-	"github.com/weft-mpi/weft/transport/shm"
-)
+import "fmt"
 
 // Create makes a communicator of the group's processes, in the group's order (MPI 4.1, 7.4.2). All ranks of
 // the communicator call it, with groups that are equal or have no process in common. A rank that is not in
@@ -99,17 +93,4 @@ func (x *compoundCall) hosts() ([]int, error) {
 		hosts[rank] = numbers[host]
 	}
 	return hosts, nil
-}
-
-// thisHost is a number that only processes which share memory have in common.
-func thisHost() (uint64, error) {
-	name, err := shm.Host()
-	if err != nil {
-		if name, err = os.Hostname(); err != nil {
-			return 0, fmt.Errorf("which host this is: %w", err)
-		}
-	}
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return h.Sum64(), nil
 }

@@ -14,8 +14,8 @@ import (
 var (
 	// the message was longer than the buffer; the buffer holds its beginning
 	ErrTruncate   = engine.ErrTruncate
-	ErrRank       = errors.New("no such rank") //
-	ErrTag        = errors.New("invalid tag")  //
+	ErrRank       = errors.New("no such rank") // a rank that the communicator, window or group does not have
+	ErrTag        = errors.New("invalid tag")  // one below 0 or above TagUB, where it is no wildcard
 	ErrCount      = engine.ErrCount            // lengths or counts that do not match
 	ErrCollective = engine.ErrCollective       // collectives called in different orders on the communicator
 	// buffers that overlap where they must not, or that Free refuses
@@ -23,8 +23,8 @@ var (
 	// an element type with pointers, which mean nothing to another process; a message that is no whole number
 	// of the receive's elements; a value of another type
 	ErrType    = engine.ErrType
-	ErrRoot    = errors.New("invalid root")         //
-	ErrOp      = errors.New("invalid operator")     //
+	ErrRoot    = errors.New("invalid root")         // a root that the communicator does not have
+	ErrOp      = errors.New("invalid operator")     // the zero Op, or one that the call does not take
 	ErrComm    = errors.New("invalid communicator") // nil, or freed
 	ErrRequest = engine.ErrRequest                  // already used, or not in a state for the call
 	ErrArg     = errors.New("invalid argument")     // of any other kind
@@ -38,10 +38,10 @@ var (
 	ErrProcFailed = engine.ErrProcFailed
 	// with ErrProcFailed: weft gave the process up because it broke a rule of the protocol
 	ErrProtocol       = transport.ErrProtocol
-	ErrRevoked        = engine.ErrRevoked
+	ErrRevoked        = engine.ErrRevoked                      // Revoke was called on the communicator
 	ErrAborted        = engine.ErrAborted                      // the job is ending
-	ErrNotInitialized = errors.New("Init has not been called") //
-	ErrFinalized      = engine.ErrFinalized                    //
+	ErrNotInitialized = errors.New("Init has not been called") // or Run
+	ErrFinalized      = engine.ErrFinalized                    // no call works any more
 )
 
 // Error reports which operation failed, at which rank, on which communicator, with which peer and tag.

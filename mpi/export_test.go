@@ -9,4 +9,4 @@ func SetHost(c *Comm, host uint64) { c.job.host = host }
 
 // SetHosts places the ranks of the world on hosts, as far as the algorithms of collectives are concerned. All
 // ranks call it, before any collective of a communicator.
-func SetHosts(c *Comm, of []int) { c.job.placement.hosts = of }
+func SetHosts(c *Comm, of []int) { c.job.placement.Hosts = of }

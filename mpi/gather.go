@@ -10,7 +10,7 @@ func Gather[T any](c *Comm, in, out []T, root int) error { return run(gather(c, 
 // Igather begins a Gather. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Igather[T any](c *Comm, in, out []T, root int) (Request, error) {
-	return start(gather(c, in, out, root))
+	return startCall(gather(c, in, out, root))
 }
 
 // GatherInit sets up a Gather that can be started repeatedly.
@@ -48,7 +48,7 @@ func Gatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) error 
 // Igatherv begins a Gatherv. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Igatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) (Request, error) {
-	return start(gatherv(c, in, out, counts, displs, root))
+	return startCall(gatherv(c, in, out, counts, displs, root))
 }
 
 // GathervInit sets up a Gatherv that can be started repeatedly.

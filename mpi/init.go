@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -16,14 +15,14 @@ import (
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
-	"github.com/weft-mpi/weft/internal/topology"
-	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/observe"
 	"github.com/weft-mpi/weft/mpi/internal/program"
+	"github.com/weft-mpi/weft/mpi/internal/start"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
@@ -31,29 +30,29 @@ import (
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
-	hooks     []func(last bool) // of exitHooks
-	exitHooks *exitHooks        // nil where there is none
 	ids       *contextIDs
 	comms     *comms
-	survive   bool           // a failed rank does not end the job
-	reporter  *stateReporter // nil where nobody wants to know the rank's state
-	stuck     stuckPolicy    // where this rank is alone with that
+	survive   bool // a failed rank does not end the job
+	observer  *observe.Observer
 	checker   *checker       // nil unless in checking mode
-	tracer    *tracer        // nil unless the rank is traced
-	metrics   *metricsServer // nil unless it serves its counters
 	choices   coll.Selection // of algorithms
 	host      uint64         // equal at processes that share memory, and different at others
-	placement placement
-	tracing   atomic.Pointer[trace.Buffer] // where records go; nil while the rank is not traced
-	explained sync.Map                     // what WEFT_COLL=explain has printed, so that a loop prints once
-	ended     atomic.Bool                  // Finalize has begun
-	out       io.Writer                    // standard error, as a rule
-	exit      func(code int)               // does not return
+	placement start.Placement
+	explained sync.Map       // what WEFT_COLL=explain has printed, so that a loop prints once
+	ended     atomic.Bool    // Finalize has begun
+	out       io.Writer      // standard error, as a rule
+	exit      func(code int) // does not return
 }
 
 func (j *job) abort(code int) {
-	j.exitHooks.run()
+	j.observer.HandOver()
 	j.wire.Abort(code)
+}
+
+// endAll ends the job and this rank. It does not return.
+func (j *job) endAll(code int) {
+	j.abort(code)
+	j.exit(code)
 }
 
 var started = time.Now()
@@ -81,7 +80,7 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 	if err != nil {
 		return err
 	}
-	world.job.reporter.bound(ctx)
+	world.job.observer.Reporter().Bound(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		world.e.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
 	})
@@ -99,8 +98,7 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 		default:
 			return
 		}
-		world.job.abort(2)
-		world.job.exit(2)
+		world.job.endAll(2)
 	}()
 	err = body(ctx, world)
 	returned = true
@@ -149,7 +147,7 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	reporter, unreachable := r.reportInit()
 	world, err := r.join(ctx, conf, reporter != nil)
 	if err != nil {
-		reporter.enter(snapshot.Finished)
+		reporter.Enter(snapshot.Finished)
 		return nil, asError("Init", err)
 	}
 	if unreachable != nil {
@@ -158,97 +156,42 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	}
 	r.stage = stageRunning
 	r.world.Store(world)
-	world.job.exitHooks = newExitHooks(world.job.hooks)
 	if r.place != nil {
-		world.job.reporter = newPlaceReporter(world)
+		world.job.observer.Asked(world.gatherWords)
 	} else {
-		world.job.reporter = reporter.joined(world, world.job.stuck)
+		world.job.observer.Joined(reporter, world.gatherWords)
 	}
-	world.job.tracer.begin(world)
 	return world, nil
 }
 
-// options are the settings that Init reads before this process joins its job, so that an invalid one fails
-// at once.
-type options struct {
-	set        setting.Values
-	engine     engine.Config // as far as it comes from settings
-	choices    coll.Selection
-	statistics bool
-	report     bool
-	check      bool
-	survive    bool
-	trace      int // bytes; 0 for no trace
-	stuck      stuckPolicy
-}
-
-func (r *rank) readOptions(conf []Config) (*options, error) {
-	set, err := r.values(conf)
-	if err != nil {
-		return nil, err
-	}
-	o := &options{set: set}
-	if o.engine.Log, err = r.logger(set); err != nil {
-		return nil, err
-	}
-	if o.engine.ConnectTimeout, err = set.Of(setting.ConnectTimeout).Duration(); err != nil {
-		return nil, err
-	}
-	if o.engine.PeerTimeout, err = set.Of(setting.PeerTimeout).Duration(); err != nil {
-		return nil, err
-	}
-	if err := configureChannels(&o.engine, set); err != nil {
-		return nil, err
-	}
-	if text := set.Of(setting.HandlerCores).String(); text != "" {
-		if o.engine.HandlerCores, err = topology.ParseCPUList(text); err != nil {
-			return nil, fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err)
-		}
-	}
-	text := set.Of(setting.Collectives).String()
-	if o.choices, err = selection(text); err != nil {
-		return nil, fmt.Errorf("%s=%q: %w", setting.Collectives.Name, text, err)
-	}
-	if o.statistics, err = set.Of(setting.Statistics).On(); err != nil {
-		return nil, err
-	}
-	if o.report, err = set.Of(setting.Report).On(); err != nil {
-		return nil, err
-	}
-	if o.check, err = set.Of(setting.Check).On(); err != nil {
-		return nil, err
-	}
-	if o.survive, err = set.Of(setting.Survive).On(); err != nil {
-		return nil, err
-	}
-	if o.trace, err = set.Of(setting.Trace).Bytes(0); err != nil {
-		return nil, err
-	}
-	if o.stuck.after, o.stuck.action, err = wireup.WhenStuck(set); err != nil {
-		return nil, err
-	}
-	_, err = set.Of(setting.Restarted).Int(0, math.MaxInt32)
-	return o, err
+// gatherWords puts a word of each rank into all.
+func (c *Comm) gatherWords(mine uint64, all []uint64) error {
+	return c.newCompoundCall().allgather([]uint64{mine}, all)
 }
 
 // join makes the rank a part of its job. told is whether the launcher tells it of ranks that have failed.
 func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
-	o, err := r.readOptions(conf)
+	set, err := r.values(conf)
 	if err != nil {
 		return nil, err
 	}
-	wire, err := r.joinJob(ctx, o.set)
+	o, err := start.Read(set, r.out())
 	if err != nil {
 		return nil, err
 	}
-	o.engine.Log = o.engine.Log.With("rank", wire.Identity.Rank, "host", hostName())
+	wire, err := r.joinJob(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	log := o.Engine.Log.With("rank", wire.Identity.Rank, "host", hostName())
+	o.Engine.Log = log
 	// weft's own launcher has said it already.
 	if wire.Identity.Rank == 0 && r.place == nil && os.Getenv("WEFT_JOB") == "" {
 		for _, text := range setting.Unknown(os.Environ()) {
-			o.engine.Log.Warn(text)
+			log.Warn(text)
 		}
 	}
-	o.engine.FailuresTold = o.survive && told
+	o.Engine.FailuresTold = o.Survive && told
 	world, err := r.newWorld(ctx, o, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -257,32 +200,24 @@ func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error
 }
 
 // newWorld starts the engine of a rank that has joined its job, and makes the world communicator.
-func (r *rank) newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *Comm, err error) {
-	conf := o.engine
+func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job) (_ *Comm, err error) {
+	conf := o.Engine
 	if conf.SpinTime, err = wire.SpinFor(); err != nil {
 		return nil, err
 	}
-	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.choices, survive: o.survive,
-		stuck: o.stuck, out: r.out(), exit: r.exit()}
+	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.Choices, survive: o.Survive,
+		out: r.out(), exit: r.exit()}
 	if conf.Fabrics, err = r.fabrics(j, o); err != nil {
 		return nil, err
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	conf.FindsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
-	var events []func(engine.Event)
-	calls, sites := &callStats{}, newCallSites()
-	if o.statistics {
-		events = append(events, calls.event)
+	if j.observer, err = observe.New(o.Observe); err != nil {
+		return nil, err
 	}
-	if o.report {
-		events = append(events, sites.event)
-	}
-	if o.trace > 0 {
-		j.tracer = newTracer(o.trace)
-	}
-	conf.Hook = newHook(j.tracer, events)
-	if o.check {
+	conf.Hook = j.observer.Hook()
+	if o.Check {
 		j.checker = newChecker(int(wire.Identity.Rank), j.out)
 		j.checker.strict = r.place != nil
 		conf.Header = check.HeaderSize
@@ -290,43 +225,25 @@ func (r *rank) newWorld(ctx context.Context, o *options, wire *wireup.Job) (_ *C
 			j.checker.unreceived(j, context, source, tag, head)
 		}
 	}
-	profile, err := startProfile(o.set.Of(setting.Profile))
-	if err != nil {
-		return nil, err
-	}
 	if conf.Recorder, err = r.openRecorder(); err != nil {
-		j.log.Warn("the latest events of this rank are lost", "rank", wire.Identity.Rank, "error", err)
+		j.log.Warn("the latest events of this rank are lost", "error", err)
 	}
 	e, err := engine.New(conf)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.enter(ctx, e, conf.Fabrics, o.set); err != nil {
+	if err := j.enter(ctx, e, conf.Fabrics, o); err != nil {
 		return nil, errors.Join(err, e.Destroy(err))
 	}
-	if o.statistics {
-		s := statistics{e: e, out: j.out, calls: calls}
-		j.hooks = append(j.hooks, func(bool) { s.print() })
-	}
-	if o.report {
-		j.hooks = append(j.hooks, func(bool) { j.leaveCallSites(sites) })
-	}
-	if profile != nil {
-		j.hooks = append(j.hooks, func(last bool) { j.leaveProfile(profile, last) })
-	}
-	if j.tracer != nil {
-		j.hooks = append(j.hooks, func(last bool) { j.leaveTrace(e, last) })
-	}
-	j.log.Debug("joined the job", "size", e.Size(), "address", card(e, conf.Fabrics).String(),
-		"settings", o.set.String(), "spin", conf.SpinTime)
+	j.log.Debug("joined the job", "size", e.Size(), "address", start.Card(e, conf.Fabrics).String(),
+		"settings", o.Settings.String(), "spin", conf.SpinTime)
 	return j.newComm(e, "world", contextid.World, e.Rank(), nil), nil
 }
 
 // enter publishes the addresses of this rank's engine, and connects the engine with what the job tells of its
 // ranks.
-func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric,
-	set setting.Values) error {
-	if err := j.wire.Publish(ctx, card(e, fabrics)); err != nil {
+func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric, o *start.Options) error {
+	if err := j.wire.Publish(ctx, start.Card(e, fabrics)); err != nil {
 		return err
 	}
 	j.ids = newContextIDs(e.Rank(), e.Size(), e)
@@ -341,22 +258,14 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 		e.OpenCommunicator(contextid.Finalize, nil)
 	}
 	var err error
-	if j.host, err = thisHost(); err != nil {
+	if j.host, err = start.Host(); err != nil {
 		return err
 	}
-	if j.placement, err = newPlacement(ctx, j.wire, set); err != nil {
+	if j.placement, err = o.Placement(ctx, j.wire); err != nil {
 		return err
 	}
-	j.metrics, err = startMetrics(set, e, j.log)
-	return err
-}
-
-func (r *rank) logger(set setting.Values) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(set.Of(setting.Log).String())); err != nil {
-		return nil, fmt.Errorf("%s=%q: %s", setting.Log.Name, set.Of(setting.Log), setting.Log.Meaning)
-	}
-	return slog.New(slog.NewTextHandler(r.out(), &slog.HandlerOptions{Level: level})), nil
+	return j.observer.Attach(observe.Rank{Engine: e, Wire: j.wire, Comms: j.comms, Log: j.log, Out: j.out,
+		End: j.endAll})
 }
 
 // whyEnding is why a rank of the job does not come to Finalize: it has failed, or the launcher ends the job.
@@ -408,13 +317,13 @@ func (r *rank) finalize() error {
 	c := r.world.Load()
 	c.job.end()
 	c.job.log.Debug("Finalize")
-	c.job.reporter.enter(snapshot.Finalizing)
-	defer c.job.reporter.enter(snapshot.Finished)
-	defer c.job.metrics.close()
-	traced := c.traceCall(tracedFinalize)
+	c.job.observer.Reporter().Enter(snapshot.Finalizing)
+	defer c.job.observer.Reporter().Enter(snapshot.Finished)
+	defer c.job.observer.Close()
+	call := c.beginLong(engine.CallFinalize)
 	open := c.job.comms.openEpochs()
-	c.job.checker.beforeFinalize(c.job, c.e, open)
-	c.job.tracer.compareClocks(c)
+	c.job.checker.beforeFinalize(c.job, open)
+	c.job.observer.CompareClocks()
 	err := c.e.Drain()
 	if err == nil {
 		// Every rank is on its way out when the barrier is through: only then may connections close.
@@ -422,14 +331,14 @@ func (r *rank) finalize() error {
 			err = whyEnding(err)
 		}
 	}
-	endTraced(traced)
-	c.job.exitHooks.run()
+	call.end()
+	c.job.observer.HandOver()
 	if err != nil {
 		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
 	}
 	left := c.e.Unfinished()
 	if c.checker == nil {
-		fmt.Fprint(c.job.out, finalizeWarning(c.rank, left, open))
+		fmt.Fprint(c.job.out, observe.FinalizeWarning(c.rank, left, open))
 	}
 	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.e.Shutdown(), c.job.wire.Finalize()))
 }

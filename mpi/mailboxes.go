@@ -11,9 +11,10 @@ import (
 // ones.
 const mailboxesAfter = 8
 
-// prepareMailboxes sees to it that the communicator has mailboxes where it can and it is time, and tells the
-// call whether it has. All ranks do that at the same call. The lock of k is held.
-func (a *collectiveCall) prepareMailboxes(k *collState) error {
+// prepareMailboxesLocked sees to it that the communicator has mailboxes where it can and it is time, and
+// tells the call whether it has. All ranks do that at the same call. As for the others below, the lock is
+// that of k.
+func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	c := a.comm
 	if k.mailboxes == nil {
 		if k.decided || c.size < 2 || c.size > engine.MailboxRanks ||
@@ -30,7 +31,7 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 	if !k.decided {
 		ready, err := k.mailboxes.Prepare(c.canceller)
 		if err != nil {
-			a.skip(k)
+			a.skipLocked(k)
 			return err
 		}
 		k.decided, k.pulls = true, ready && k.mailboxes.Pulls()
@@ -40,8 +41,8 @@ func (a *collectiveCall) prepareMailboxes(k *collState) error {
 		}
 	}
 	if k.larger != nil {
-		if err := c.replaceMailboxes(k); err != nil {
-			a.skip(k)
+		if err := c.replaceMailboxesLocked(k); err != nil {
+			a.skipLocked(k)
 			return err
 		}
 	}
@@ -65,10 +66,10 @@ func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
 	return c.e.NewMailboxes(contextid.Collective.In(c.context), tag, c.worldRanks(), c.rank, c.size, longest)
 }
 
-// growMailboxes has the ranks prepare larger mailboxes when the present ones were too small for enough calls,
-// of which this is one. All ranks do that after the same call, whatever has become of it. In checking mode
-// the ranks make do with the first ones: to prepare others is a collective that no comparison precedes.
-func (a *collectiveCall) growMailboxes(k *collState) {
+// growMailboxesLocked has the ranks prepare larger mailboxes when the present ones were too small for enough
+// calls, of which this is one. All ranks do that after the same call, whatever has become of it. In checking
+// mode the ranks make do with the first ones: to prepare others is a collective that no comparison precedes.
+func (a *collectiveCall) growMailboxesLocked(k *collState) {
 	c := a.comm
 	larger := engine.MailboxBytes(a.call.Size)
 	if k.outgrown == mailboxesAfter || !a.call.OutgrowsMailboxes(larger) || a.compares() {
@@ -80,12 +81,12 @@ func (a *collectiveCall) growMailboxes(k *collState) {
 	k.keys = [2]callKey{} // no call goes through the present ones before it is known whether the others do
 	// no persistent call has this number
 	k.larger = c.newMailboxes(engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0), larger)
-	_ = c.replaceMailboxes(k) // if that fails, the next call finds out
+	_ = c.replaceMailboxesLocked(k) // if that fails, the next call finds out
 }
 
-// replaceMailboxes lets the larger mailboxes take the place of the present ones, if all ranks have memory for
-// them.
-func (c *Comm) replaceMailboxes(k *collState) error {
+// replaceMailboxesLocked lets the larger mailboxes take the place of the present ones, if all ranks have
+// memory for them.
+func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	ready, err := k.larger.Prepare(c.canceller)
 	if err != nil {
 		return err
@@ -98,9 +99,9 @@ func (c *Comm) replaceMailboxes(k *collState) error {
 	return nil
 }
 
-// skip counts a call that has failed before it was known how it is carried out, as the other ranks may have
-// carried it out: through the larger mailboxes if there are any, or else through those that there were.
-func (a *collectiveCall) skip(k *collState) {
+// skipLocked counts a call that has failed before it was known how it is carried out, as the other ranks may
+// have carried it out: through the larger mailboxes if there are any, or else through those that there were.
+func (a *collectiveCall) skipLocked(k *collState) {
 	for _, m := range [...]*engine.Mailboxes{k.mailboxes, k.larger} {
 		if m == nil {
 			continue
@@ -109,7 +110,7 @@ func (a *collectiveCall) skip(k *collState) {
 		var rounds [2]int
 		for i := range rounds {
 			a.call.Pull = i == 1
-			a.planOwn(k)
+			a.planOwnLocked(k)
 			if s := &k.own[k.latest].Schedule; s.Mailboxes {
 				rounds[i] = s.Rounds()
 			}
@@ -117,8 +118,10 @@ func (a *collectiveCall) skip(k *collState) {
 		m.Skip(rounds[0], rounds[1])
 	}
 	a.nextTag()
-	a.call.Mailbox = k.mailboxes.Bytes()
-	a.growMailboxes(k)
+	if k.mailboxes != nil {
+		a.call.Mailbox = k.mailboxes.Bytes()
+		a.growMailboxesLocked(k)
+	}
 }
 
 // releaseMailboxes ends this rank's use of the mailboxes. Where a goroutine still uses them they stay until

@@ -18,11 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/malicetest"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/malicetest"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
@@ -511,7 +512,7 @@ var maliciously = launchertest.Body("maliciously", func() error {
 	var misdeeds atomic.Pointer[malicetest.Misdeed]
 	for i := range fabrics.All {
 		open := fabrics.All[i].Open
-		fabrics.All[i].Open = func(c transport.FabricConfig) (transport.Device, error) {
+		fabrics.All[i].Open = func(c fabric.Config) (transport.Device, error) {
 			d, err := open(c)
 			if err != nil {
 				return nil, err

@@ -12,7 +12,7 @@ func NeighborAllgather[T any](t Topology, in, out []T) error {
 // IneighborAllgather begins a NeighborAllgather. Until the request is complete, out must not be accessed and
 // in must not be changed.
 func IneighborAllgather[T any](t Topology, in, out []T) (Request, error) {
-	return start(neighborAllgather(t, in, out))
+	return startCall(neighborAllgather(t, in, out))
 }
 
 // NeighborAllgatherInit sets up a NeighborAllgather that can be started repeatedly.
@@ -45,7 +45,7 @@ func NeighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) er
 // IneighborAllgatherv begins a NeighborAllgatherv. Until the request is complete, out must not be accessed
 // and in must not be changed.
 func IneighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (Request, error) {
-	return start(neighborAllgatherv(t, in, out, counts, displs))
+	return startCall(neighborAllgatherv(t, in, out, counts, displs))
 }
 
 // NeighborAllgathervInit sets up a NeighborAllgatherv that can be started repeatedly.
@@ -69,7 +69,7 @@ func NeighborAlltoall[T any](t Topology, in, out []T) error { return run(neighbo
 // IneighborAlltoall begins a NeighborAlltoall. Until the request is complete, out must not be accessed and in
 // must not be changed.
 func IneighborAlltoall[T any](t Topology, in, out []T) (Request, error) {
-	return start(neighborAlltoall(t, in, out))
+	return startCall(neighborAlltoall(t, in, out))
 }
 
 // NeighborAlltoallInit sets up a NeighborAlltoall that can be started repeatedly.
@@ -102,7 +102,7 @@ func NeighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []
 // in must not be changed.
 func IneighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
 	rdispls []int) (Request, error) {
-	return start(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
+	return startCall(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
 }
 
 // NeighborAlltoallvInit sets up a NeighborAlltoallv that can be started repeatedly.

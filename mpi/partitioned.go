@@ -66,7 +66,7 @@ const MaxPartitions = 1 << 16
 // have tags that it takes for itself: see partitionTags.
 const (
 	announceTag       = TagUB + 1
-	firstPartitionTag = completeTag + 1
+	firstPartitionTag = contextid.CompleteTag + 1
 	lastPartitionTag  = TagUB
 )
 

@@ -76,7 +76,7 @@ func (p *Persistent) Start() (Request, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, err := p.start()
+	r, err := p.startLocked()
 	if err != nil {
 		return Request{}, p.c.fail("Start", p.peer, p.tag, err)
 	}
@@ -102,7 +102,7 @@ func Startall(ps []*Persistent, rs []Request) error {
 	clear(rs[:len(ps)])
 	for i, p := range ps {
 		p.mu.Lock()
-		r, err := p.start()
+		r, err := p.startLocked()
 		p.mu.Unlock()
 		if err != nil {
 			return p.c.fail("Startall", p.peer, p.tag, fmt.Errorf("number %d: %w", i, err))
@@ -141,11 +141,11 @@ var (
 func (p *Persistent) startable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ready()
+	return p.readyLocked()
 }
 
-// ready tells whether it can be started. The lock is held.
-func (p *Persistent) ready() error {
+// readyLocked tells whether it can be started.
+func (p *Persistent) readyLocked() error {
 	switch {
 	case p.c == nil:
 		return errNotSetUp
@@ -157,8 +157,8 @@ func (p *Persistent) ready() error {
 	return p.c.checkCall()
 }
 
-func (p *Persistent) start() (r Request, err error) {
-	if err := p.ready(); err != nil {
+func (p *Persistent) startLocked() (r Request, err error) {
+	if err := p.readyLocked(); err != nil {
 		return Request{}, err
 	}
 	switch {

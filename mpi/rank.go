@@ -2,17 +2,20 @@ package mpi
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/inprocess"
+	"github.com/weft-mpi/weft/mpi/internal/observe"
+	"github.com/weft-mpi/weft/mpi/internal/start"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
@@ -68,7 +71,7 @@ func (r *rank) number() int {
 // tracing is where the rank's records go; nil where it is not traced.
 func (r *rank) tracing() *trace.Buffer {
 	if c := r.world.Load(); c != nil {
-		return c.job.tracing.Load()
+		return c.job.observer.Tracing()
 	}
 	return nil
 }
@@ -103,11 +106,31 @@ func (r *rank) joinJob(ctx context.Context, set setting.Values) (*wireup.Job, er
 	return wireup.Join(ctx, set)
 }
 
-func (r *rank) fabrics(j *job, o *options) ([]engine.Fabric, error) {
+func (r *rank) fabrics(j *job, o *start.Options) ([]engine.Fabric, error) {
 	if r.place != nil && r.place.Device != nil {
 		return []engine.Fabric{{Device: r.place.Device}}, nil
 	}
-	return openFabrics(j, o)
+	return o.OpenFabrics(j.wire, func(peer uint32, err error) {
+		fmt.Fprintf(j.out, "weft: rank %d ends: rank %d: %v\n", j.wire.Identity.Rank, peer, err)
+		if !j.survive {
+			j.wire.Abort(1)
+		}
+		j.exit(1)
+	})
+}
+
+func (r *rank) reportInit() (*observe.Reporter, error) {
+	if r.place != nil {
+		return nil, nil
+	}
+	return observe.ReportInit()
+}
+
+func (r *rank) openRecorder() (*recorder.Recorder, error) {
+	if r.place != nil {
+		return nil, nil
+	}
+	return observe.OpenRecorder()
 }
 
 // What the owner of a rank's place has of it.
@@ -126,7 +149,7 @@ func (r *rank) Snapshot() *snapshot.Rank {
 		return &snapshot.Rank{Rank: int(r.place.Wire.Identity.Rank), Size: int(r.place.Wire.Identity.Size),
 			Phase: snapshot.Starting, Waits: []snapshot.Wait{{Call: snapshot.Init}}}
 	}
-	return c.job.reporter.snapshot()
+	return c.job.observer.Reporter().Snapshot()
 }
 
 // Moves is a number that grows whenever a message of the rank moves.
@@ -147,16 +170,8 @@ func (r *rank) Discard(cause error) error {
 	r.stage = stageFinalized
 	j := r.world.Load().job
 	j.end()
-	j.metrics.close()
-	j.exitHooks.run()
-	j.reporter.enter(snapshot.Finished)
+	j.observer.Close()
+	j.observer.HandOver()
+	j.observer.Reporter().Enter(snapshot.Finished)
 	return r.world.Load().e.Destroy(cause)
-}
-
-// newPlaceReporter makes the reporter of a rank whose place's owner asks for its state: nobody else does.
-func newPlaceReporter(world *Comm) *stateReporter {
-	r := newStateReporter(nil, snapshot.Running)
-	r.world.Store(world)
-	r.moved = time.Now()
-	return r
 }

@@ -11,7 +11,7 @@ func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
 // Ireduce begins a Reduce. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Ireduce[T any](c *Comm, in, out []T, op Op[T], root int) (Request, error) {
-	return start(reduce(c, in, out, op, root))
+	return startCall(reduce(c, in, out, op, root))
 }
 
 // ReduceInit sets up a Reduce that can be started repeatedly.

@@ -13,7 +13,7 @@ func ReduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) error {
 // IreduceScatter begins a ReduceScatter. Until the request is complete, out must not be accessed and in must
 // not be changed.
 func IreduceScatter[T any](c *Comm, in, out []T, counts []int, op Op[T]) (Request, error) {
-	return start(reduceScatter(c, in, out, counts, op))
+	return startCall(reduceScatter(c, in, out, counts, op))
 }
 
 // ReduceScatterInit sets up a ReduceScatter that can be started repeatedly.
@@ -53,7 +53,7 @@ func ReduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) error {
 // IreduceScatterBlock begins a ReduceScatterBlock. Until the request is complete, out must not be accessed
 // and in must not be changed.
 func IreduceScatterBlock[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
-	return start(reduceScatterBlock(c, in, out, op))
+	return startCall(reduceScatterBlock(c, in, out, op))
 }
 
 // ReduceScatterBlockInit sets up a ReduceScatterBlock that can be started repeatedly.

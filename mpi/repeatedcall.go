@@ -27,9 +27,8 @@ func (a *collectiveCall) key() callKey {
 	return callKey{a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root, a.op}
 }
 
-// remember keeps the key of the call that was carried out last, if it went through the mailboxes. The lock of
-// k is held.
-func (k *collState) remember(a *collectiveCall) {
+// rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes.
+func (k *collState) rememberLocked(a *collectiveCall) {
 	k.keys[k.latest] = callKey{}
 	if s := &k.own[k.latest].Schedule; s.Mailboxes && !s.Pulls && a.err == nil {
 		k.keys[k.latest] = a.key()

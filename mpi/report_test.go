@@ -48,6 +48,18 @@ func TestStats_OfAJobThatTimesOut(t *testing.T) {
 	require.Contains(t, out, "weft: rank 1: ")
 }
 
+// Calls on windows are counted as all others are.
+func TestStats_HaveCallsOnWindows(t *testing.T) {
+	for _, fabric := range []string{"shm", "tcp"} {
+		r := launch(t, 2, tracedWindows, "WEFT_STATS=1", "WEFT_FABRIC="+fabric)
+		require.NoError(t, r.Failure, "%s", r.Err)
+		for _, call := range []string{"Win.Put", "Win.Get", "Win.Accumulate", "Win.FetchAndOp", "Win.Lock",
+			"Win.Flush", "Win.Unlock", "Win.Fence", "Win.Free"} {
+			require.Regexp(t, `time in calls:.* `+call+` \d+ in `, r.Err)
+		}
+	}
+}
+
 var waitingBody = body("waiting", func(_ context.Context, world *mpi.Comm) error {
 	_, err := mpi.Recv(world, make([]int, 1), 1-world.Rank(), 0)
 	return err

@@ -8,7 +8,7 @@ func Scan[T any](c *Comm, in, out []T, op Op[T]) error { return run(scan(c, in, 
 
 // Iscan begins a Scan. Until the request is complete, out must not be accessed and in must not be changed.
 func Iscan[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
-	return start(scan(c, in, out, op))
+	return startCall(scan(c, in, out, op))
 }
 
 // ScanInit sets up a Scan that can be started repeatedly.
@@ -30,7 +30,7 @@ func Exscan[T any](c *Comm, in, out []T, op Op[T]) error { return run(exscan(c, 
 // Iexscan begins an Exscan. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iexscan[T any](c *Comm, in, out []T, op Op[T]) (Request, error) {
-	return start(exscan(c, in, out, op))
+	return startCall(exscan(c, in, out, op))
 }
 
 // ExscanInit sets up an Exscan that can be started repeatedly.

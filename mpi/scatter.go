@@ -10,7 +10,7 @@ func Scatter[T any](c *Comm, in, out []T, root int) error { return run(scatter(c
 // Iscatter begins a Scatter. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iscatter[T any](c *Comm, in, out []T, root int) (Request, error) {
-	return start(scatter(c, in, out, root))
+	return startCall(scatter(c, in, out, root))
 }
 
 // ScatterInit sets up a Scatter that can be started repeatedly.
@@ -48,7 +48,7 @@ func Scatterv[T any](c *Comm, in []T, counts, displs []int, out []T, root int) e
 // Iscatterv begins a Scatterv. Until the request is complete, out must not be accessed and in must not be
 // changed.
 func Iscatterv[T any](c *Comm, in []T, counts, displs []int, out []T, root int) (Request, error) {
-	return start(scatterv(c, in, counts, displs, out, root))
+	return startCall(scatterv(c, in, counts, displs, out, root))
 }
 
 // ScattervInit sets up a Scatterv that can be started repeatedly.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/start"
 )
 
 func init() {
@@ -17,7 +18,7 @@ func init() {
 		return nil, fmt.Errorf("no collective is called %q", operation)
 	}
 	tuning.Select = func(comm any, text string) error {
-		choices, err := selection(text)
+		choices, err := start.Selection(text)
 		if err == nil {
 			c := comm.(*Comm)
 			c.coll.mu.Lock()

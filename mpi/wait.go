@@ -39,26 +39,25 @@ func waitall(op string, rs []Request, st []Status) error {
 		return nil
 	}
 	o := outcomes{op: op, st: st}
-	var status engine.Status
-	var into *engine.Status
+	var handles [64]engine.Request // of the next requests
+	var statuses [8]engine.Status
+	chunk, into := len(handles), []engine.Status(nil)
 	if st != nil || checkingMode(rs) {
-		into = &status
+		chunk, into = len(statuses), statuses[:]
 	}
 	for i := 0; i < len(rs); {
-		e.LockForCollect()
-		for ; i < len(rs); i++ {
-			if rs[i].h == (engine.Request{}) {
-				continue
-			}
-			done, err := e.CollectLocked(rs[i].h, into)
-			if !done {
-				break
-			}
-			o.add(i, rs[i], &status, err)
-			rs[i] = Request{}
+		next := rs[i:min(i+chunk, len(rs))]
+		for k := range next {
+			handles[k] = next[k].h
 		}
-		e.UnlockAfterCollect()
-		if i < len(rs) {
+		n, err := e.Collect(handles[:len(next)], into[:min(len(into), len(next))])
+		for k := range n {
+			if next[k].h != (engine.Request{}) {
+				o.add(i+k, next[k], &statuses[k%len(statuses)], failureOf(err, k == n-1))
+			}
+			next[k] = Request{}
+		}
+		if i += n; n < len(next) && err == nil {
 			s, err := e.Wait(rs[i].h)
 			o.add(i, rs[i], &s, err)
 			rs[i] = Request{}
@@ -66,6 +65,14 @@ func waitall(op string, rs []Request, st []Status) error {
 		}
 	}
 	return o.first
+}
+
+// failureOf is the error of one of several requests: that of the last.
+func failureOf(err error, last bool) error {
+	if last {
+		return err
+	}
+	return nil
 }
 
 // Waitany waits until one of the requests is complete, and returns its index, its status and its error. If

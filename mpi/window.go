@@ -31,7 +31,7 @@ type Win[T any] struct {
 type window struct {
 	*windowState
 	via  *Comm // the window's communicator; of WithContext, with a canceller
-	long bool  // operations take the long way, also on mapped memory: there is a canceller, or a trace
+	long bool  // operations take the long way, also on mapped memory: there is a canceller, or a hook
 }
 
 // windowState is what all handles to a window share.
@@ -55,7 +55,7 @@ type windowState struct {
 // WinAllocate makes a window with n elements of newly allocated, zeroed memory at this rank (MPI 4.1,
 // 12.2.2). It is collective. Ranks of the same host access this memory by loads and stores.
 func WinAllocate[T any](c *Comm, n int) (*Win[T], error) {
-	defer endTraced(c.traceCall(tracedAllocate))
+	defer c.beginLong(engine.CallWinAllocate).end()
 	return allocateWindow[T](c, n, "WinAllocate")
 }
 
@@ -87,7 +87,7 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 // the same host access memory of Alloc by loads and stores, and other memory with the help of this rank's
 // calls. The memory of buf must stay in place, and must not be freed, until the window is freed.
 func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
-	defer endTraced(c.traceCall(tracedCreate))
+	defer c.beginLong(engine.CallWinCreate).end()
 	if err := c.check(); err != nil {
 		return nil, c.failColl("WinCreate", err)
 	}
@@ -100,7 +100,7 @@ func WinCreate[T any](c *Comm, buf []T) (*Win[T], error) {
 // by Of (MPI 4.1, 12.2.3). If some ranks of the communicator do not share memory, it fails with ErrWin at all
 // ranks.
 func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
-	defer endTraced(c.traceCall(tracedAllocateShared))
+	defer c.beginLong(engine.CallWinAllocateShared).end()
 	w, err := allocateWindow[T](c, n, "WinAllocateShared")
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	}
 	elem := sizeOf[T]()
 	x := window{&windowState{comm: own, w: w, elem: elem, sizes: make([]int, c.size), dynamic: dynamic,
-		access: make([]atomic.Uint32, c.size)}, own, c.job.tracing.Load() != nil}
+		access: make([]atomic.Uint32, c.size)}, own, c.e.Hooked()}
 	worlds := make([]int, c.size)
 	for rank, k := range cards {
 		worlds[rank] = c.worldRank(rank)
@@ -228,7 +228,7 @@ func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 // Since others may still access its memory, that memory stays in place until Finalize. The same holds if the
 // context of the handle ends first.
 func (w *Win[T]) Free() error {
-	defer endTraced(w.base().traceCall(tracedFree, NoPeer))
+	defer w.base().beginLong(engine.CallWinFree, NoPeer).end()
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushAll(w.via.canceller)

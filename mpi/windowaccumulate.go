@@ -20,7 +20,7 @@ const maxUpdateElem = rma.MaxUpdate / 2
 // of one rank on one part take effect in the order of the calls. Accumulate may wait for room, but not for
 // the target rank. src may be reused when it returns.
 func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallAccumulate, len(src))
 	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
 	if err == nil && t != nil {
 		if len(src) > 0 {
@@ -28,7 +28,7 @@ func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
 		}
 		t.Release()
 	}
-	traced.ended(w.base(), tracedAccumulate, rank, len(src))
+	w.base().endCall(engine.CallAccumulate, start, rank, len(src))
 	return w.base().fail("Accumulate", rank, err)
 }
 
@@ -39,7 +39,7 @@ func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 	if err != nil {
 		return w.base().fail("GetAccumulate", rank, err)
 	}
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallGetAccumulate, len(result))
 	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
 	if err == nil && t != nil {
 		if len(result) > 0 {
@@ -47,7 +47,7 @@ func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
 		}
 		t.Release()
 	}
-	traced.ended(w.base(), tracedGetAccumulate, rank, len(result))
+	w.base().endCall(engine.CallGetAccumulate, start, rank, len(result))
 	return w.base().fail("GetAccumulate", rank, err)
 }
 
@@ -75,9 +75,9 @@ func (w *Win[T]) FetchAndOp(value T, rank, at int, op Op[T]) (T, error) {
 		v := w.w.Type().Word(there, lowest(&value, w.elem), 0, code)
 		return element[T](v), nil
 	}
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallFetchAndOp, 1)
 	was, err := w.fetch(value, value, rank, at, code)
-	traced.ended(w.base(), tracedFetchAndOp, rank, 1)
+	w.base().endCall(engine.CallFetchAndOp, start, rank, 1)
 	return was, w.base().fail("FetchAndOp", rank, err)
 }
 
@@ -114,9 +114,9 @@ func (w *Win[T]) CompareAndSwap(compare, swap T, rank, at int) (T, error) {
 		v := w.w.Type().Word(there, lowest(&swap, w.elem), lowest(&compare, w.elem), rma.Swap)
 		return element[T](v), nil
 	}
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallCompareAndSwap, 1)
 	was, err := w.fetch(swap, compare, rank, at, rma.Swap)
-	traced.ended(w.base(), tracedCompareAndSwap, rank, 1)
+	w.base().endCall(engine.CallCompareAndSwap, start, rank, 1)
 	return was, w.base().fail("CompareAndSwap", rank, err)
 }
 

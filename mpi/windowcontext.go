@@ -29,7 +29,7 @@ func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	}
 	handle := *w
 	handle.via = w.comm.WithContext(ctx)
-	handle.long = handle.via.canceller != nil || w.comm.job.tracing.Load() != nil
+	handle.long = handle.via.canceller != nil || w.comm.e.Hooked()
 	return &handle
 }
 

@@ -15,7 +15,7 @@ import (
 // A rank looks up what another has attached when it begins an operation there. If the memory is not mapped in
 // its process, that costs two round trips the first time, and one for the first operation after each Flush.
 func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
-	defer endTraced(c.traceCall(tracedCreateDynamic))
+	defer c.beginLong(engine.CallWinCreateDynamic).end()
 	if err := c.check(); err != nil {
 		return nil, c.failColl("WinCreateDynamic", err)
 	}
@@ -31,7 +31,7 @@ func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
 // place, and must not be freed, until it is detached. A rank can have 4096 slices attached at a time, of up
 // to 1<<34 elements each.
 func (w *Win[T]) Attach(buf []T) (at int, err error) {
-	defer endTraced(w.base().traceCall(tracedAttach, NoPeer))
+	defer w.base().beginLong(engine.CallAttach, NoPeer).end()
 	at, err = w.attach(buf)
 	return at, w.base().fail("Attach", NoPeer, err)
 }
@@ -71,7 +71,7 @@ const maxAttached = 1 << engine.AttachedShift
 // access the memory. The memory must then stay in place until Free, or until a later Detach succeeds. The
 // same holds if the context of the handle ends first.
 func (w *Win[T]) Detach(at int) error {
-	defer endTraced(w.base().traceCall(tracedDetach, NoPeer))
+	defer w.base().beginLong(engine.CallDetach, NoPeer).end()
 	err := w.base().checkDynamic()
 	if err == nil {
 		err = w.w.Detach(at, w.via.canceller)

@@ -15,13 +15,13 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
 		return nil
 	}
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallPut, len(src))
 	t, offset, err := w.base().target(rank, at, len(src))
 	if err == nil && t != nil {
 		err = t.Put(memory(src), offset, w.via.canceller)
 		t.Release()
 	}
-	traced.ended(w.base(), tracedPut, rank, len(src))
+	w.base().endCall(engine.CallPut, start, rank, len(src))
 	return w.base().fail("Put", rank, err)
 }
 
@@ -33,13 +33,13 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))
 		return nil
 	}
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallGet, len(dst))
 	t, offset, err := w.base().target(rank, at, len(dst))
 	if err == nil && t != nil {
 		err = t.Get(memory(dst), offset, w.via.canceller)
 		t.Release()
 	}
-	traced.ended(w.base(), tracedGet, rank, len(dst))
+	w.base().endCall(engine.CallGet, start, rank, len(dst))
 	return w.base().fail("Get", rank, err)
 }
 

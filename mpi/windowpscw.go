@@ -8,12 +8,6 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Tags of the messages of Post and Complete, which have no bytes.
-const (
-	postTag = iota
-	completeTag
-)
-
 // tell sends a message of Post or Complete through the window's communicator or a handle to it.
 func (w *window) tell(c *Comm, rank, tag int) error {
 	err := c.checkCall()
@@ -46,7 +40,7 @@ func (w *window) hear(rank, tag int) error {
 // ErrProcFailed, and the part is still exposed to the others. If the context of the handle ends first, the
 // part is exposed to the ranks that had been notified by then, and Wait waits for these.
 func (w *Win[T]) Post(g *Group) error {
-	defer endTraced(w.base().traceCall(tracedPost, NoPeer))
+	defer w.base().beginLong(engine.CallPost, NoPeer).end()
 	return w.base().fail("Post", NoPeer, w.base().post(g))
 }
 
@@ -69,7 +63,7 @@ func (w *window) post(g *Group) error {
 	var first error
 	for i, rank := range ranks {
 		// all of them: a rank that is left waits in Start
-		err := w.tell(w.via, rank, postTag)
+		err := w.tell(w.via, rank, contextid.PostTag)
 		if w.gaveUp(err) {
 			w.posted = ranks[:i]
 			return err
@@ -87,7 +81,7 @@ func (w *window) post(g *Group) error {
 // others ends as after Complete. If the context of the handle ends first, no epoch is open, and the Posts
 // that have arrived count for the next Start.
 func (w *Win[T]) Start(g *Group) error {
-	defer endTraced(w.base().traceCall(tracedStart, NoPeer))
+	defer w.base().beginLong(engine.CallStart, NoPeer).end()
 	return w.base().fail("Start", NoPeer, w.base().startEpoch(g))
 }
 
@@ -136,7 +130,7 @@ func (w *window) awaitPosts(ranks []int) (first error) {
 		return nil
 	}
 	for _, rank := range posted {
-		_ = w.tell(w.comm, rank, completeTag) // if it fails nobody waits for it
+		_ = w.tell(w.comm, rank, contextid.CompleteTag) // if it fails nobody waits for it
 	}
 	return first
 }
@@ -152,7 +146,7 @@ func (w *window) awaitPost(rank int) error {
 	if kept {
 		return nil
 	}
-	return w.hear(rank, postTag)
+	return w.hear(rank, contextid.PostTag)
 }
 
 // keepPosts leaves Posts that have come to the next Start.
@@ -171,7 +165,7 @@ func (w *window) keepPosts(ranks []int) {
 // (MPI 4.1, 12.5.2). If the context of the handle ends first, the epoch stays open for the ranks whose parts
 // are not complete, and the program must call Complete again.
 func (w *Win[T]) Complete() error {
-	defer endTraced(w.base().traceCall(tracedComplete, NoPeer))
+	defer w.base().beginLong(engine.CallComplete, NoPeer).end()
 	return w.base().fail("Complete", NoPeer, w.base().complete())
 }
 
@@ -188,7 +182,7 @@ func (w *window) complete() error {
 	for i, rank := range w.started {
 		err := w.w.Target(rank).Flush(w.via.canceller)
 		if err == nil {
-			err = w.tell(w.via, rank, completeTag)
+			err = w.tell(w.via, rank, contextid.CompleteTag)
 		}
 		if w.gaveUp(err) {
 			w.started = w.started[i:]
@@ -208,7 +202,7 @@ func (w *window) complete() error {
 // the others have called Complete. If the context of the handle ends first, the program must call Wait again;
 // it then waits for those that have not called Complete yet.
 func (w *Win[T]) Wait() error {
-	defer endTraced(w.base().traceCall(tracedWait, NoPeer))
+	defer w.base().beginLong(engine.CallWinWait, NoPeer).end()
 	return w.base().fail("Wait", NoPeer, w.base().waitPosted())
 }
 
@@ -224,7 +218,7 @@ func (w *window) waitPosted() error {
 	}
 	var first error
 	for i, rank := range ranks {
-		err := w.hear(rank, completeTag)
+		err := w.hear(rank, contextid.CompleteTag)
 		if w.gaveUp(err) {
 			w.mu.Lock()
 			w.posted = ranks[i:]

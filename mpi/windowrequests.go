@@ -7,8 +7,8 @@ import (
 // Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
 // have arrived after a Flush.
 func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
-	traced := w.base().traceOperation()
-	defer func() { traced.ended(w.base(), tracedRput, rank, len(src)) }()
+	start := w.base().beginCall(engine.CallRput, len(src))
+	defer func() { w.base().endCall(engine.CallRput, start, rank, len(src)) }()
 	t, offset, err := w.base().target(rank, at, len(src))
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rput", rank, err)
@@ -20,8 +20,8 @@ func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
 
 // Rget is Get with a request (MPI 4.1, 12.3.5). When the request is complete, dst holds the elements.
 func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
-	traced := w.base().traceOperation()
-	defer func() { traced.ended(w.base(), tracedRget, rank, len(dst)) }()
+	start := w.base().beginCall(engine.CallRget, len(dst))
+	defer func() { w.base().endCall(engine.CallRget, start, rank, len(dst)) }()
 	t, offset, err := w.base().target(rank, at, len(dst))
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Rget", rank, err)
@@ -33,8 +33,8 @@ func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
 
 // Raccumulate is Accumulate with a request (MPI 4.1, 12.3.5).
 func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
-	traced := w.base().traceOperation()
-	defer func() { traced.ended(w.base(), tracedRaccumulate, rank, len(src)) }()
+	start := w.base().beginCall(engine.CallRaccumulate, len(src))
+	defer func() { w.base().endCall(engine.CallRaccumulate, start, rank, len(src)) }()
 	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
 	if err != nil || t == nil {
 		return Request{}, w.base().fail("Raccumulate", rank, err)
@@ -50,8 +50,8 @@ func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
 // RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5). When the request is complete, result
 // holds the previous elements.
 func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
-	traced := w.base().traceOperation()
-	defer func() { traced.ended(w.base(), tracedRgetAccumulate, rank, len(result)) }()
+	start := w.base().beginCall(engine.CallRgetAccumulate, len(result))
+	defer func() { w.base().endCall(engine.CallRgetAccumulate, start, rank, len(result)) }()
 	src, err := operands(src, result, op)
 	if err != nil {
 		return Request{}, w.base().fail("RgetAccumulate", rank, err)

@@ -3,6 +3,8 @@ package mpi
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // Epochs of a rank. Those of all targets are in window.epochs, those of one in window.access.
@@ -44,6 +46,16 @@ func (w *window) holds() bool {
 	return false
 }
 
+// locked lists the world ranks whose parts this rank has locked.
+func (w *window) locked() (ranks []int) {
+	for rank := range w.access {
+		if w.access[rank].Load()&(accessShared|accessExclusive) != 0 {
+			ranks = append(ranks, w.comm.worldRank(rank))
+		}
+	}
+	return ranks
+}
+
 // openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has
 // failed.
 func (l *comms) openEpochs() (open []string) {
@@ -78,7 +90,7 @@ func (l *comms) openEpochs() (open []string) {
 // it returns, all earlier operations of all ranks are complete, at the caller and at their targets. Lock,
 // LockAll, Start and Post end the epoch that a Fence opened.
 func (w *Win[T]) Fence() error {
-	defer endTraced(w.base().traceCall(tracedFence, NoPeer))
+	defer w.base().beginLong(engine.CallFence, NoPeer).end()
 	return w.base().fail("Fence", NoPeer, w.base().fence())
 }
 
@@ -129,7 +141,7 @@ const (
 // waits, the error is ErrProcFailed, because the lock may never become free. A Revoke of the window's
 // communicator also ends the wait.
 func (w *Win[T]) Lock(rank int, mode LockMode) error {
-	traced := w.base().traceCall(tracedLock, rank)
+	call := w.base().beginLong(engine.CallLock, rank)
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
@@ -147,7 +159,7 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 		}
 		err = w.base().lock(rank, kind)
 	}
-	endTraced(traced)
+	call.end()
 	return w.base().fail("Lock", rank, err)
 }
 
@@ -181,7 +193,7 @@ func (w *window) lock(rank int, kind uint32) error {
 // Unlock closes the epoch that Lock opened: all operations on the rank's part are complete, at this rank and
 // at the target, and the lock is released (MPI 4.1, 12.5.3).
 func (w *Win[T]) Unlock(rank int) error {
-	traced := w.base().traceCall(tracedUnlock, rank)
+	call := w.base().beginLong(engine.CallUnlock, rank)
 	err := w.base().check()
 	if err == nil {
 		err = w.base().checkRank(rank)
@@ -192,7 +204,7 @@ func (w *Win[T]) Unlock(rank int) error {
 	if err == nil {
 		err = w.base().unlock(rank)
 	}
-	endTraced(traced)
+	call.end()
 	return w.base().fail("Unlock", rank, err)
 }
 
@@ -219,7 +231,7 @@ func (w *window) unlock(rank int) error {
 // LockAll opens an epoch for the parts of all ranks, with shared locks (MPI 4.1, 12.5.3). It does not block:
 // the first operation on a rank's part takes that rank's lock.
 func (w *Win[T]) LockAll() error {
-	defer endTraced(w.base().traceCall(tracedLockAll, NoPeer))
+	defer w.base().beginLong(engine.CallLockAll, NoPeer).end()
 	err := w.base().check()
 	if err == nil {
 		err = w.base().leaveFence()
@@ -236,7 +248,7 @@ func (w *Win[T]) LockAll() error {
 // UnlockAll closes the epoch that LockAll opened: all operations are complete, at this rank and at their
 // targets.
 func (w *Win[T]) UnlockAll() error {
-	defer endTraced(w.base().traceCall(tracedUnlockAll, NoPeer))
+	defer w.base().beginLong(engine.CallUnlockAll, NoPeer).end()
 	err := w.base().check()
 	if err == nil && w.epochs.Load()&epochAll == 0 {
 		err = fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
@@ -263,24 +275,24 @@ func (w *Win[T]) UnlockAll() error {
 // target (MPI 4.1, 12.5.4). It is a full memory barrier: later reads of this rank are ordered after the
 // operations.
 func (w *Win[T]) Flush(rank int) error {
-	traced := w.base().traceCall(tracedFlush, rank)
+	call := w.base().beginLong(engine.CallFlush, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
 		err = w.w.Target(rank).Flush(w.via.canceller)
 	}
-	endTraced(traced)
+	call.end()
 	return w.base().fail("Flush", rank, err)
 }
 
 // FlushLocal returns when the buffers of all operations of this rank on a rank's part may be reused, and
 // those of Gets hold the elements. Data that was put may not have arrived yet.
 func (w *Win[T]) FlushLocal(rank int) error {
-	traced := w.base().traceCall(tracedFlushLocal, rank)
+	call := w.base().beginLong(engine.CallFlushLocal, rank)
 	err := w.base().checkFlush(rank)
 	if err == nil && rank != ProcNull {
 		err = w.w.Target(rank).FlushLocal(w.via.canceller)
 	}
-	endTraced(traced)
+	call.end()
 	return w.base().fail("FlushLocal", rank, err)
 }
 
@@ -299,7 +311,7 @@ func (w *window) checkFlush(rank int) error {
 
 // FlushAll is Flush for all ranks.
 func (w *Win[T]) FlushAll() error {
-	defer endTraced(w.base().traceCall(tracedFlushAll, NoPeer))
+	defer w.base().beginLong(engine.CallFlushAll, NoPeer).end()
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushAll(w.via.canceller)
@@ -309,7 +321,7 @@ func (w *Win[T]) FlushAll() error {
 
 // FlushLocalAll is FlushLocal for all ranks.
 func (w *Win[T]) FlushLocalAll() error {
-	defer endTraced(w.base().traceCall(tracedFlushLocalAll, NoPeer))
+	defer w.base().beginLong(engine.CallFlushLocalAll, NoPeer).end()
 	err := w.base().check()
 	if err == nil {
 		err = w.w.FlushLocalAll(w.via.canceller)

@@ -112,7 +112,7 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place[T]) error {
 func (w *Win[T]) putView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallPutView, v.Len())
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()
@@ -134,7 +134,7 @@ func (w *Win[T]) putView(v View[T], rank int, at Place[T]) error {
 			m.release()
 		}
 	}
-	traced.ended(w.base(), tracedPutView, rank, v.Len())
+	w.base().endCall(engine.CallPutView, start, rank, v.Len())
 	return w.base().fail("PutView", rank, err)
 }
 
@@ -155,7 +155,7 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place[T]) error {
 func (w *Win[T]) getView(v View[T], rank int, at Place[T]) error {
 	var own layout.Layout
 	here := v.layout(&own)
-	traced := w.base().traceOperation()
+	start := w.base().beginCall(engine.CallGetView, v.Len())
 	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
 	if t != nil {
 		defer t.Release()
@@ -173,7 +173,7 @@ func (w *Win[T]) getView(v View[T], rank int, at Place[T]) error {
 			m.release()
 		}
 	}
-	traced.ended(w.base(), tracedGetView, rank, v.Len())
+	w.base().endCall(engine.CallGetView, start, rank, v.Len())
 	return w.base().fail("GetView", rank, err)
 }
 

@@ -17,8 +17,8 @@ import "context"
 // If a collective ends in this way at one rank, the other ranks wait for it until their own contexts end. A
 // collective that fails because ctx has ended counts as called, so later collectives stay in step.
 //
-// Once ctx has ended, every call through the handle fails at once. Make one handle per context, not one per
-// call: weft keeps the handle until ctx ends. A handle made from such a handle has only the new context.
+// Once ctx has ended, every call through the handle fails at once. A handle that the program drops needs no
+// other release. One made from such a handle has only the new context.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.commState == nil {
 		return c // whose calls say what is wrong

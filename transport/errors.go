@@ -15,11 +15,11 @@ var (
 	ErrProtocol = errors.New("protocol violation") // the peer broke a rule
 	// Prepare of the other side returned an error, or there is no such rank there
 	ErrRefused = errors.New("connection refused by peer")
-	ErrAuth    = errors.New("peer does not know the job's secret") //
-	ErrVersion = errors.New("peer speaks another version")         //
+	ErrAuth    = errors.New("peer does not know the job's secret") // its proof is wrong
+	ErrVersion = errors.New("peer speaks another version")         // of a provider's protocol
 	// more completions than its depth: the CQ and its QPs are in error
 	ErrOverrun = errors.New("completion queue overrun")
 	// garbage in place of the handshake message
 	ErrNotWeft    = errors.New("peer does not speak weft's protocol")
-	ErrDeviceGone = errors.New("device is closed") //
+	ErrDeviceGone = errors.New("device is closed") // by its own Close
 )

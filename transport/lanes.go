@@ -38,7 +38,7 @@ type LaneStats struct {
 
 	Holes       int           // open now
 	MaxHoles    int           // open at once in one queue pair
-	HolesClosed uint64        //
+	HolesClosed uint64        // closed since the beginning
 	LongestHole time.Duration // of those that are closed
 	HoleTime    time.Duration // of those that are closed, in total
 }

@@ -106,6 +106,10 @@ type QPAttr struct {
 	Local  string // address of this end
 	Remote string // address of the other
 
+	// The completion handlers that have SendCQ and RecvCQ; 0: none (N9).
+	SendHandler HandlerID
+	RecvHandler HandlerID
+
 	// What the two ends agreed on when they were connected.
 	PeerRecv  int  // depth of the peer's receive queue
 	PeerReads int  // Reads and Atomics outstanding at once, each way; a peer with more is terminated

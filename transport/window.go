@@ -32,7 +32,7 @@ type Bind struct {
 	Window MW
 	MR     MR
 	Offset int // with RemoteAtomic a multiple of 8, counted from an address that is one
-	Length int //
+	Length int // bytes
 	// one or more of RemoteRead, RemoteWrite and RemoteAtomic; the last two require LocalWrite for the region
 	Access Access
 }

@@ -38,7 +38,12 @@ func BenchmarkHostsStart(b *testing.B) {
 				continue
 			}
 			began := time.Now()
-			c.must(append([]string{"timeout", "60", "ip", "netns", "exec", c.head}, l.command...)...)
+			words := append([]string{"netns", "exec", c.head, "timeout", "60"}, l.command...)
+			if out, err := exec.Command("ip", words...).CombinedOutput(); err != nil {
+				require.NotEqual(b, "weft", l.name, "%s", out)
+				b.Logf("%s: %v", l.name, err) // Open MPI's daemons crash now and then where many share a machine
+				continue
+			}
 			if took := time.Since(began); best[i] == 0 || took < best[i] {
 				best[i] = took
 			}

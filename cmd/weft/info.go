@@ -20,7 +20,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
@@ -242,8 +242,8 @@ func (f *machineFacts) print(w io.Writer) {
 }
 
 // availability tries a fabric, as a rank would that talks to ranks of this host.
-func availability(f transport.Fabric) string {
-	d, err := f.Open(transport.FabricConfig{
+func availability(f fabric.Fabric) string {
+	d, err := f.Open(fabric.Config{
 		Log: slog.New(slog.DiscardHandler), PeerTimeout: time.Minute, Lanes: 1,
 		Interfaces: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})},
 	})

@@ -71,6 +71,33 @@ func TestPage_Testing(t *testing.T) {
 	}
 }
 
+// The benchmarks on the pages run, here with few iterations, sizes and ranks.
+func TestPage_Benchmarks(t *testing.T) {
+	command := regexp.MustCompile(`(?m)^weft bench (.*?)(?:  +#.*)?$`)
+	ran := 0
+	for _, name := range []string{"docs/guide/performance.md", "docs/reference/benchmarks.md"} {
+		for _, m := range command.FindAllStringSubmatch(readPage(t, name), -1) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "osu_latency.txt"),
+				[]byte(text(t, "docs/pictures/latency/others-shm.txt")), 0o600))
+			short := " -i 2 -x 1 -m 8:64"
+			switch benchmark, _, _ := strings.Cut(m[1], " "); benchmark {
+			case "tune":
+				short = " -n 2 --limit 1s -m 8:8"
+			case "memory":
+				short = " -n 4"
+			}
+			cmd := exec.Command("sh", "-c", "weft bench "+m[1]+short)
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s: %s", m[0], out)
+			require.Regexp(t, `(?m)^[0-9A-Z]\S* +\S`, string(out), m[0]) // a row of its table
+			ran++
+		}
+	}
+	require.Greater(t, ran, 9)
+}
+
 // row is a row of examples/README.md: the folder, the number of lines, the command, a line of its output.
 var row = regexp.MustCompile("(?m)^\\| \\[(\\w+)\\]\\(\\w+\\) \\| .* \\| (\\d+) \\| `(.*)` \\| `(.*)` \\|$")
 

@@ -26,6 +26,12 @@ const (
 	Kinds = 1 << shift
 )
 
+// Tags of the messages of Post and Complete in context Exposure. They have no bytes.
+const (
+	PostTag = iota
+	CompleteTag
+)
+
 // Ids that no rank proposes.
 const (
 	World    uint32 = 0

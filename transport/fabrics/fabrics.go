@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/shm"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
 // All are the fabrics, in the order of preference. A new provider is one line here.
-var All = []transport.Fabric{
+var All = []fabric.Fabric{
 	shm.Fabric,
 	tcp.Fabric,
 }
@@ -52,12 +52,12 @@ func Check(name string) error {
 
 // Choose returns the fabrics of a name that Check accepts. For Auto these are the first that reaches ranks of
 // this host, if here, and the first that reaches others, if elsewhere.
-func Choose(name string, here, elsewhere bool) (list []transport.Fabric) {
+func Choose(name string, here, elsewhere bool) (list []fabric.Fabric) {
 	wanted := map[bool]bool{true: here, false: elsewhere} // by Local
 	for _, f := range All {
 		switch {
 		case name == f.Name:
-			return []transport.Fabric{f}
+			return []fabric.Fabric{f}
 		case name == Auto && wanted[f.Local]:
 			list = append(list, f)
 			wanted[f.Local] = false

@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 )
 
 func TestChoose(t *testing.T) {
 	old := All
 	defer func() { All = old }()
-	All = []transport.Fabric{{Name: "a", Local: true}, {Name: "b"}, {Name: "c", Local: true}, {Name: "d"}}
-	names := func(list []transport.Fabric) (names []string) {
+	All = []fabric.Fabric{{Name: "a", Local: true}, {Name: "b"}, {Name: "c", Local: true}, {Name: "d"}}
+	names := func(list []fabric.Fabric) (names []string) {
 		for _, f := range list {
 			names = append(names, f.Name)
 		}

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	uatomic "go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
@@ -19,8 +16,8 @@ type cq struct {
 	queuepair.CQ
 	dev *Device
 
-	qps      []*qp // driven by a pass
-	active   []*qp // those with something to do here
+	qps      queuepair.Members[*qp] // driven by a pass
+	active   []*qp                  // those with something to do here
 	interest interest
 	wake     wakeName // of the poller's wake socket
 
@@ -36,12 +33,6 @@ type cq struct {
 
 	handled bool // by somebody, or about to be
 
-	arrivals uatomic.Bool // inbox has something, or a connection has ended
-	inbox    struct {
-		sync.Mutex
-		qps []*qp // handed over by endpoint goroutines
-	}
-	gone  uatomic.Bool // with its device: its memory is no more, and arrivals stays set
 	clock keepalive.Clock
 }
 
@@ -68,21 +59,15 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	return c, nil
 }
 
-// Poll makes a pass and returns completions.
-func (c *cq) Poll(wc []transport.WC) int {
-	c.pass()
-	return c.Take(wc)
-}
-
-// pass drives the queue pairs once, and tells whether anything came.
-func (c *cq) pass() (found bool) {
-	if c.arrivals.Load() {
+// Pass drives the queue pairs once, and reports whether anything came.
+func (c *cq) Pass() (found bool) {
+	if c.Due() {
 		if !c.admit() {
 			return false
 		}
 		found = true
 	}
-	if c.interest.Wanted.Load() {
+	if c.Sleepers.Wanted.Load() {
 		c.Arm()
 	}
 	if c.interest.notified {
@@ -96,7 +81,7 @@ func (c *cq) pass() (found bool) {
 			if !q.idle() {
 				found = q.drive() || found
 			}
-			i += c.stepIfPresent(i, q)
+			i += c.qps.Step(i, q)
 		}
 	}
 	if found && c.interest.notified {
@@ -147,65 +132,15 @@ func (c *cq) driveActive() (found bool) {
 	return found
 }
 
-// stepIfPresent is the step to the next queue pair of a pass: none if the i-th has ended and the next has
-// taken its place.
-func (c *cq) stepIfPresent(i int, q *qp) int {
-	if i < len(c.qps) && c.qps[i] == q {
-		return 1
-	}
-	return 0
-}
-
-// Wait blocks in the poller.
-func (c *cq) Wait(d time.Duration) error {
-	if entered, err := c.EnterWait(); !entered {
-		return err
-	}
-	defer c.leave()
-	return c.Poller().Wait(d)
-}
-
-// EnterWait begins a wait; false if something may have come already, or nothing would end the wait.
-func (c *cq) EnterWait() (bool, error) {
-	if err := c.Free("Wait"); err != nil {
-		return false, err
-	}
-	if c.interest.Closed() {
-		return false, transport.ErrDeviceGone
-	}
-	if c.arrivals.Load() || !c.interest.Enter() {
-		return false, nil
-	}
-	if !c.sleep() {
-		c.leave()
-		return false, nil
-	}
-	return true, nil
-}
-
-// LeaveWait ends a wait and consumes what has ended it.
-func (c *cq) LeaveWait() {
-	c.Poller().Drain()
-	c.leave()
-}
-
-func (c *cq) leave() {
-	c.awake()
-	c.interest.Leave()
-}
-
-// sleep has those who ring from now on wake the poller; false if there is something to do already.
-func (c *cq) sleep() bool {
-	// with a barrier: the others set a bit, and look at this after one
+// Sleep has peers that ring from now on wake the poller.
+func (c *cq) Sleep() bool {
+	// with a barrier: the peers set a bit, and look at this after one
 	atomic.StoreUint64(&c.doorbell.sleeping, 1)
-	return !c.doorbell.pending() && !c.arrivals.Load() && !c.interest.pending.Load()
+	return !c.doorbell.pending() && !c.interest.pending.Load()
 }
 
-// awake ends that.
-func (c *cq) awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
-
-// Wake ends a Wait.
-func (c *cq) Wake() { c.Poller().Wake() }
+// Awake ends that.
+func (c *cq) Awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
 
 // Close releases the queue.
 func (c *cq) Close() error {
@@ -216,54 +151,24 @@ func (c *cq) Close() error {
 	return err
 }
 
-// Dispose ends whoever waits, and closes the poller.
-func (c *cq) Dispose() {
-	c.gone.Store(true)
-	c.arrivals.Store(true)
-	c.interest.Close(c.Handling().Parked(), c.Wake)
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	c.ClosePoller()
-}
+// handOver gives a connected queue pair to the queue's driver. It may be called from any goroutine.
+func (c *cq) handOver(q *qp) { c.HandOver(queuepair.Arrival{Enter: func() { c.attach(q) }}) }
 
-// handOver gives a connected QP to the queue's driver. It may be called from any goroutine.
-func (c *cq) handOver(q *qp) {
-	c.inbox.Lock()
-	c.inbox.qps = append(c.inbox.qps, q)
-	c.inbox.Unlock()
-	c.arrive()
-}
+// Admit attaches what was handed over.
+func (c *cq) Admit() { c.admit() }
 
-// arrive has the driver call admit. It may be called from any goroutine.
-func (c *cq) arrive() {
-	c.inbox.Lock() // so that the poller is not closed meanwhile
-	defer c.inbox.Unlock()
-	c.arrivals.Store(true)
-	if c.Poller() != nil {
-		c.Wake()
-	}
-}
-
-// admit attaches what was handed over, and looks at connections that have ended; false if the queue itself
-// has.
+// admit attaches what was handed over, and looks at connections that have ended. It returns false if the queue
+// itself has: its memory is no more.
 func (c *cq) admit() bool {
-	if c.gone.Load() {
+	if !c.TakeIn() {
 		return false
-	}
-	c.inbox.Lock()
-	qps := c.inbox.qps
-	c.inbox.qps = nil
-	c.arrivals.Store(false)
-	c.inbox.Unlock()
-	for _, q := range qps {
-		c.attach(q)
 	}
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
 		if q.lost.Load() {
 			q.ended()
 		}
-		i += c.stepIfPresent(i, q)
+		i += c.qps.Step(i, q)
 	}
 	return true
 }
@@ -277,10 +182,9 @@ func (q *qp) slotOf(c *cq) uint32 {
 }
 
 func (c *cq) attach(q *qp) {
-	if !q.connected() || slices.Contains(c.qps, q) {
+	if !c.qps.Add(q) {
 		return // it has ended before
 	}
-	c.qps = append(c.qps, q)
 	slot := int(q.slotOf(c))
 	if n := slot + 1 - len(c.bySlot); n > 0 {
 		c.bySlot = append(c.bySlot, make([]*qp, n)...)
@@ -299,8 +203,7 @@ func (c *cq) attach(q *qp) {
 }
 
 func (c *cq) detach(q *qp) {
-	if i := slices.Index(c.qps, q); i >= 0 {
-		c.qps = slices.Delete(c.qps, i, i+1)
+	if c.qps.Remove(q) {
 		c.bySlot[q.slotOf(c)] = nil
 	}
 	c.active = slices.DeleteFunc(c.active, func(o *qp) bool { return o == q })

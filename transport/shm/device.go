@@ -24,9 +24,9 @@ type Options struct {
 	NoHugePages bool          // leave memory of the program on the pages that it has
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	// whether a peer is known to run: see transport.FabricConfig
+	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
-	// called, from any goroutine, where this process can only end: see transport.FabricConfig
+	// called, from any goroutine, where this process can only end: see fabric.Config
 	Fatal func(peer uint32, err error)
 	Log   *slog.Logger // for what belongs to no call; nothing is logged without
 }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
 var errForeign = fmt.Errorf("%w: this process may not reach the memory of the peer's", transport.ErrAccess)
@@ -78,7 +79,7 @@ func (q *qp) placeIn(n int, src []byte, to *transport.Segment, from transport.Fi
 	case t.shared && from != nil:
 		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
 	case t.shared:
-		place(q.peer.mem[t.where+to.Offset:][:n], src)
+		place.Bytes(q.peer.mem[t.where+to.Offset:][:n], src)
 	case from != nil:
 		return errors.ErrUnsupported
 	case !q.peer.foreign:

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -65,33 +63,18 @@ func (d *Device) listen(id transport.Identity, acceptor transport.Acceptor) (tra
 func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
-func (e *endpoint) Close() error {
-	e.table.Close()
-	err := e.listener.Close()
-	e.table.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
+func (e *endpoint) Close() error { return e.table.Close(e.listener.Close) }
 
 // Connect connects to a rank.
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	if err := queuepair.CheckPeer(e.id, rank); err != nil {
-		return err
-	}
-	name, err := e.reachable(rank, addr)
-	if err != nil {
-		return err
-	}
-	err = e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp,
-		error) {
-		return e.dial(ctx, p, rank, name)
-	})
-	if err != nil {
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
-	}
-	return nil
+	return e.table.Connect(ctx, e.id, rank, addr,
+		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
+			name, err := e.reachable(rank, addr)
+			if err != nil {
+				return nil, err
+			}
+			return e.dial(ctx, p, rank, name)
+		})
 }
 
 // prepare makes this end of a connection, of the shape that the acceptor wants.

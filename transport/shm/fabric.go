@@ -1,17 +1,19 @@
 package shm
 
+import "github.com/weft-mpi/weft/transport/fabric"
+
 import "github.com/weft-mpi/weft/transport"
 
 // Fabric is this provider as it is chosen by name. A large message is copied once, by a call that costs as
 // much as copying some ten KiB twice.
-var Fabric = transport.Fabric{
+var Fabric = fabric.Fabric{
 	Name:           "shm",
 	About:          "shared memory, for ranks of one host",
 	Local:          true,
 	MinPeerTimeout: MinPeerTimeout,
 	EagerMax:       24 << 10,
 	Piece:          4 << 20,
-	Open: func(c transport.FabricConfig) (transport.Device, error) {
+	Open: func(c fabric.Config) (transport.Device, error) {
 		d, err := New(Options{PeerTimeout: c.PeerTimeout, Running: c.Running,
 			NoHugePages: !c.HugePages, Fatal: c.Fatal, Log: c.Log})
 		if err != nil {

@@ -1,8 +1,6 @@
 package shm
 
 import (
-	"slices"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
@@ -11,38 +9,14 @@ import (
 
 var _ queuepair.ProviderCQ = (*cq)(nil)
 
-func (c *cq) Pass() bool   { return c.pass() }
-func (c *cq) Admit()       { c.admit() }
-func (c *cq) Waited() bool { return c.interest.Any() }
-
-// Each goes through the queue pairs that are attached.
-func (c *cq) Each(yield func(*queuepair.QP) bool) {
-	for _, q := range slices.Clone(c.qps) {
-		if !yield(&q.QP) {
-			return
-		}
-	}
-}
+// Each yields the queue pairs that are attached.
+func (c *cq) Each(yield func(*queuepair.QP) bool) { c.qps.Each(yield) }
 
 // Handled has the peers tell of everything if a handler has the queue.
 func (c *cq) Handled(by bool) {
 	c.handled = by
 	c.enableNotify()
 }
-
-// Park has the poller tell of the queue, also if its consumer polls it meanwhile.
-func (c *cq) Park() bool {
-	if !c.interest.Enter() {
-		return false
-	}
-	if !c.sleep() {
-		c.Wake()
-	}
-	return true
-}
-
-// Unpark ends that.
-func (c *cq) Unpark() { c.leave() }
 
 // RequestNotify asks for one event.
 func (c *cq) RequestNotify(n transport.Notify) error {

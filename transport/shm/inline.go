@@ -7,6 +7,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
 // WriteInline writes into memory that the last Write went to as well, or the last one to another region,
@@ -49,7 +50,7 @@ func (q *qp) writeParts(at, end unsafe.Pointer, head, payload []byte, tail uint6
 
 // endInline places the tail of a WriteInline, and tells who wants to be told.
 func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
-	storeTail(end, wordcopy.LittleEndian(tail))
+	place.Tail(end, wordcopy.LittleEndian(tail))
 	sys.StoreRelease(q.placementSeq, q.placementMark)
 	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()

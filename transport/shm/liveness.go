@@ -126,7 +126,7 @@ func (c *cq) Tick(now time.Time) {
 		if q.rcq == c {
 			q.tick(counts)
 		}
-		i += c.stepIfPresent(i, q)
+		i += c.qps.Step(i, q)
 	}
 }
 

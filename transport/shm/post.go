@@ -6,6 +6,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -36,7 +37,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	stands := atomic.LoadUint64(q.notifyEnable)&notifyClosed == 0 &&
 		atomic.LoadUint64(q.entry) == uint64(q.key)
 	if stands {
-		placeAt(unsafe.Add(q.base, t.Offset), unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Mem)), s.Offset),
+		place.At(unsafe.Add(q.base, t.Offset), unsafe.Add(unsafe.Pointer(unsafe.SliceData(r.Mem)), s.Offset),
 			n)
 	}
 	q.placementMark += 2

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -33,7 +34,7 @@ type qp struct {
 
 	// Sending: see transmit.go.
 	next      uint32 // of the send queue: what goes out next
-	responses responseQueue
+	responses ring.Queue[readResponse]
 	maxReads  uint64 // Reads and Atomics outstanding at once, each way: the smaller of both ends' numbers
 	began     uint64 // Reads and Atomics
 	answered  transport.ReadStats
@@ -202,9 +203,9 @@ func (d *Device) recycle(l *connection) {
 // lose has the driver look at the end of the connection.
 func (q *qp) lose() {
 	q.lost.Store(true)
-	q.scq.arrive()
+	q.scq.Notify()
 	if q.rcq != q.scq {
-		q.rcq.arrive()
+		q.rcq.Notify()
 	}
 }
 
@@ -285,7 +286,7 @@ func (q *qp) Disconnect() {
 		q.scq.putSlot(q.conn.slots[0])
 	}
 	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
-	q.next, q.responses = q.SQ.Tail, responseQueue{}
+	q.next, q.responses = q.SQ.Tail, ring.Queue[readResponse]{}
 	q.dev.leave(q.conn, true)
 }
 

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
 // readResponse is a Read of the peer that is being answered, or an Atomic that has been carried out.
@@ -15,20 +14,4 @@ type readResponse struct {
 	src      [maxSegments]transport.Segment
 	nsrc     int
 	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
-}
-
-// responseQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
-type responseQueue struct {
-	ring       []readResponse
-	head, tail uint32
-}
-
-func (a *responseQueue) at(i uint32) *readResponse { return &a.ring[i&uint32(len(a.ring)-1)] }
-
-func (a *responseQueue) push() *readResponse {
-	if int(a.tail-a.head) == len(a.ring) {
-		a.ring = ring.Grow(a.ring, a.head, a.tail)
-	}
-	a.tail++
-	return a.at(a.tail - 1)
 }

@@ -3,18 +3,13 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
-)
-
-// Operations of an Atomic frame.
-const (
-	atomicFetchAdd    = 1
-	atomicCompareSwap = 2
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 const (
@@ -140,7 +135,7 @@ func (q *qp) atomicHere(w *verbs.Request) bool {
 	}
 	t, err := q.find(s.Key, transport.RemoteAtomic, s.Offset, wordSize)
 	if err == nil && t.shared && (t.where+s.Offset)%wordSize != 0 {
-		err = errUnaligned(s.Key, s.Offset)
+		err = place.ErrUnaligned(s.Key, s.Offset)
 	}
 	var original uint64
 	switch {
@@ -148,8 +143,7 @@ func (q *qp) atomicHere(w *verbs.Request) bool {
 	case !t.enter(s.Key, false):
 		err = verbs.ErrKey(s.Key)
 	default:
-		original = operate((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])),
-			w.Op == transport.OpFetchAdd, w.Imm, w.Other)
+		original = place.Atomic((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])), w.Op, w.Imm, w.Other)
 		t.leave()
 	}
 	q.endPlacing()
@@ -161,31 +155,9 @@ func (q *qp) atomicHere(w *verbs.Request) bool {
 		return q.request(w)
 	}
 	q.tellPlaced()
-	placeOriginal(w, original)
+	place.Original(w, original)
 	w.Done = true
 	return true
-}
-
-func errUnaligned(key transport.Key, off uint64) error {
-	return fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
-		transport.ErrAccess, off, uint64(key), wordSize)
-}
-
-// operate changes a word, and gives it as it was.
-func operate(at *uint64, add bool, operand, compare uint64) uint64 {
-	if add {
-		return atomic.AddUint64(at, operand) - operand
-	}
-	return verbs.CompareSwap(at, compare, operand)
-}
-
-// placeOriginal places the word as it was where the poster of an Atomic wants it.
-func placeOriginal(w *verbs.Request, v uint64) {
-	p := w.Local[0]
-	var b [wordSize]byte
-	binary.NativeEndian.PutUint64(b[:], v)
-	place(p.Region.Mem[p.Off:][:wordSize], b[:])
-	w.Got = wordSize
 }
 
 // requestAtomic asks the peer to change a word.
@@ -193,11 +165,8 @@ func (q *qp) requestAtomic(w *verbs.Request) bool {
 	if q.full(atomicSize) {
 		return false
 	}
-	operation := uint64(atomicFetchAdd)
-	if w.Op == transport.OpCompareSwap {
-		operation = atomicCompareSwap
-	}
-	q.out.begin(header{length: atomicSize, op: frameAtomic, flags: flagLast, a: w.Number, b: operation})
+	q.out.begin(header{length: atomicSize, op: frameAtomic, flags: flagLast, a: w.Number,
+		b: place.Operation(w.Op)})
 	for _, v := range [...]uint64{uint64(w.Remote[0].Key), w.Remote[0].Offset, w.Imm, w.Other} {
 		q.out.word(v)
 	}
@@ -250,7 +219,7 @@ func (q *qp) completeRead(h header) error {
 			return fmt.Errorf("%w: the destination of an Atomic was deregistered before it was complete",
 				transport.ErrAccess)
 		}
-		placeOriginal(w, h.b)
+		place.Original(w, h.b)
 	}
 	w.Done = true
 	q.read++
@@ -290,7 +259,8 @@ func (q *qp) asked(h header, payload []byte) error {
 // askedAtomic takes an Atomic of the peer and carries it out at once: what came before it is placed. The
 // answer waits for its turn among those of the Reads, and so does a refusal.
 func (q *qp) askedAtomic(h header, payload []byte) error {
-	if h.b != atomicFetchAdd && h.b != atomicCompareSwap || len(payload) != atomicSize {
+	op := place.ParseOperation(h.b)
+	if op == 0 || len(payload) != atomicSize {
 		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b,
 			len(payload))
 	}
@@ -306,13 +276,13 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
 	r, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
-		err = errUnaligned(key, off)
+		err = place.ErrUnaligned(key, off)
 	}
 	if err != nil {
 		a.refused = err
 		return nil
 	}
-	a.original = operate(word(r.Mem, int(off)), h.b == atomicFetchAdd, operand, compare)
+	a.original = place.Atomic(place.Word(r.Mem, int(off)), op, operand, compare)
 	q.ReportPlaced()
 	return nil
 }
@@ -320,20 +290,20 @@ func (q *qp) askedAtomic(h header, payload []byte) error {
 // newResponse makes an entry for a Read or an Atomic of the peer. After one that is refused all are: the
 // connection ends before their turn.
 func (q *qp) newResponse(number uint64) (*readResponse, error) {
-	n := q.responses.tail - q.responses.head
+	n := q.responses.Tail - q.responses.Head
 	if uint64(n) >= q.maxReads {
-		return nil, &violation{code: terminateReads, err: fmt.Errorf(
-			"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.maxReads)}
+		return nil, violation.ErrReads(int(q.maxReads))
 	}
 	if number < q.askedNext {
 		return nil, fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number,
 			q.askedNext-1)
 	}
 	q.askedNext = number + 1
-	a := q.responses.push()
+	a := q.responses.Room()
+	q.responses.Tail++
 	a.number, a.atomic, a.nsrc, a.total, a.sent, a.refused = number, false, 0, 0, 0, nil
 	if n > 0 {
-		a.refused = q.responses.at(q.responses.tail - 2).refused
+		a.refused = q.responses.At(q.responses.Tail - 2).refused
 	}
 	q.work()
 	return a, nil
@@ -344,8 +314,8 @@ func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
 // responseFrames answers Reads and Atomics of the peer, in their order.
 func (q *qp) responseFrames() {
-	for q.responses.head != q.responses.tail {
-		a := q.responses.at(q.responses.head)
+	for q.responses.Head != q.responses.Tail {
+		a := q.responses.At(q.responses.Head)
 		switch {
 		case a.refused != nil:
 			q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: a.refused},
@@ -380,6 +350,6 @@ func (q *qp) responseFrames() {
 			}
 			q.out.begin(header{op: frameReadDone, flags: flagLast, a: a.number, b: uint64(a.total)})
 		}
-		q.responses.head++
+		q.responses.Head++
 	}
 }

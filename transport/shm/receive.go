@@ -1,22 +1,13 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
-
-// violation is an error that the peer is told of with a code.
-type violation struct {
-	code   terminate
-	status transport.Status // of the receive that it ends, if any
-	err    error
-}
-
-func (v *violation) Error() string { return v.err.Error() }
-func (v *violation) Unwrap() error { return v.err }
 
 // idle tells whether neither the peer nor we have anything to do.
 func (q *qp) idle() bool { return !q.busy && q.in.there() == 0 }
@@ -31,7 +22,7 @@ func (q *qp) receive() (came bool) {
 	end := q.in.head + there&^tailEnded
 	for q.connected() && q.in.head != end {
 		if err := q.take(end - q.in.head); err != nil {
-			q.receiveFailed(err)
+			q.ReceiveFailed(err)
 			return true
 		}
 	}
@@ -129,7 +120,7 @@ const maxControl = maxSegments * segmentSize
 func (q *qp) takeWrite(h header, pieces [2][]byte) error {
 	r, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 	if err != nil {
-		return &violation{code: terminateAccess, err: fmt.Errorf("Write from the peer: %w", err)}
+		return violation.ErrWrite(err)
 	}
 	placePieces(r.Mem[h.b:][:h.length], pieces)
 	if h.flags&flagLast != 0 {
@@ -141,7 +132,7 @@ func (q *qp) takeWrite(h header, pieces [2][]byte) error {
 // placePieces is place of what the end of the ring has cut.
 func placePieces(dst []byte, p [2][]byte) {
 	if len(p[1]) == 0 {
-		place(dst, p[0])
+		place.Bytes(dst, p[0])
 		return
 	}
 	var last [wordSize]byte // the first piece alone is as long
@@ -153,7 +144,7 @@ func placePieces(dst []byte, p [2][]byte) {
 	}
 	copy(last[k:], p[1][max(0, n-len(p[0])):])
 	copy(dst[:n], p[0])
-	place(dst[n:], last[:])
+	place.Bytes(dst[n:], last[:])
 }
 
 // takeSend places a piece of a message: a receive is posted, message number, offset, room.
@@ -161,22 +152,18 @@ func (q *qp) takeSend(h header, pieces [2][]byte) error {
 	e := q.RQ.Front()
 	switch {
 	case e == nil:
-		return &violation{code: terminateNoRecv,
-			err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+		return violation.ErrNoRecv
 	case h.a != q.recvMsn || h.b != uint64(q.recvOff):
 		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b,
 			q.recvMsn, q.recvOff)
 	case h.length > e.Total-q.recvOff:
-		return &violation{code: terminateTooLong, status: transport.StatusLocalLength,
-			err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes",
-				transport.ErrProtocol, e.Total)}
+		return violation.ErrTooLong(e.Total)
 	}
 	for _, b := range pieces {
 		for len(b) > 0 {
 			p, at, n := verbs.Span(e.Local, q.recvOff, len(b))
 			if !p.Alive() {
-				return &violation{code: terminateNoRecv, status: transport.StatusLocalProt,
-					err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+				return violation.ErrRecvGone
 			}
 			copy(p.Region.Mem[at:at+n], b)
 			b, q.recvOff = b[n:], q.recvOff+n
@@ -192,8 +179,7 @@ func (q *qp) takeSend(h header, pieces [2][]byte) error {
 func (q *qp) takeEnd(h header) error {
 	switch {
 	case q.RQ.Front() == nil:
-		return &violation{code: terminateNoRecv,
-			err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+		return violation.ErrNoRecv
 	case h.a != q.recvMsn || h.op == frameImmediate && q.recvOff > 0:
 		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a,
 			q.recvOff, q.recvMsn)
@@ -207,9 +193,7 @@ func (q *qp) takeEnd(h header) error {
 	}
 	m := q.PD.Window(&q.Windows, transport.Key(h.b))
 	if m == nil {
-		return &violation{code: terminateKey,
-			err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
-				"queue pair", transport.ErrAccess, h.b)}
+		return violation.ErrInvalidate(h.b)
 	}
 	m.Unbind() // before anybody hears of the message
 	q.received(transport.WC{Bytes: q.recvOff, Key: transport.Key(h.b)}, h)
@@ -221,13 +205,4 @@ func (q *qp) received(wc transport.WC, h header) {
 	q.recvMsn++
 	q.recvOff = 0
 	q.Received(wc, h.flags&flagSolicited != 0)
-}
-
-func (q *qp) receiveFailed(err error) {
-	var v *violation
-	if errors.As(err, &v) && v.status != 0 {
-		q.FailRecv(err, v.status, v.err)
-		return
-	}
-	q.Fail(err, transport.StatusFlushed)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
 // Two ends that write to each other and sleep as soon as they see nothing: no Write is slept over, though it
@@ -26,12 +27,12 @@ func TestSleep_NoWriteIsSleptOver(t *testing.T) {
 			wr := writeOf(src, to, 64)
 			for i := uint64(1); i <= rounds; i++ {
 				if first {
-					*word(src.Bytes(), 56) = i
+					*place.Word(src.Bytes(), 56) = i
 					if err := e.qp.PostSend(wr); err != nil {
 						return err
 					}
 				}
-				for atomic.LoadUint64(word(from.Bytes(), 56)) != i {
+				for atomic.LoadUint64(place.Word(from.Bytes(), 56)) != i {
 					e.cq.Poll(nil)
 					var qps [4]transport.QPN
 					if e.cq.Placed(qps[:]) > 0 {
@@ -47,7 +48,7 @@ func TestSleep_NoWriteIsSleptOver(t *testing.T) {
 					}
 				}
 				if !first {
-					*word(src.Bytes(), 56) = i
+					*place.Word(src.Bytes(), 56) = i
 					if err := e.qp.PostSend(wr); err != nil {
 						return err
 					}

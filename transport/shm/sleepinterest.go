@@ -6,7 +6,6 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // maxPolledQPs is up to how many queue pairs a completion queue looks at itself in each pass. Their peers'
@@ -16,8 +15,6 @@ const maxPolledQPs = 16
 // interest is whether peers tell a completion queue what they have done: always if it has many queue pairs,
 // or a handler; else only while somebody wants to sleep, for it costs the peers something.
 type interest struct {
-	queuepair.Sleepers
-
 	notified     bool        // they do
 	on           bool        // because somebody wants to sleep
 	everNotified bool        // it has had many queue pairs, or a handler
@@ -33,7 +30,7 @@ const disarmAfter = 16
 func (c *cq) Arm() {
 	a := &c.interest
 	a.busy = 0
-	a.Wanted.Store(false)
+	c.Sleepers.Wanted.Store(false)
 	if !a.on {
 		a.on = true
 		c.enableNotify()
@@ -56,9 +53,9 @@ func (c *cq) enableNotify() {
 	a := &c.interest
 	before, told := a.notified, a.on || c.always()
 	if a.notified = told; told {
-		a.Enable()
+		c.Sleepers.Enable()
 	} else {
-		a.Disable()
+		c.Sleepers.Disable()
 	}
 	enable := uint64(0)
 	if told {
@@ -124,10 +121,10 @@ func (c *cq) disarm() {
 	}
 	a.busy = 0
 	if c.always() {
-		a.on = a.Any()
+		a.on = c.Sleepers.Any()
 		return
 	}
-	if !a.Disable() {
+	if !c.Sleepers.Disable() {
 		return
 	}
 	a.on, a.notified = false, false
@@ -142,7 +139,7 @@ func (c *cq) disarm() {
 // wakeSleepers ends a sleep, since a pass has something to do.
 func (c *cq) wakeSleepers() {
 	c.interest.pending.Store(true)
-	if c.interest.Any() {
+	if c.Sleepers.Any() {
 		c.Wake()
 	}
 }

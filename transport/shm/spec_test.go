@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 // specTable is the table of docs/internals/spec/shm.md under a heading, without its head.
@@ -139,9 +140,9 @@ func TestSpec_MessagesAndFrames(t *testing.T) {
 	text, err := os.ReadFile("../../docs/internals/spec/shm.md")
 	require.NoError(t, err)
 	all := strings.Join(strings.Fields(string(text)), " ")
-	for code := terminateLocal; code <= terminateOwn; code++ {
+	for code := violation.Local; code <= violation.Own; code++ {
 		words := code.String()
-		if code == terminateOwn {
+		if code == violation.Own {
 			words = "the sender of the Terminate has requested what it may not access"
 		}
 		require.Contains(t, all, fmt.Sprintf("%d %s", code, words))

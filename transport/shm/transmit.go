@@ -6,7 +6,9 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 // readsPerPass is how many bytes of Reads one pass copies: the others have their turn.
@@ -55,7 +57,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 		}
 		did = true
 	}
-	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.responses.head == q.responses.tail {
+	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.responses.Head == q.responses.Tail {
 		if q.out.room(0) {
 			q.out.begin(header{op: frameClose, flags: flagLast})
 			q.out.publish()
@@ -89,7 +91,7 @@ func (q *qp) settleWork() {
 			}
 		}
 	}
-	q.busy = q.SQ.Head != q.SQ.Tail || q.responses.head != q.responses.tail || q.CloseDue()
+	q.busy = q.SQ.Head != q.SQ.Tail || q.responses.Head != q.responses.Tail || q.CloseDue()
 }
 
 // full tells whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
@@ -140,26 +142,15 @@ func (q *qp) bind(w *verbs.Request) bool {
 // refuse ends the QP over a request that the peer's table does not allow.
 func (q *qp) refuse(w *verbs.Request, err error) {
 	w.Failed = transport.StatusRemoteAccess
-	q.Fail(&refused{w.Op, err}, transport.StatusFlushed)
-}
-
-// refused is a request of ours that asks for what it may not have.
-type refused struct {
-	op  transport.Opcode
-	err error
-}
-
-func (r *refused) Error() string {
 	what := "Write"
-	switch r.op {
+	switch w.Op {
 	case transport.OpRead:
 		what = "Read"
 	case transport.OpFetchAdd, transport.OpCompareSwap:
 		what = "Atomic"
 	}
-	return fmt.Sprintf("%s: %v", what, r.err)
+	q.Fail(&violation.Error{Reason: violation.Own, Err: fmt.Errorf("%s: %w", what, err)}, transport.StatusFlushed)
 }
-func (r *refused) Unwrap() error { return r.err }
 
 // gone ends the QP over a request of which a region was deregistered.
 func (q *qp) gone(w *verbs.Request) bool {
@@ -254,19 +245,19 @@ func (q *qp) write(w *verbs.Request) bool {
 // placeAll copies a whole Write to the peer's memory.
 func (q *qp) placeAll(dst []byte, w *verbs.Request) {
 	if w.Flags&transport.FlagInline != 0 {
-		place(dst, w.Inline)
+		place.Bytes(dst, w.Inline)
 		return
 	}
 	if len(w.Local) == 1 {
 		p := &w.Local[0]
-		place(dst, p.Region.Mem[p.Off:p.Off+p.Len])
+		place.Bytes(dst, p.Region.Mem[p.Off:p.Off+p.Len])
 		return
 	}
 	var last [wordSize]byte
 	n := max(w.Total-wordSize, 0)
 	gather(dst[:n], w, 0)
 	gather(last[:w.Total-n], w, n)
-	place(dst[n:], last[:w.Total-n])
+	place.Bytes(dst[n:], last[:w.Total-n])
 }
 
 // gather copies bytes of a request's elements, from an offset on.

@@ -149,6 +149,14 @@ func (d *device) give(c *cq, id transport.HandlerID) error {
 var errLocks = fmt.Errorf("a queue pair's completion queues have handlers with different locks: %w",
 	transport.ErrInvalid)
 
+// handledBy is the handler that has the queue; 0 for none.
+func (c *cq) handledBy() transport.HandlerID {
+	if c.handler == nil {
+		return 0
+	}
+	return c.handler.id
+}
+
 // sameLock tells whether two queues of a queue pair may have these handlers.
 func sameLock(a, b *handler) bool { return a == nil || b == nil || a.conf.Lock == b.conf.Lock }
 

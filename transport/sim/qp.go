@@ -144,7 +144,7 @@ func (q *qp) Query() transport.QPAttr {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
 	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Local: q.local,
-		Remote:   q.remote,
+		Remote: q.remote, SendHandler: q.sendCQ().handledBy(), RecvHandler: q.recvCQ().handledBy(),
 		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: lanes}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // serve accepts connections until the endpoint is closed.
@@ -30,12 +32,11 @@ func (e *endpoint) serve(l net.Listener) {
 				return
 			}
 		}
-		s := newStream(conn)
-		s.joins = e.dev.opts.keeps()
-		who := e.enter(s)
+		h := setup.New(&e.local, conn)
+		place := e.enter(h)
 		e.table.Go(func() {
 			defer conn.Close()
-			rank, err := e.respond(s, who)
+			rank, err := e.respond(h, place)
 			proven := rank >= 0
 			benign := proven && (errors.Is(err, cm.ErrCollision) || errors.Is(err, handshake.ErrGone))
 			if err != nil && !benign && e.table.Context().Err() == nil {
@@ -45,8 +46,8 @@ func (e *endpoint) serve(l net.Listener) {
 	}
 }
 
-// report tells the acceptor of somebody who was turned away: of each rank that has proved who it is, but only
-// of some of the others, since everybody can call.
+// report tells the acceptor of a connection that was refused: of each rank that has proved itself, but only
+// of some of the others, since anybody can connect.
 func (e *endpoint) report(from string, rank int, err error) {
 	if rank >= 0 {
 		e.acceptor.Refused(fmt.Sprintf("rank %d at %s", rank, from), err)
@@ -55,7 +56,7 @@ func (e *endpoint) report(from string, rank int, err error) {
 	e.reports.Report(e.acceptor, from, err)
 }
 
-// waitForSlot waits until a newcomer could be taken in. It tells whether the endpoint is open still.
+// waitForSlot waits until a newcomer can be admitted. It reports whether the endpoint is still open.
 func (e *endpoint) waitForSlot() bool {
 	for {
 		e.mu.Lock()
@@ -74,26 +75,26 @@ func (e *endpoint) waitForSlot() bool {
 }
 
 // enter admits an unauthenticated connection, and cuts the one that is evicted for it.
-func (e *endpoint) enter(s *stream) *admission.Conn {
-	host, _, _ := net.SplitHostPort(s.RemoteAddr().String())
-	who := &admission.Conn{Address: host}
+func (e *endpoint) enter(h *setup.Handshake) *admission.Conn {
+	host, _, _ := net.SplitHostPort(h.RemoteAddr().String())
+	place := &admission.Conn{Address: host}
 	now := time.Now()
-	s.socket.SetDeadline(now.Add(e.dev.opts.AuthTimeout))
+	h.SetDeadline(now.Add(e.dev.opts.AuthTimeout))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if out := e.admission.Enter(who, now); out != nil {
-		e.pending[out].socket.SetDeadline(time.Unix(1, 0))
+	if out := e.admission.Enter(place, now); out != nil {
+		e.pending[out].Interrupt()
 		delete(e.pending, out)
 	}
-	e.pending[who] = s
-	return who
+	e.pending[place] = h
+	return place
 }
 
 // leave notes that a peer has proved who it is, or has gone. After that it is not evicted.
-func (e *endpoint) leave(who *admission.Conn) {
+func (e *endpoint) leave(place *admission.Conn) {
 	e.mu.Lock()
-	e.admission.Leave(who)
-	delete(e.pending, who)
+	e.admission.Leave(place)
+	delete(e.pending, place)
 	e.mu.Unlock()
 	select {
 	case e.left <- struct{}{}:
@@ -102,112 +103,52 @@ func (e *endpoint) leave(who *admission.Conn) {
 }
 
 // greeted notes that an unauthenticated peer has named this job.
-func (e *endpoint) greeted(who *admission.Conn) {
+func (e *endpoint) greeted(place *admission.Conn) {
 	e.mu.Lock()
-	who.Greeted = true
+	place.Greeted = true
 	e.mu.Unlock()
 }
 
 // respond is the responder's side of the handshake. The rank is the peer's once it has proved it, -1 before.
-func (e *endpoint) respond(s *stream, who *admission.Conn) (rank int, err error) {
-	stop := context.AfterFunc(e.table.Context(), func() { s.socket.SetDeadline(time.Unix(1, 0)) })
-	p, theirs, private, err := e.prove(s, e.anyPeer, func() { e.greeted(who) })
-	e.leave(who)
+func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int, err error) {
+	stop := context.AfterFunc(e.table.Context(), h.Interrupt)
+	theirs, private, err := h.Prove(e.mayConnect, func() { e.greeted(place) })
+	e.leave(place)
 	stop()
 	if err != nil {
 		if e.table.Context().Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) &&
-			(who.Evicted || who.Greeted) {
-			// A rank that was too slow comes again when it is told so. The socket has room for so little:
+			(place.Evicted || place.Greeted) {
+			// A rank that was too slow tries again when it is told so. The socket has room for so little:
 			// this waits for nothing.
-			s.socket.SetDeadline(time.Now().Add(provenTimeout))
-			s.reject(handshake.RejectBusy, "too slow, or too many unauthenticated connections: try again")
+			h.SetDeadline(time.Now().Add(provenTimeout))
+			h.Reject(handshake.RejectBusy, "too slow, or too many unauthenticated connections: try again")
 		}
-		if who.Evicted {
+		if place.Evicted {
 			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such "+
 				"connections were open",
 				transport.ErrRefused, admission.MaxConns)
 		}
-		return -1, vanished(err)
+		return -1, setup.Vanished(err)
 	}
-	defer s.until(e.table.Context(), provenTimeout)()
-	if p.lane != 0 {
-		return int(p.initiator), vanished(e.acceptLane(s, &p, private))
+	defer h.Until(e.table.Context(), provenTimeout)()
+	if h.Lane() != 0 {
+		return int(h.Peer()), setup.Vanished(e.acceptLane(h, private))
 	}
-	return int(p.initiator), vanished(e.accept(s, &p, theirs, private))
+	return int(h.Peer()), setup.Vanished(e.accept(h, theirs, private))
 }
 
-// maxUnauthenticatedBytes is the most that is read of who has not proved who he is: a Hello, which is checked
-// before more is read, and a Proof, or a Reject in its place.
-const maxUnauthenticatedBytes = helloSize + prefixSize + 1 + handshake.MaxText
-
-// prove has a peer prove who it is: one that may call. greeted is called when it has named this job, in its
-// Hello and before that in its ClientHello.
-func (e *endpoint) prove(s *stream, may func(initiator uint32) bool, greeted func()) (p parties,
-	theirs parameters, private []byte, err error) {
-	if e.certs != nil {
-		if err := s.expectEncrypted(e.certs, greeted); err != nil {
-			return p, theirs, nil, err
-		}
-	}
-	if p, err = e.hello(s, may); err != nil {
-		return p, theirs, nil, err
-	}
-	greeted()
-	p.nonces[1] = handshake.NewNonce()
-	if _, err := s.Write(p.appendChallenge(nil, &e.id.Secret)); err != nil {
-		return p, theirs, nil, err
-	}
-	body, err := expect(s, typeProof)
-	if err == nil {
-		err = p.takeProof(body, &e.id.Secret)
-	}
-	if err == nil { // from here on the bytes are those of a rank of this job
-		body, err = expect(s, typeRequest)
-	}
-	if err == nil {
-		theirs, private, err = p.takeRequest(body, &e.id.Secret)
-	}
-	if err != nil {
-		return p, theirs, nil, s.turnDown(err)
-	}
-	return p, theirs, private, nil
-}
-
-// anyPeer tells whether a rank is another one of the job.
-func (e *endpoint) anyPeer(rank uint32) bool { return rank != e.id.Rank && rank < e.id.Size }
-
-// hello reads the first message and checks who calls whom.
-func (e *endpoint) hello(s *stream, may func(initiator uint32) bool) (parties, error) {
-	raw, err := s.first()
-	if err != nil {
-		return parties{}, err
-	}
-	p, err := parseHello(raw)
-	switch {
-	case errors.Is(err, transport.ErrVersion):
-		s.reject(handshake.RejectVersion, fmt.Sprintf("this is version %d", handshakeVersion))
-	case err != nil:
-	case p.job != handshake.JobHash(e.id.Job):
-		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
-		s.reject(handshake.RejectOther, "this is another job")
-	case s.proven >= 0 && int64(p.initiator) != s.proven:
-		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d",
-			transport.ErrAuth, p.initiator, s.proven)
-		s.reject(handshake.RejectAuth, fmt.Sprintf("your certificate is of rank %d", s.proven))
-	case p.responder != e.id.Rank || !may(p.initiator) || p.lane != 0 && !s.joins:
-		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused,
-			p.initiator, p.responder, p.lane)
-		s.reject(handshake.RejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
-	}
-	return p, err
+// mayConnect reports whether a rank is another one of the job, and may make this lane.
+func (e *endpoint) mayConnect(rank uint32, lane uint16) bool {
+	id := &e.local.ID
+	return rank != id.Rank && rank < id.Size && (lane == 0 || e.dev.opts.keeps())
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.
-func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []byte) error {
-	rank := p.initiator
-	peer, ok := e.table.Request(e.id.Rank, rank)
+func (e *endpoint) accept(h *setup.Handshake, theirs message.Parameters, private []byte) error {
+	rank := h.Peer()
+	peer, ok := e.table.Request(e.local.ID.Rank, rank)
 	if !ok {
-		s.reject(handshake.RejectCollision, "another connection between the two stays")
+		h.Reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision
 	}
 	peer.Callbacks.Lock()
@@ -215,14 +156,14 @@ func (e *endpoint) accept(s *stream, p *parties, theirs parameters, private []by
 	q, err := func() (*qp, error) {
 		conf, ours, err := e.prepare(rank)
 		if err != nil {
-			s.reject(handshake.RejectOther, err.Error())
+			h.Reject(handshake.RejectOther, err.Error())
 			return nil, err
 		}
-		mine := e.parameters(conf, s)
-		if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, mine, ours)); err != nil {
+		mine := e.offer(conf, h)
+		if err := h.Accept(mine, ours); err != nil {
 			return nil, err
 		}
-		return e.connected(s, p, conf, private, false, mine.negotiate(theirs))
+		return e.connected(h, conf, private, false, "", mine.Negotiate(theirs))
 	}()
 	e.table.Accepted(peer, q)
 	return err

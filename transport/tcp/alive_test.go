@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 var epoch = time.Unix(1000, 0)
@@ -275,7 +276,7 @@ func TestResponder_C5_InitiatorFallsSilentAfterRequest(t *testing.T) {
 	require.ErrorContains(t, m.qp.Err(), "silent for 10s")
 	m.qp.Release()
 	r := again()
-	_, err := expect(r.stream, typeAccept)
+	_, err := r.expect(message.Accept)
 	require.NoError(t, err)
 	h.nextMade()
 }

@@ -11,12 +11,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 func newCheckedSession(tb testing.TB) *session {
 	s := newSessionDevice(tb)
-	s.agreed.checksum = true
+	s.agreed.Checksum = true
 	return s
 }
 
@@ -34,7 +35,7 @@ func endAfterItsChecksum(t *testing.T, rights transport.Access) {
 	s := newCheckedSession(t)
 	target, err := s.pd.Alloc(100_000, rights)
 	require.NoError(t, err)
-	for _, n := range []int{1, 7, 8, 9, 64, 5000, 70_000} {
+	for _, n := range []int{1, 7, 8, 9, 64, 5000, stagingSize + 2*directMin} { // the last goes on straight
 		data := pattern(1, n, n)
 		whole := frame.Append(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(target.Key()), B: 8}, data,
 			true)
@@ -115,7 +116,7 @@ func TestChecksum_RegionGivenUpBeforeTheChecksum(t *testing.T) {
 func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
 	for _, checked := range []bool{false, true} {
 		s := newSessionDevice(t)
-		s.agreed.checksum = checked
+		s.agreed.Checksum = checked
 		mem, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite)
 		require.NoError(t, err)
 		sole, err := s.pd.Alloc(frame.MaxPayload, transport.RemoteWrite|transport.SoleWriter)
@@ -132,6 +133,118 @@ func TestChecksum_IsNotOfMemoryThatOthersWrite(t *testing.T) {
 			s.end(t)
 		}
 	}
+}
+
+// What is read straight to its place is checked as it comes. So a region that is given up meanwhile is not
+// written any more, nor is the one that has its entry then; a bit that is wrong anywhere is noticed; and what
+// others write there between the pieces is no damage: the same queue pair over another lane, or another one.
+func TestChecksum_SoleWriterInPieces(t *testing.T) {
+	const n, rights = frame.MaxPayload, transport.RemoteWrite | transport.SoleWriter
+	write := func(m transport.MR, k int) []byte {
+		return frame.Append(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(m.Key())},
+			pattern(1, k, n), true)
+	}
+	// begun has the first half of a Write come, more than the staging memory takes.
+	begun := func(t *testing.T, s *session, m transport.MR, whole []byte) {
+		s.says(t, readyChecked)
+		s.says(t, whole[:len(whole)/2])
+		require.NotNil(t, firstLink(s.qp).direct())
+		require.Equal(t, whole[frame.HeaderSizeWith(true):len(whole)/2],
+			m.Bytes()[:len(whole)/2-frame.HeaderSizeWith(true)])
+	}
+	t.Run("given up", func(t *testing.T) {
+		s := newCheckedSession(t)
+		m, err := s.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		s.begin(t, false)
+		defer s.end(t)
+		whole := write(m, 1)
+		begun(t, s, m, whole)
+		entry := m.(*verbs.Region).Index()
+		require.NoError(t, m.Deregister())
+		other, err := s.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		require.Equal(t, entry, other.(*verbs.Region).Index())
+		s.says(t, whole[len(whole)/2:])
+		require.ErrorIs(t, s.qp.Err(), transport.ErrAccess)
+		require.Equal(t, make([]byte, n), other.Bytes())
+	})
+	t.Run("given up after a frame", func(t *testing.T) {
+		s := newCheckedSession(t)
+		m, err := s.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		s.begin(t, false)
+		defer s.end(t)
+		s.says(t, readyChecked)
+		s.says(t, write(m, 1))
+		require.True(t, firstLink(s.qp).expectsLong())
+		require.NoError(t, m.Deregister())
+		// The entry may be used by others, beside this goroutine.
+		require.False(t, firstLink(s.qp).expectsLong())
+	})
+	t.Run("damaged", func(t *testing.T) {
+		s := newCheckedSession(t)
+		m, err := s.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		for _, at := range []int{0, directMin, stagingSize, n / 2, n - directMin, n - tailSize - 1, n - 1, n} {
+			clear(m.Bytes())
+			s.begin(t, false)
+			whole := write(m, 1)
+			whole[frame.HeaderSizeWith(true)+at] ^= 1
+			s.says(t, readyChecked)
+			for piece := range slices.Chunk(whole, n/3) {
+				s.says(t, piece)
+			}
+			require.ErrorContains(t, s.qp.Err(), "the payload of a Write")
+			require.Equal(t, make([]byte, tailSize), m.Bytes()[n-tailSize:])
+			require.Zero(t, s.cq.Placed(make([]transport.QPN, 1)))
+			s.end(t)
+		}
+	})
+	t.Run("two queue pairs", func(t *testing.T) {
+		s := newCheckedSession(t)
+		m, err := s.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		s.begin(t, false)
+		defer s.end(t)
+		first := write(m, 1)
+		begun(t, s, m, first)
+		o := *s
+		o.begin(t, false)
+		defer o.end(t)
+		second := write(m, 2)
+		begun(t, &o, m, second)
+		s.says(t, first[len(first)/2:])
+		o.says(t, second[len(second)/2:])
+		require.NoError(t, s.qp.Err())
+		require.NoError(t, o.qp.Err())
+		require.Equal(t, pattern(1, 2, n), m.Bytes())
+	})
+	t.Run("two lanes", func(t *testing.T) {
+		p := &played{session: newCheckedSession(t), T: t, ack: 1}
+		p.lanes = 2
+		m, err := p.pd.Alloc(n, rights)
+		require.NoError(t, err)
+		p.begin(t, true)
+		defer p.end(t)
+		var frames [2][]byte
+		for i := range frames {
+			frames[i] = frame.AppendOverLane(nil, frame.Header{Op: frame.Write, Flags: frame.Last,
+				A: uint64(m.Key())}, uint16(i), uint64(i+1), p.ack, uint64(i+1), pattern(1, i, n), true)
+		}
+		p.session.says(t, frames[0][:n/2])
+		require.NotNil(t, firstLink(p.qp).direct())
+		for piece := range slices.Chunk(frames[1], n/3) {
+			_, err := syscall.Write(p.wires[0], piece)
+			require.NoError(t, err)
+			p.poll()
+		}
+		require.Equal(t, pattern(1, 1, n), m.Bytes())
+		p.session.says(t, frames[0][n/2:])
+		require.NoError(t, p.qp.Err())
+		require.Len(t, lanesOf(p.qp).conns, 2)
+		require.Equal(t, pattern(1, 0, n)[n/2:], m.Bytes()[n/2:])
+	})
 }
 
 // The memory that a peer reads may change at any time: what goes out always has the checksum of itself.
@@ -209,7 +322,7 @@ func TestChecksum_RestOfAFrame(t *testing.T) {
 	o.Seal()
 	bytesOf := func(o *frame.Batch) (b []byte) {
 		for _, v := range o.Pieces() {
-			b = append(b, frame.VecBytes(v)...)
+			b = append(b, v...)
 		}
 		return b
 	}
@@ -241,7 +354,7 @@ func TestChecksum_FramesTakenInPieces(t *testing.T) {
 	source, err := s.pd.Alloc(maxBytes, 0)
 	require.NoError(t, err)
 	copy(source.Bytes(), pattern(1, 2, maxBytes))
-	s.agreed.peerRecv = 8
+	s.agreed.PeerRecv = 8
 	rapid.Check(t, func(rt *rapid.T) {
 		s.begin(t, true)
 		defer s.end(t)

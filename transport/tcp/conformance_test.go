@@ -73,12 +73,12 @@ func (provider) Cut(a, b transport.Device) error {
 	admit(a)
 	admit(b)
 	for _, q := range inside(b).qps {
-		if q != nil && lanesOf(q) != nil && q.Attr.Peer == inside(a).end.id.Rank {
+		if q != nil && lanesOf(q) != nil && q.Attr.Peer == inside(a).end.local.ID.Rank {
 			lanesOf(q).ended.Store(true)
 		}
 	}
 	for _, q := range inside(a).qps {
-		if q == nil || !q.open || q.Attr.Peer != inside(b).end.id.Rank {
+		if q == nil || !q.open || q.Attr.Peer != inside(b).end.local.ID.Rank {
 			continue
 		}
 		if err := q.cut(); err != nil {

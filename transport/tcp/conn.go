@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
@@ -137,7 +138,7 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	if err != nil {
 		return false
 	}
-	placeTail(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
+	place.Bytes(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
 	q.ReportPlaced()
 	return true
 }
@@ -233,13 +234,14 @@ func (c *conn) checksInPlace() bool { return !c.q.checked || c.in.r.Rights&trans
 const headerAhead = 512
 
 // expectsLong tells whether the next frame is likely to be one whose payload can be read straight to its
-// place, once its header has come: as the one before it was, unless that was the end of a
-// Read. In a dialogue of long Writes the frame comes by itself, and a read of the header alone only delays
-// the others.
+// place, once its header has come: as the one before it was, unless that was the end of a Read, or its region
+// has been given up, whose entry may be used by another goroutine now. In a dialogue of long Writes the frame
+// comes by itself, and a read of the header alone only delays the others.
 func (c *conn) expectsLong() bool {
 	i := &c.in
 	return c.readsAhead && !c.q.answering && i.have == 0 && i.Length >= directMin && i.bad == nil &&
-		(!i.inside || i.left < directMin) && i.r != nil && i.r.View == nil &&
+		(!i.inside || i.left < directMin) &&
+		i.r != nil && i.r.Key() == transport.Key(i.A) && i.r.View == nil &&
 		(i.Op == frame.Write && c.checksInPlace() || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0)
 }
 

@@ -232,7 +232,7 @@ func newStage(tb testing.TB, s scene, checked bool) *stage {
 	st := &stage{}
 	for i := range st.ends {
 		e := newSessionDevice(tb)
-		e.agreed.checksum = checked
+		e.agreed.Checksum = checked
 		st.ends[i], st.actors[i] = e, newActor(tb, s, i, e.pd)
 	}
 	return st

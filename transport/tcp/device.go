@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // Options of a device. A zero field stands for its default.
@@ -21,7 +22,7 @@ type Options struct {
 	HighPort    int           //
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
-	// whether a peer is known to run: see transport.FabricConfig
+	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
 	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
 	TLS bool
@@ -48,9 +49,6 @@ const (
 	maxSGE     = 8
 	maxInline  = 64
 	maxMessage = 1 << 46
-	maxDepth   = 1 << 15
-	maxReads   = 64
-	maxPrivate = 512
 )
 
 // Device is a rank's software RNIC.
@@ -111,7 +109,8 @@ func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Cores,
+		MaxQPDepth: message.MaxDepth, MaxReads: message.MaxReads, MaxPrivate: message.MaxPrivate,
+		Handlers:   d.Cores,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,

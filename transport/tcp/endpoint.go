@@ -11,12 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // provenTimeout is how long a proven peer may take for the rest of the handshake.
@@ -28,9 +29,8 @@ type endpoint struct {
 	verbs.ReachesAll
 
 	dev       *Device
-	id        transport.Identity
+	local     setup.Local
 	acceptor  transport.Acceptor
-	certs     *certificates  // nil where connections are not encrypted
 	listeners []net.Listener // the first has the endpoint's address
 	addr      string
 
@@ -39,7 +39,7 @@ type endpoint struct {
 
 	mu        sync.Mutex // guards what follows
 	admission admission.Control
-	pending   map[*admission.Conn]*stream
+	pending   map[*admission.Conn]*setup.Handshake
 	left      chan struct{} // an unauthenticated connection has given its place back
 }
 
@@ -53,19 +53,19 @@ func (d *Device) newEndpoint(id transport.Identity, acceptor transport.Acceptor)
 	if err != nil {
 		return nil, err
 	}
-	var certs *certificates
+	local := setup.Local{ID: id}
 	if d.opts.TLS {
-		if certs, err = newCertificates(id, time.Now); err != nil {
+		if local.Certificates, err = certificates.New(id, time.Now); err != nil {
 			closeAll(listeners)
 			return nil, fmt.Errorf("certificates of the job: %w", err)
 		}
 	}
 	e := &endpoint{
-		dev: d, id: id, acceptor: acceptor, certs: certs, listeners: listeners, addr: "tcp:" +
+		dev: d, local: local, acceptor: acceptor, listeners: listeners, addr: "tcp:" +
 			listeners[0].Addr().String(),
 		table: cm.NewTable[*qp](), reports: cm.Limiter{Burst: d.opts.reportBurst},
 		admission: admission.Control{Places: admission.MaxConns, Grace: admission.Grace},
-		pending:   map[*admission.Conn]*stream{}, left: make(chan struct{}, 1),
+		pending:   map[*admission.Conn]*setup.Handshake{}, left: make(chan struct{}, 1),
 	}
 	d.end = e
 	for _, l := range listeners {
@@ -126,13 +126,7 @@ func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
 func (e *endpoint) Close() error {
-	e.table.Close()
-	err := closeAll(e.listeners)
-	e.table.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return e.table.Close(func() error { return closeAll(e.listeners) })
 }
 
 // Connect connects to a rank.
@@ -141,43 +135,29 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if !ok {
 		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr, rank)
 	}
-	if err := queuepair.CheckPeer(e.id, rank); err != nil {
-		return err
-	}
-	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp,
-		error) {
-		return e.dial(ctx, p, rank, hostport)
-	})
-	if err != nil {
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, hostport, err)
-	}
-	return nil
+	return e.table.Connect(ctx, e.local.ID, rank, hostport,
+		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) { return e.dial(ctx, p, rank, hostport) })
 }
 
 func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	return e.dev.Prepare(e.acceptor, rank)
 }
 
-// connected turns the connection into a queue pair and hands it over.
-func (e *endpoint) connected(s *stream, p *parties, conf transport.QPConfig, private []byte, initiator bool,
-	agreed agreement) (*qp, error) {
-	rank := p.initiator
-	if initiator {
-		rank = p.responder
-	}
-	local, remote := s.LocalAddr().String(), s.RemoteAddr().String()
-	fd, err := s.detach()
+// connected turns the connection into a queue pair and hands it over. dialed is the address that it was made
+// to, "" if this end has not made it.
+func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, private []byte, initiator bool,
+	dialed string, agreed message.Agreement) (*qp, error) {
+	rank := h.Peer()
+	local, remote := h.LocalAddr().String(), h.RemoteAddr().String()
+	fd, session, err := h.Detach()
 	if err != nil {
 		return nil, err
 	}
-	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
-		sys.SkipCongestionControl(fd)
-	}
 	q := e.dev.newQP(conf, rank, local, remote, initiator, agreed)
-	if agreed.keeps {
-		newMultiLane(q, fd, s.session, initiator, p.token(&e.id.Secret), routes{s.dialed, agreed.listens})
+	if agreed.Keeps {
+		newMultiLane(q, fd, session, initiator, h.Token(), routes{dialed, agreed.Listens})
 	} else {
-		newSingleLink(q, fd, s.session)
+		newSingleLink(q, fd, session)
 	}
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
@@ -185,15 +165,4 @@ func (e *endpoint) connected(s *stream, p *parties, conf transport.QPConfig, pri
 		q.rcq.handOver(q)
 	}
 	return q, nil
-}
-
-// sameMachine tells whether a connection stays on this machine: both its ends have the same address, or none
-// of a network.
-func sameMachine(a, b net.Addr) bool {
-	if a.Network() == "unix" {
-		return true
-	}
-	x, ok1 := a.(*net.TCPAddr)
-	y, ok2 := b.(*net.TCPAddr)
-	return ok1 && ok2 && (x.IP.Equal(y.IP) || x.IP.IsLoopback() && y.IP.IsLoopback())
 }

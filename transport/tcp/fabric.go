@@ -1,13 +1,15 @@
 package tcp
 
+import "github.com/weft-mpi/weft/transport/fabric"
+
 import "github.com/weft-mpi/weft/transport"
 
 // Fabric is this provider as it is chosen by name.
-var Fabric = transport.Fabric{
+var Fabric = fabric.Fabric{
 	Name:           "tcp",
 	About:          "TCP connections",
 	MinPeerTimeout: MinPeerTimeout,
-	Open: func(c transport.FabricConfig) (transport.Device, error) {
+	Open: func(c fabric.Config) (transport.Device, error) {
 		o := Options{
 			LowPort: c.LowPort, HighPort: c.HighPort, PeerTimeout: c.PeerTimeout, Running: c.Running,
 			TLS: c.TLS, Checksum: c.Checksum, Log: c.Log,

@@ -20,6 +20,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // turnedAway keeps whom a host has refused.
@@ -66,9 +67,9 @@ func (h *host) call(ctx context.Context) (*raw, func(), error) {
 		return nil, nil, err
 	}
 	p := testParties()
-	p.initiator, p.responder = 1, 0
+	p.Initiator, p.Responder = 1, 0
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	return &raw{stream: &stream{Conn: conn}, parties: p}, func() { stop(); conn.Close() }, nil
+	return &raw{Conn: conn, Parties: p}, func() { stop(); conn.Close() }, nil
 }
 
 // A genuine rank connects while many more unauthenticated callers than there are places hold on, and come back whenever
@@ -90,7 +91,7 @@ func TestUnauthenticated_CrowdKeepsNobodyOut(t *testing.T) {
 					if err != nil {
 						continue
 					}
-					hello := r.appendHello(nil)
+					hello := r.AppendHello(nil)
 					r.Write(hello[:[]int{0, 5, len(hello) - 1, len(hello)}[i%4]])
 					io.Copy(io.Discard, r.Conn)
 					hangUp()
@@ -152,7 +153,7 @@ func TestUnauthenticated_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
 	const callers = 300
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{TLS: true})
-		own := clientHello(h.dev.end.certs.name(0))
+		own := clientHello(h.dev.end.local.Certificates.Name(0))
 		hellos := [][]byte{clientHello("nobody"), clientHello("0.0123456789abcdef0123456789abcdef.weft"),
 			own[:len(own)-1], nil}
 		if !raced {
@@ -291,7 +292,7 @@ func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
 	const callers, atOnce = 10_000, 256
 	kinds := []func(r *raw){
 		func(r *raw) { r.Write([]byte("\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")); io.Copy(io.Discard, r.Conn) },
-		func(r *raw) { r.Write(r.appendHello(nil)[:40]); io.Copy(io.Discard, r.Conn) },
+		func(r *raw) { r.Write(r.AppendHello(nil)[:40]); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { io.Copy(io.Discard, r.Conn) },
 		func(r *raw) {
 			r.Write([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))
@@ -300,17 +301,17 @@ func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
 		func(r *raw) { r.Write([]byte("GET / HTTP/1.1\r\nHost: weft\r\n\r\n")); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { r.Conn.(*net.TCPConn).SetLinger(0) },
 		func(r *raw) {
-			r.Write(r.appendHello(nil))
-			if body, err := expect(r.stream, typeChallenge); err == nil &&
-				r.takeChallenge(body, &testSecret) == nil {
-				r.Write(r.appendRequest(r.appendProof(nil, &[32]byte{7}), &[32]byte{7}, testParameters,
-					make([]byte, maxPrivate)))
+			r.Write(r.AppendHello(nil))
+			if body, err := r.expect(message.Challenge); err == nil &&
+				r.TakeChallenge(body, &testSecret) == nil {
+				r.Write(r.AppendRequest(r.AppendProof(nil, &[32]byte{7}), &[32]byte{7}, testParameters,
+					make([]byte, message.MaxPrivate)))
 			}
 			io.Copy(io.Discard, r.Conn)
 		},
 		func(r *raw) {
-			r.job = handshake.JobHash("another")
-			r.Write(r.appendHello(nil))
+			r.Job = handshake.JobHash("another")
+			r.Write(r.AppendHello(nil))
 			io.Copy(io.Discard, r.Conn)
 		},
 	}

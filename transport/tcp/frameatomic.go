@@ -3,18 +3,12 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
-)
-
-// Operations of an Atomic frame.
-const (
-	atomicFetchAdd    = 1
-	atomicCompareSwap = 2
 )
 
 // frameAtomic asks this side to change a word.
@@ -41,13 +35,8 @@ func (frameAtomic) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, erro
 
 // atomicFrame asks the peer to change a word.
 func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
-	operation := uint64(atomicFetchAdd)
-	if w.Op == transport.OpCompareSwap {
-		operation = atomicCompareSwap
-	}
 	b := o.Begin(frame.Header{Length: frame.AtomicSize, Op: frame.Atomic, Flags: frame.Last, A: w.Number,
-		B: operation},
-		frame.AtomicSize)
+		B: place.Operation(w.Op)}, frame.AtomicSize)
 	binary.LittleEndian.PutUint64(b, uint64(w.Remote[0].Key))
 	binary.LittleEndian.PutUint64(b[8:], w.Remote[0].Offset)
 	binary.LittleEndian.PutUint64(b[16:], w.Imm)
@@ -57,7 +46,7 @@ func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
 // parseAtomic reads an Atomic and checks all of it that needs no region. Its particulars have the place that
 // a Read's segments have.
 func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
-	if h.B != atomicFetchAdd && h.B != atomicCompareSwap || len(payload) != frame.AtomicSize {
+	if place.ParseOperation(h.B) == 0 || len(payload) != frame.AtomicSize {
 		return readResponse{}, fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it",
 			transport.ErrProtocol, h.B, len(payload))
 	}
@@ -73,20 +62,13 @@ func (q *qp) change(a *readResponse) {
 	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
 	r, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
-		err = fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
-			transport.ErrAccess, off,
-			uint64(key), wordSize)
+		err = place.ErrUnaligned(key, off)
 	}
 	if err != nil {
 		a.refused = err
 		return
 	}
-	at := word(r.Mem, int(off))
-	if operation == atomicFetchAdd {
-		a.original = atomic.AddUint64(at, operand) - operand
-	} else {
-		a.original = verbs.CompareSwap(at, compare, operand)
-	}
+	a.original = place.Atomic(place.Word(r.Mem, int(off)), place.ParseOperation(operation), operand, compare)
 	q.ReportPlaced()
 }
 
@@ -115,14 +97,10 @@ func placeOriginal(w *verbs.Request, i *incoming) error {
 	if w == nil || w.Op == transport.OpRead {
 		return fmt.Errorf("%w: end of Atomic %d, which is not what is due", transport.ErrProtocol, i.A)
 	}
-	p := w.Local[0]
-	if !p.Alive() {
+	if !w.Local[0].Alive() {
 		return fmt.Errorf("%w: the destination of an Atomic was deregistered before it was complete",
 			transport.ErrAccess)
 	}
-	var original [wordSize]byte
-	binary.NativeEndian.PutUint64(original[:], i.B)
-	placeTail(p.Region.Mem[p.Off:][:wordSize], original[:])
-	w.Got = wordSize
+	place.Original(w, i.B)
 	return nil
 }

@@ -14,7 +14,7 @@ type frameClose struct{ ordinaryFrame }
 // makeClose makes the Close frame when all else has been sent and answered.
 func (q *qp) makeClose(o *frame.Batch) bool {
 	c := &q.at
-	if !q.CloseDue() || c.ended || q.SQ.Len() != 0 || c.response != q.responses.tail || !o.Empty() {
+	if !q.CloseDue() || c.ended || q.SQ.Len() != 0 || c.response != q.responses.Tail || !o.Empty() {
 		return false
 	}
 	o.Begin(frame.Header{Op: frame.Close, Flags: frame.Last}, 0)
@@ -30,7 +30,7 @@ func (frameClose) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
 
 // peerCloses takes the peer's Close.
 func (q *qp) peerCloses() error {
-	if q.responses.head != q.responses.tail {
+	if q.responses.Head != q.responses.Tail {
 		return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
 	}
 	q.PeerClosed()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -19,8 +20,7 @@ func (q *qp) makeImmediate(o *frame.Batch, w *verbs.Request) {
 
 func (frameImmediate) end(q *qp, i *incoming) error {
 	if q.RQ.Front() == nil {
-		return &frame.Violation{Code: frame.ReasonNoRecv,
-			Err: fmt.Errorf("%w: an immediate of the peer found no Recv posted", transport.ErrProtocol)}
+		return violation.ErrNoRecv
 	}
 	if i.A != q.recvMsn || q.recvOff > 0 {
 		return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.A, q.recvMsn,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -19,7 +20,7 @@ func (q *qp) makeInvalidate(o *frame.Batch, w *verbs.Request) {
 
 func (frameInvalidate) end(q *qp, i *incoming) error {
 	if q.RQ.Front() == nil {
-		return errNoRecv
+		return violation.ErrNoRecv
 	}
 	if i.A != q.recvMsn {
 		return fmt.Errorf("%w: message %d where %d is due", transport.ErrProtocol, i.A, q.recvMsn)
@@ -43,9 +44,7 @@ func (frameInvalidate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, 
 func (q *qp) invalidate(key uint64) error {
 	m := q.PD.Window(&q.Windows, transport.Key(key))
 	if m == nil {
-		return &frame.Violation{Code: frame.ReasonKey,
-			Err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound to this "+
-				"queue pair", transport.ErrAccess, key)}
+		return violation.ErrInvalidate(key)
 	}
 	m.Unbind()
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -30,7 +31,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 }
 
 // asksEnough tells whether as many Reads and Atomics of ours are outstanding as were agreed on (R5).
-func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.reads) }
+func (q *qp) asksEnough() bool { return q.at.reads-q.read >= uint64(q.agreed.Reads) }
 
 // readRequest makes the ReadRequest of a Read.
 func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
@@ -101,32 +102,26 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 		return err
 	}
 	// What the cursor has passed may have been answered: the peer may have begun another one since.
-	if q.responses.tail-q.at.response >= uint32(q.agreed.reads) {
-		return q.errManyReads()
+	if q.responses.Tail-q.at.response >= uint32(q.agreed.Reads) {
+		return violation.ErrReads(q.agreed.Reads)
 	}
-	*q.responses.room() = a
+	*q.responses.Room() = a
 	return q.startResponse()
-}
-
-// errManyReads is a ReadRequest or an Atomic beyond those that may be outstanding.
-func (q *qp) errManyReads() error {
-	return &frame.Violation{Code: frame.ReasonReads, Err: fmt.Errorf(
-		"%w: more Reads and Atomics outstanding than agreed: %d", transport.ErrProtocol, q.agreed.reads)}
 }
 
 // startResponse takes the request that stands at the end of the queue of answers into it. What it names is
 // checked now, and an Atomic is carried out now: what came before it is placed. A refusal waits for its turn;
 // after one that is refused all are, since the connection ends before their turn.
 func (q *qp) startResponse() error {
-	a := q.responses.at(q.responses.tail)
+	a := q.responses.At(q.responses.Tail)
 	if a.number < q.askedNext {
 		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, a.number, q.askedNext-1)
 	}
 	q.askedNext = a.number + 1
-	if q.responses.head != q.responses.tail {
-		a.refused = q.responses.at(q.responses.tail - 1).refused
+	if q.responses.Head != q.responses.Tail {
+		a.refused = q.responses.At(q.responses.Tail - 1).refused
 	}
-	q.responses.tail++
+	q.responses.Tail++
 	if a.refused != nil {
 		return nil
 	}
@@ -149,19 +144,19 @@ func (q *qp) startResponse() error {
 func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
 	q := b.q
-	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.reads)
-	if ahead >= depth || uint64(q.responses.tail-q.responses.head)+ahead >= depth {
-		return q.errManyReads()
+	ahead, depth := i.Ref-b.doorbells, uint64(q.agreed.Reads)
+	if ahead >= depth || uint64(q.responses.Tail-q.responses.Head)+ahead >= depth {
+		return violation.ErrReads(q.agreed.Reads)
 	}
 	a, err := parse(i.Header, i.control)
 	if err != nil {
 		return err
 	}
-	if q.responses.ring == nil {
+	if q.responses.Ring == nil {
 		// as many as can be outstanding: those that wait have their places too
-		q.responses.ring = make([]readResponse, 1<<bits.Len64(depth-1))
+		q.responses.Ring = make([]readResponse, 1<<bits.Len64(depth-1))
 	}
-	to := q.responses.at(q.responses.tail + uint32(ahead))
+	to := q.responses.At(q.responses.Tail + uint32(ahead))
 	if to.stored {
 		return fmt.Errorf("%w: a second Read or Atomic in place %d of its sequence", transport.ErrProtocol,
 			i.Ref)
@@ -174,7 +169,7 @@ func (b *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readRespo
 // doorbell takes the request of the peer that is stored next into the queue of those that are answered:
 // everything before it is placed.
 func (b *multiLane) doorbell() error {
-	a := b.q.responses.at(b.q.responses.tail)
+	a := b.q.responses.At(b.q.responses.Tail)
 	if !a.stored {
 		return fmt.Errorf("%w: a Read or an Atomic in the place of another one", transport.ErrProtocol)
 	}

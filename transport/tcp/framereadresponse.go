@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
@@ -24,30 +23,14 @@ type readResponse struct {
 	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
 }
 
-// responseQueue is a ring of them. The peer may have only so many outstanding: more is a violation.
-type responseQueue struct {
-	ring       []readResponse
-	head, tail uint32
-}
-
-func (a *responseQueue) at(i uint32) *readResponse { return &a.ring[i&uint32(len(a.ring)-1)] }
-
-// room gives the place at the end of the queue.
-func (a *responseQueue) room() *readResponse {
-	if int(a.tail-a.head) == len(a.ring) {
-		a.ring = ring.Grow(a.ring, a.head, a.tail)
-	}
-	return a.at(a.tail)
-}
-
 // responseFrame makes the next frame of the oldest Read of the peer: a Write into the segments that it named
 // (R2, R3). The last of them carries the Read's number as its immediate data (R4).
 func (q *qp) responseFrame(o *frame.Batch) bool {
 	c := &q.at
-	if c.response == q.responses.tail || q.answerElsewhere {
+	if c.response == q.responses.Tail || q.answerElsewhere {
 		return false
 	}
-	a := q.responses.at(c.response)
+	a := q.responses.At(c.response)
 	c.responseFirst = false
 	if a.refused != nil {
 		if o.Empty() { // earlier frames go out first
@@ -116,7 +99,7 @@ func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 // responseAlive tells whether the memory that an answer is sent from, from an offset on, may still be read.
 // If not, it ends the QP.
 func (q *qp) responseAlive(number uint32, at int) bool {
-	a := q.responses.at(number)
+	a := q.responses.At(number)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], at)
 	_, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, 0)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 var framesSeed = flag.Uint64("frames.seed", 1, "seed of the frames of TestFrames")
@@ -143,9 +144,9 @@ func (g *ground) leaves(tb testing.TB, what string) {
 		}
 	}
 	q := g.qp
-	if len(q.responses.ring) > maxReads || cap(firstLink(q).in.control) > 2*frame.MaxControl ||
+	if len(q.responses.Ring) > message.MaxReads || cap(firstLink(q).in.control) > 2*frame.MaxControl ||
 		firstLink(q).partial.Held() > 2*frame.BatchSize {
-		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.responses.ring),
+		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.responses.Ring),
 			cap(firstLink(q).in.control), firstLink(q).partial.Held())
 	}
 	var seen [groundRecvs + 8]bool
@@ -262,7 +263,7 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 			B: uint64(s.rand.Uint32())}, nil, true
 	},
 	frame.ReadRequest: func(s *script) (frame.Header, []byte, bool) {
-		if s.asked == maxReads {
+		if s.asked == message.MaxReads {
 			return frame.Header{}, nil, false
 		}
 		s.asked++
@@ -288,7 +289,7 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 		return h, s.bytes(n), true
 	},
 	frame.Atomic: func(s *script) (frame.Header, []byte, bool) {
-		if s.asked == maxReads {
+		if s.asked == message.MaxReads {
 			return frame.Header{}, nil, false
 		}
 		s.asked++

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -46,12 +47,12 @@ func (frameSend) begin(q *qp, i *incoming) error {
 	e := q.RQ.Front()
 	switch {
 	case e == nil:
-		return errNoRecv
+		return violation.ErrNoRecv
 	case i.A != q.recvMsn || i.B != uint64(q.recvOff):
 		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, i.A, i.B,
 			q.recvMsn, q.recvOff)
 	case i.Length > e.Total-q.recvOff:
-		return tooLong(e)
+		return violation.ErrTooLong(e.Total)
 	}
 	i.recv, i.off = q.RQ.Head, q.recvOff
 	return nil
@@ -70,7 +71,7 @@ func (frameSend) beginAhead(b *multiLane, i *incoming) error {
 		return err
 	}
 	if e := b.q.RQ.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
-		return tooLong(e)
+		return violation.ErrTooLong(e.Total)
 	}
 	i.off = int(i.B)
 	b.messageAt(i.A).begun += i.Length
@@ -94,24 +95,13 @@ func (c *conn) placeUntagged(b []byte) error {
 	for len(b) > 0 {
 		p, at, n := verbs.Span(e.Local, i.off, len(b))
 		if !p.Alive() {
-			return &frame.Violation{Code: frame.ReasonNoRecv, Status: transport.StatusLocalProt,
-				Err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+			return violation.ErrRecvGone
 		}
 		copy(p.Region.Mem[at:at+n], b)
 		b = b[n:]
 		i.advance(n)
 	}
 	return nil
-}
-
-// errNoRecv is a message that comes before the receiver has posted a Recv for it.
-var errNoRecv error = &frame.Violation{Code: frame.ReasonNoRecv,
-	Err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
-
-func tooLong(e *verbs.Recv) error {
-	return &frame.Violation{Code: frame.ReasonTooLong, Status: transport.StatusLocalLength,
-		Err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes",
-			transport.ErrProtocol, e.Total)}
 }
 
 // completeMessage completes the oldest posted Recv; flags are those of the message's last frame.
@@ -139,7 +129,7 @@ func (b *multiLane) messageAt(number uint64) *messageProgress {
 func (b *multiLane) findRecv(i *incoming) error {
 	ahead := i.A - b.q.recvMsn
 	if ahead >= uint64(b.q.RQ.Tail-b.q.RQ.Head) {
-		return errNoRecv
+		return violation.ErrNoRecv
 	}
 	i.recv = b.q.RQ.Head + uint32(ahead)
 	return nil

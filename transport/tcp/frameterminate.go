@@ -1,9 +1,6 @@
 package tcp
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
@@ -26,27 +23,15 @@ func (frameTerminate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, e
 	return sequence.Data, stopTerminate, nil
 }
 
-// TellFailed says why the connection is cut, if the socket takes it at once and no frame stands half-written.
+// TellFailed tells the peer why the connection is cut, if the socket takes it at once and no frame stands
+// half-written.
 func (q *qp) TellFailed(cause error) {
 	if !q.open || q.awaitingFirstFrame {
 		return // the peer may be in streaming mode yet
 	}
-	code := frame.ReasonLocal
-	var read uint64
-	var v *frame.Violation
-	var refused *queuepair.RefusedRead
-	switch {
-	case errors.As(cause, &v):
-		code = v.Code
-	case errors.As(cause, &refused):
-		code, read = frame.ReasonAccess, refused.Number+1
-	case errors.Is(cause, transport.ErrProtocol):
-		code = frame.ReasonProtocol
-	}
-	text := cause.Error()
-	text = text[:min(len(text), terminateText)]
-	h := frame.Header{Op: frame.Terminate, Flags: frame.Last, A: uint64(code), B: read}
-	q.sequencer.sendTerminate(h, []byte(text))
+	t := queuepair.TerminateOf(cause, terminateText)
+	q.sequencer.sendTerminate(frame.Header{Op: frame.Terminate, Flags: frame.Last,
+		A: uint64(frame.ReasonOf(t.Reason)), B: t.Read}, t.Text)
 }
 
 // refuseRead ends the QP over a Read or an Atomic that may not be carried out; it completes in error at the
@@ -55,24 +40,11 @@ func (q *qp) refuseRead(a *readResponse, err error) {
 	q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: err}, transport.StatusFlushed)
 }
 
-// terminated takes a Terminate: the first error was on the other side.
+// terminated takes a Terminate.
 func (q *qp) terminated(h frame.Header, text []byte) {
 	code := frame.Reason(h.A)
-	cause := transport.ErrProtocol
-	status := transport.StatusRemoteOp
-	switch code {
-	case frame.ReasonAccess, frame.ReasonKey:
-		cause, status = transport.ErrAccess, transport.StatusRemoteAccess
-	case frame.ReasonLocal:
-		cause = transport.ErrPeerLost
-	case frame.ReasonNoRecv:
-		status = transport.StatusRNR
-	}
-	if h.B != 0 {
-		if w := q.reading(); w != nil && w.Number == h.B-1 {
-			w.Failed = status
-		}
-	}
+	t := queuepair.Terminate{Reason: code.Violation(), Read: h.B, Text: text}
+	_, status := t.Reason.Told()
 	q.sequencer.refused(status)
-	q.Fail(fmt.Errorf("%w (%v: %q): %w", queuepair.ErrTerminated, code, text, cause), transport.StatusFlushed)
+	q.Terminated(t, code, q.reading())
 }

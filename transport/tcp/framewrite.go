@@ -4,9 +4,16 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+)
+
+const (
+	wordSize = verbs.WordSize
+	tailSize = wordSize // how much of a Write is placed last, and where it is aligned as one word
 )
 
 // frameWrite is tagged: its payload goes to an offset of the region, or the window, that its key names.
@@ -64,7 +71,7 @@ func gathers(o *frame.Batch, n int) (bytes int, fits bool) {
 func (frameWrite) begin(q *qp, i *incoming) error {
 	r, err := q.PD.Find(&q.Windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
 	if err != nil {
-		return &frame.Violation{Code: frame.ReasonAccess, Err: fmt.Errorf("Write from the peer: %w", err)}
+		return violation.ErrWrite(err)
 	}
 	i.r, i.at = r, int(i.B)
 	if i.Length >= directMin {
@@ -106,7 +113,7 @@ func (i *incoming) placeable() error {
 }
 
 func givenUp(key uint64) error {
-	return &frame.Violation{Code: frame.ReasonAccess,
+	return &violation.Error{Reason: violation.Access,
 		Err: fmt.Errorf("%w: the region of key %#x was deregistered while the peer wrote it",
 			transport.ErrAccess, key)}
 }
@@ -121,7 +128,7 @@ func (c *conn) placeTagged(b []byte) {
 		return
 	}
 	if len(b) == i.left && i.held == 0 && !c.q.checked && !c.takes.holdsTail() {
-		placeTail(i.r.Mem[i.at:i.at+len(b)], b)
+		place.Bytes(i.r.Mem[i.at:i.at+len(b)], b)
 		i.advance(len(b))
 		return
 	}
@@ -142,7 +149,7 @@ func (i *incoming) placeHeld() error {
 	if err := i.placeable(); err != nil {
 		return err
 	}
-	placeTail(i.r.Mem[i.at:i.at+i.held], i.last[:i.held])
+	place.Bytes(i.r.Mem[i.at:i.at+i.held], i.last[:i.held])
 	i.held = 0
 	return nil
 }
@@ -160,7 +167,7 @@ func (t *heldTail) place() error {
 	if t.r.Key() != t.key {
 		return givenUp(uint64(t.key))
 	}
-	placeTail(t.r.Mem[t.at:t.at+t.n], t.bytes[:t.n])
+	place.Bytes(t.r.Mem[t.at:t.at+t.n], t.bytes[:t.n])
 	return nil
 }
 

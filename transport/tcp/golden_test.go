@@ -14,6 +14,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
@@ -48,25 +49,25 @@ func (tr *transcript) golden(t *testing.T, name string) {
 func TestGolden_Handshake(t *testing.T) {
 	var tr transcript
 	p := testParties()
-	fmt.Fprintf(&tr, "# Handshake of rank %d with rank %d of the job \"job\", secret % x\n", p.initiator,
-		p.responder, testSecret)
+	fmt.Fprintf(&tr, "# Handshake of rank %d with rank %d of the job \"job\", secret % x\n", p.Initiator,
+		p.Responder, testSecret)
 	note := func(who string, b []byte) {
-		if who == "initiator" && strings.HasPrefix(string(b), magic) {
-			tr.note(who, typeHello, b[:len(magic)], b[len(magic):len(magic)+prefixSize],
-				b[len(magic)+prefixSize:])
+		if who == "initiator" && strings.HasPrefix(string(b), message.Magic) {
+			tr.note(who, message.Hello, b[:len(message.Magic)], b[len(message.Magic):len(message.Magic)+message.PrefixSize],
+				b[len(message.Magic)+message.PrefixSize:])
 			return
 		}
-		tr.note(who, messageType(b[0]), b[:prefixSize], b[prefixSize:])
+		tr.note(who, message.Type(b[0]), b[:message.PrefixSize], b[message.PrefixSize:])
 	}
-	note("initiator", p.appendHello(nil))
-	note("responder", p.appendChallenge(nil, &testSecret))
-	note("initiator", p.appendProof(nil, &testSecret))
-	note("initiator", p.appendRequest(nil, &testSecret, testParameters, []byte("of the initiator")))
+	note("initiator", p.AppendHello(nil))
+	note("responder", p.AppendChallenge(nil, &testSecret))
+	note("initiator", p.AppendProof(nil, &testSecret))
+	note("initiator", p.AppendRequest(nil, &testSecret, testParameters, []byte("of the initiator")))
 	answer := testParameters
-	answer.checksum = true
-	note("responder", p.appendAccept(nil, &testSecret, answer, []byte("of the responder")))
+	answer.Checksum = true
+	note("responder", p.AppendAccept(nil, &testSecret, answer, []byte("of the responder")))
 	tr.WriteString("\n# In the place of any of the last three\n")
-	note("either", appendReject(nil, handshake.RejectOther, "the text says why"))
+	note("either", message.AppendReject(nil, handshake.RejectOther, "the text says why"))
 	tr.golden(t, "handshake.txt")
 }
 
@@ -84,7 +85,7 @@ func TestGolden_ExchangeWithChecksum(t *testing.T) {
 // goldenExchange is one of each frame, from a queue pair to another, and what becomes of them.
 func goldenExchange(t *testing.T, checked bool, file, title string) {
 	initiator, responder := newSessionDevice(t), newSessionDevice(t)
-	initiator.agreed.checksum, responder.agreed.checksum = checked, checked
+	initiator.agreed.Checksum, responder.agreed.Checksum = checked, checked
 	responder.dev.Regions.Seed([32]byte{1})
 	responder.begin(t, false)
 	defer responder.end(t)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // TestHandOver_AfterClose: a queue pair that was used and released as soon as it was connected is handed to
@@ -17,6 +19,8 @@ func TestHandOver_AfterClose(t *testing.T) {
 	require.NoError(t, made.Close())
 	c := made.(*cq)
 	c.handOver(&qp{})
-	require.Empty(t, c.inbox.qps)
-	require.False(t, c.arrivals.Load())
+	dropped := false
+	c.HandOver(queuepair.Arrival{Enter: func() { t.Error("it enters") }, Drop: func() { dropped = true }})
+	require.True(t, dropped)
+	require.False(t, c.TakeIn())
 }

@@ -39,6 +39,6 @@ func (c *cq) Tick(now time.Time) {
 		if q.rcq == c {
 			q.sequencer.tick(c.clock.Ticks, counts)
 		}
-		i += c.stepIfPresent(i, q)
+		i += c.qps.Step(i, q)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -69,7 +70,7 @@ func (b *multiLane) completeRecv() error {
 	x := *e
 	*e = messageProgress{}
 	if q.RQ.Front() == nil {
-		return errNoRecv
+		return violation.ErrNoRecv
 	}
 	if x.begun != x.got {
 		return fmt.Errorf("%w: Send %d ends before its frames", transport.ErrProtocol, q.recvMsn)

@@ -14,26 +14,17 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
-
-// tokenSize is how long the name of a queue pair is, that who joins a further lane to it has to know.
-const tokenSize = 16
-
-// roleToken is what the name of a queue pair is made with, of the handshake of its first connection.
-const roleToken role = "lanes"
-
-// token names the queue pair that this handshake makes, to both its ends and to nobody else.
-func (p *parties) token(secret *[32]byte) (t [tokenSize]byte) {
-	copy(t[:], p.proof(secret, roleToken, nil))
-	return t
-}
 
 // maxInterfaces is how many addresses a device can have for its lanes.
 const maxInterfaces = 3
 
 func (o *Options) checkLanes() error {
-	if o.Lanes < 0 || o.Lanes > maxLanes {
-		return fmt.Errorf("%d lanes: 1 to %d are possible", o.Lanes, maxLanes)
+	if o.Lanes < 0 || o.Lanes > message.MaxLanes {
+		return fmt.Errorf("%d lanes: 1 to %d are possible", o.Lanes, message.MaxLanes)
 	}
 	if len(o.Interfaces) > maxInterfaces {
 		return fmt.Errorf("%d addresses for lanes: at most %d are possible", len(o.Interfaces), maxInterfaces)
@@ -71,41 +62,17 @@ func (r *routes) to(slot int) string {
 	return r.dialed
 }
 
-// arrival is news for a queue pair from the endpoint: a lane, or that none will come.
-type arrival struct {
-	b    *multiLane
-	lane *laneConn
-	err  error
+// handOverLane gives a lane to the queue pair's driver. It may be called from any goroutine.
+func (b *multiLane) handOverLane(l *laneConn) {
+	b.q.rcq.HandOver(queuepair.Arrival{
+		Enter: func() { b.attach(l) },
+		Drop:  func() { sys.CloseFD(l.fd) },
+	})
 }
 
-// arrive gives it to the queue's driver. It may be called from any goroutine.
-func (c *cq) arrive(a arrival) {
-	c.inbox.Lock()
-	gone := c.inbox.closed
-	if !gone {
-		c.inbox.lanes = append(c.inbox.lanes, a)
-		c.arrivals.Store(true)
-		c.Wake() // with the lock held: the queue is not closed meanwhile
-	}
-	c.inbox.Unlock()
-	if gone {
-		a.drop()
-	}
-}
-
-func (a *arrival) drop() {
-	if a.lane != nil {
-		sys.CloseFD(a.lane.fd)
-	}
-}
-
-// take is the driver's part.
-func (a *arrival) take() {
-	if a.lane != nil {
-		a.b.attach(a.lane)
-	} else {
-		a.b.noLaneComes(a.err)
-	}
+// handOverFailure tells the queue pair's driver that no lane comes. It may be called from any goroutine.
+func (b *multiLane) handOverFailure(err error) {
+	b.q.rcq.HandOver(queuepair.Arrival{Enter: func() { b.noLaneComes(err) }})
 }
 
 // dialMissing has the endpoint make the lanes that are missing. Who began the queue pair makes them; the
@@ -163,7 +130,7 @@ const (
 func (e *endpoint) keepLane(b *multiLane, slot int) {
 	ctx, done, err := e.table.Begin(b.ctx)
 	if err != nil {
-		b.q.rcq.arrive(arrival{b: b, err: err})
+		b.handOverFailure(err)
 		return
 	}
 	go func() {
@@ -176,13 +143,13 @@ func (e *endpoint) keepLane(b *multiLane, slot int) {
 			alone := time.Duration(b.noLaneSince.Load())
 			switch {
 			case ctx.Err() != nil && e.table.Context().Err() != nil:
-				b.q.rcq.arrive(arrival{b: b, err: transport.ErrDeviceGone})
+				b.handOverFailure(transport.ErrDeviceGone)
 				return
 			case ctx.Err() != nil:
 				return
 			case errors.Is(err, handshake.ErrGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 &&
 				b.now()-alone > e.dev.opts.PeerTimeout:
-				b.q.rcq.arrive(arrival{b: b, err: err}) // it counts only if there is no lane
+				b.handOverFailure(err) // it counts only if there is no lane
 			}
 			if alone != 0 {
 				pause = min(pause, noLanePause)
@@ -204,70 +171,57 @@ func (e *endpoint) join(ctx context.Context, b *multiLane, slot int) error {
 		return err
 	}
 	defer conn.Close()
-	s := newStream(conn)
-	defer s.until(ctx, e.dev.opts.PeerTimeout)()
-	p, err := e.introduce(s, b.q.Attr.Peer, b.laneNumber())
-	if err != nil {
-		return vanished(err)
+	h := setup.New(&e.local, conn)
+	defer h.Until(ctx, e.dev.opts.PeerTimeout)()
+	number := b.laneNumber()
+	if err := h.Introduce(b.q.Attr.Peer, number); err != nil {
+		return setup.Vanished(err)
 	}
-	request := p.appendRequest(p.appendProof(nil, &e.id.Secret), &e.id.Secret, e.laneParameters(b, s),
-		b.token[:])
-	if _, err := s.Write(request); err != nil {
-		return vanished(err)
+	if err := h.Request(e.offer(b.q.Attr.QPConfig, h), b.token[:]); err != nil {
+		return setup.Vanished(err)
 	}
-	body, err := expect(s, typeAccept)
-	if err != nil {
-		return vanished(err)
+	if _, _, err := h.Answer(); err != nil {
+		return setup.Vanished(err)
 	}
-	if _, _, err := p.takeAccept(body, &e.id.Secret); err != nil {
-		return err
-	}
-	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: slot})
-}
-
-// laneParameters are what this end says of itself for one more lane.
-func (e *endpoint) laneParameters(b *multiLane, s *stream) parameters {
-	return e.parameters(b.q.Attr.QPConfig, s)
+	return e.joined(h, b, &laneConn{b: b, number: number, slot: slot})
 }
 
 // acceptLane takes a lane that a proven peer joins to a queue pair.
-func (e *endpoint) acceptLane(s *stream, p *parties, token []byte) error {
-	q, state, _ := e.table.Current(p.initiator)
+func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
+	q, state, _ := e.table.Current(h.Peer())
 	var b *multiLane
 	if q != nil {
 		b, _ = q.sequencer.(*multiLane)
 	}
 	early := state == cm.Accepting || state == cm.Dialing || state == cm.Committing
 	if b == nil && early {
-		s.reject(handshake.RejectBusy, "the queue pair is being made")
+		h.Reject(handshake.RejectBusy, "the queue pair is being made")
 		return cm.ErrCollision
 	}
-	known := b != nil && hmac.Equal(b.token[:], token) && (p.lane%2 == 1) != b.initiator
+	number := h.Lane()
+	known := b != nil && hmac.Equal(b.token[:], token) && (number%2 == 1) != b.initiator
 	if known && b.ended.Load() {
 		if last := b.lastFrame.Load(); last != nil {
-			return e.repeatTerminate(s, p, b, last)
+			return e.repeatTerminate(h, b, last)
 		}
 	}
 	if !known || b.ended.Load() {
-		s.reject(handshake.RejectGone, "the queue pair is not there any more")
+		h.Reject(handshake.RejectGone, "the queue pair is not there any more")
 		return handshake.ErrGone
 	}
-	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.laneParameters(b, s), nil)); err != nil {
+	if err := h.Accept(e.offer(b.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
-	return e.joined(s, b, &laneConn{b: b, number: p.lane, slot: -1, greeted: true, awaitingFirstFrame: true})
+	return e.joined(h, b, &laneConn{b: b, number: number, slot: -1, greeted: true, awaitingFirstFrame: true})
 }
 
 // joined hands a lane over.
-func (e *endpoint) joined(s *stream, b *multiLane, l *laneConn) error {
-	fd, err := s.detach()
+func (e *endpoint) joined(h *setup.Handshake, b *multiLane, l *laneConn) error {
+	fd, session, err := h.Detach()
 	if err != nil {
 		return err
 	}
-	if sameMachine(s.LocalAddr(), s.RemoteAddr()) {
-		sys.SkipCongestionControl(fd)
-	}
-	l.connect(fd, s.session)
-	b.q.rcq.arrive(arrival{b: b, lane: l})
+	l.connect(fd, session)
+	b.handOverLane(l)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // newMixed connects two ranks whose devices have different options.
@@ -39,7 +40,7 @@ func TestLanes_NumberIsTheSmaller(t *testing.T) {
 		{Options{Lanes: 1}, Options{Lanes: 4}, 0},
 		{Options{Lanes: 4}, Options{}, 0},
 		{Options{Lanes: 4}, Options{Lanes: 2}, 2},
-		{Options{Lanes: 2}, Options{Lanes: maxLanes}, 2},
+		{Options{Lanes: 2}, Options{Lanes: message.MaxLanes}, 2},
 		{Options{Reconnect: true}, Options{Lanes: 4}, 1},
 		{Options{Reconnect: true}, Options{Reconnect: true}, 1},
 		{Options{Reconnect: true}, Options{}, 0},
@@ -53,7 +54,7 @@ func TestLanes_NumberIsTheSmaller(t *testing.T) {
 		}
 	}
 	four := slices.Repeat([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 4)
-	for _, o := range []Options{{Lanes: -1}, {Lanes: maxLanes + 1}, {Interfaces: make([]netip.Addr, 1)},
+	for _, o := range []Options{{Lanes: -1}, {Lanes: message.MaxLanes + 1}, {Interfaces: make([]netip.Addr, 1)},
 		{Interfaces: four}} {
 		_, err := New(o)
 		require.Error(t, err, "%+v", o)
@@ -302,10 +303,10 @@ func TestLanes_JoinWantsTheToken(t *testing.T) {
 	forged.token = b.token
 	forged.lastNumber.Store(1000) // a number of the other side
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), handshake.ErrGone)
-	secret := e.id.Secret
-	e.id.Secret[0]++
+	secret := e.local.ID.Secret
+	e.local.ID.Secret[0]++
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), transport.ErrAuth)
-	e.id.Secret = secret
+	e.local.ID.Secret = secret
 	require.Len(t, list[1].lanesOf().conns, 2)
 
 	plain := newCouple(t, Options{}, 64, nil) // has no lanes at all

@@ -9,12 +9,12 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // beginLanes makes the queue pair one over lanes, each with the test at its other end. None is re-established.
 func (s *session) beginLanes(tb testing.TB, fd int, initiator bool) {
-	b := newMultiLane(s.qp, fd, nil, initiator, [tokenSize]byte{}, routes{})
+	b := newMultiLane(s.qp, fd, nil, initiator, [message.TokenSize]byte{}, routes{})
 	for i := range b.dialing {
 		b.dialing[i] = true
 	}
@@ -80,7 +80,7 @@ func (p *hostile) breaks(f []byte) []byte {
 	case 0:
 		f[at] ^= 1 << p.rand.IntN(8)
 	case 1:
-		copy(f[frame.HeaderSize:], le64(p.next+p.rand.Uint64N(2*sequence.Window)))
+		copy(f[frame.HeaderSize:], le64(p.next+p.rand.Uint64N(2*frame.Window)))
 	case 2:
 		copy(f[frame.HeaderSize+16:], le64(p.rand.Uint64N(2*p.next)))
 	case 3:
@@ -147,15 +147,15 @@ func (p *hostile) goes() bool {
 
 // tellsLost is a Lost frame of lanes, of which some are.
 func (p *hostile) tellsLost() []byte {
-	t := sequence.FailoverState{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
+	t := frame.LostLanes{Version: p.rand.Uint32N(6), Heard: p.rand.Uint32N(6)}
 	for range p.rand.IntN(3) {
 		t.Closed = append(t.Closed, uint16(p.rand.IntN(2*p.lanes)))
 	}
 	ack := lanesOf(p.qp).out.Next()
-	var ranges []sequence.Range
+	var ranges []frame.Range
 	if p.rand.IntN(2) == 0 {
 		from := ack + 1 + p.rand.Uint64N(4)
-		ranges = append(ranges, sequence.Range{From: from, To: from + p.rand.Uint64N(8)})
+		ranges = append(ranges, frame.Range{From: from, To: from + p.rand.Uint64N(8)})
 	}
 	return frame.AppendOverLane(nil, frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, 0, 0,
 		frame.AppendLost(nil, t, ack, ranges), false)
@@ -184,7 +184,7 @@ func TestLanes_HostilePeers(t *testing.T) {
 		}
 		g.poll()
 		b := lanesOf(g.qp)
-		if g.qp.open && (b.in.Holds() > sequence.Window || b.failover.Len() > 2*frame.MaxLostLanes ||
+		if g.qp.open && (b.in.Holds() > frame.Window || b.failover.Len() > 2*frame.MaxLostLanes ||
 			len(b.messages) > 2*(groundRecvs+8)) {
 			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.failover.Len(),
 				len(b.messages))

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
 // played is a queue pair over two lanes whose peer is the test, frame by frame.
@@ -134,7 +134,7 @@ func TestLanes_H3_DoorbellRingsWhenTheHoleCloses(t *testing.T) {
 	request := make([]byte, 2*frame.SegmentSize)
 	frame.PutSegment(request, transport.Segment{Key: p.mem.Key(), Offset: 8, Length: 4})
 	frame.PutSegment(request[frame.SegmentSize:], transport.Segment{Key: 5, Length: 4})
-	h, atomic := atomicRequest(1, atomicFetchAdd, p.mem.Key(), 16, 5, 0)
+	h, atomic := atomicRequest(1, place.OperationFetchAdd, p.mem.Key(), 16, 5, 0)
 	p.says(1, frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 0, B: 1<<32 | 1}, 2, 0, request...)
 	p.says(1, h, 3, 1, atomic...)
 	heard, _ := p.hears(0)
@@ -176,7 +176,7 @@ func TestLanes_H5_AgainIsDroppedBeforeItsKey(t *testing.T) {
 	require.NoError(t, err)
 	h := frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(gone.Key())}
 	p.says(0, h, 1, 1, []byte("payload")...)
-	add, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 0, 1, 0)
+	add, atomic := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 0, 1, 0)
 	p.says(0, add, 2, 0, atomic...)
 	require.NoError(t, gone.Deregister())
 	p.says(1, h, 1, 1, []byte("payload")...)
@@ -224,7 +224,7 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	heard, _ := p.hears(0)
 	require.Len(t, heard, 3)
 	require.Empty(t, p.wcs, "complete before it is acknowledged")
-	h, atomic := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 16, 1, 0)
+	h, atomic := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 16, 1, 0)
 	p.says(0, h, 1, 0, atomic...)
 	heard, _ = p.hears(0)
 	require.Equal(t, []frame.Op{frame.AtomicDone}, []frame.Op{heard[0].Op})
@@ -240,8 +240,8 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	require.Equal(t, []uint16{0}, told.Closed)
 
 	binary.NativeEndian.PutUint64(p.mem.Bytes()[16:], 99) // the answer is not made anew
-	lost := frame.AppendLost(nil, sequence.FailoverState{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
-		[]sequence.Range{{From: 2, To: 2}})
+	lost := frame.AppendLost(nil, frame.LostLanes{Version: 1, Heard: 1, Closed: []uint16{0}}, 1,
+		[]frame.Range{{From: 2, To: 2}})
 	p.saysOn1(frame.Header{Op: frame.Lost, Flags: frame.Last}, 0, 0, lost...)
 	heard, payloads = p.hearsOn1()
 	var ops []frame.Op
@@ -295,7 +295,7 @@ func TestLanes_WrongWordsAreViolations(t *testing.T) {
 			return frame.AppendOverLane(nil, frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 1, 1, 0, nil, false)
 		},
 		"beyond the window": func(p *played) []byte {
-			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 1+sequence.Window, 1, 0, nil,
+			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 1+frame.Window, 1, 0, nil,
 				false)
 		},
 		"what was not sent": func(p *played) []byte {
@@ -367,7 +367,7 @@ func TestLanes_H5_OneFrameOverTwoLanesAtOnce(t *testing.T) {
 			return h, 0, b
 		},
 		"Atomic": func(p *played) (frame.Header, uint64, []byte) {
-			h, b := atomicRequest(0, atomicFetchAdd, p.mem.Key(), 16, 5, 0)
+			h, b := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 16, 5, 0)
 			return h, 0, b
 		},
 		"Send": func(p *played) (frame.Header, uint64, []byte) {

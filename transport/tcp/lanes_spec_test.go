@@ -8,20 +8,20 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 func TestSpec_LanesOfParameters(t *testing.T) {
 	p := testParameters
-	p.keeps, p.listens = true, []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:4660"),
+	p.Keeps, p.Listens = true, []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:4660"),
 		netip.MustParseAddrPort("[fe80::1]:4660")}
-	block := p.append(nil)
+	block := p.Append(nil)
 	require.Equal(t, le16(len(block)), block[:2])
-	four, six := p.listens[0].Addr().As16(), p.listens[1].Addr().As16()
-	fields(t, "Words of parameters", block[parametersSize:],
+	four, six := p.Listens[0].Addr().As16(), p.Listens[1].Addr().As16()
+	fields(t, "Words of parameters", block[message.ParametersSize:],
 		map[string][]byte{"port": {0x34, 0x12}, "addresses: how": {2}, "reserved": {0},
 			"addresses, of": append(four[:], six[:]...)})
-	again, rest, err := parseParameters(block)
+	again, rest, err := message.ParseParameters(block)
 	require.NoError(t, err)
 	require.Empty(t, rest)
 	require.Equal(t, p, again)
@@ -39,8 +39,8 @@ func TestSpec_LaneFrames(t *testing.T) {
 	require.Equal(t, "payload", string(encoded[frame.LaneHeaderSize:]))
 	require.Equal(t, frame.Op(13), frame.Lost)
 
-	told := sequence.FailoverState{Version: 5, Heard: 6, Closed: []uint16{7, 8}}
-	ranges := []sequence.Range{{From: 102, To: 103}, {From: 105, To: 105}}
+	told := frame.LostLanes{Version: 5, Heard: 6, Closed: []uint16{7, 8}}
+	ranges := []frame.Range{{From: 102, To: 103}, {From: 105, To: 105}}
 	lost := frame.AppendLost(nil, told, 100, ranges)
 	after := append(append(le16(7), le16(8)...), append(append(le32(2), le32(3)...),
 		append(le32(5), le32(5)...)...)...)
@@ -55,8 +55,8 @@ func TestSpec_LaneFrames(t *testing.T) {
 
 // What is accepted as Lost can be nothing but what it says, and is within its limits.
 func FuzzLost(f *testing.F) {
-	f.Add(frame.AppendLost(nil, sequence.FailoverState{Version: 1, Heard: 2, Closed: []uint16{3}}, 10,
-		[]sequence.Range{{From: 12, To: 20}, {From: 22, To: 22}}), uint64(10))
+	f.Add(frame.AppendLost(nil, frame.LostLanes{Version: 1, Heard: 2, Closed: []uint16{3}}, 10,
+		[]frame.Range{{From: 12, To: 20}, {From: 22, To: 22}}), uint64(10))
 	f.Add([]byte{1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0}, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, ack uint64) {
 		if ack > 1<<62 {
@@ -71,7 +71,7 @@ func FuzzLost(f *testing.F) {
 		for _, r := range ranges {
 			require.Greater(t, r.From, after)
 			require.GreaterOrEqual(t, r.To, r.From)
-			require.Less(t, r.To, ack+sequence.Window)
+			require.Less(t, r.To, ack+frame.Window)
 			after = r.To
 		}
 		if len(told.Closed) <= frame.MaxLostLanes {

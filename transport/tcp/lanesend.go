@@ -12,8 +12,8 @@ const (
 	ackBytes  = 2 << 20  // the same
 )
 
-// place is, over lanes, a place in the sequence of frames.
-type place struct {
+// position is a position in the sequence of frames, over lanes.
+type position struct {
 	first uint64 // the number of the first frame of the Write that the cursor stands in
 	asks  uint64 // Reads and Atomics that have been passed and had a frame
 }
@@ -26,7 +26,7 @@ type segment struct {
 	source uint32 // the request, or the answer, by its place in its queue
 	off    int    // and of which byte on
 	after  cursor // after it
-	place  place
+	place  position
 }
 
 // hasOutput tells whether there is something that could be sent, or acknowledged.
@@ -135,10 +135,10 @@ func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 // it takes any lane: none was designated, or one that is not there, or no longer.
 func (b *multiLane) designated() *laneConn {
 	q := b.q
-	if q.at.response == q.responses.tail {
+	if q.at.response == q.responses.Tail {
 		return nil
 	}
-	lane := q.responses.at(q.at.response).lane
+	lane := q.responses.At(q.at.response).lane
 	if lane == transport.AnyLane {
 		return nil
 	}
@@ -163,8 +163,8 @@ func (b *multiLane) bulk(answers bool) bool {
 			return true
 		}
 	}
-	if answers && q.at.response != q.responses.tail {
-		return q.responses.at(q.at.response).total-q.at.responseOff >= bulkMin
+	if answers && q.at.response != q.responses.Tail {
+		return q.responses.At(q.at.response).total-q.at.responseOff >= bulkMin
 	}
 	return false
 }
@@ -175,7 +175,7 @@ type laneWrite struct {
 	again  int    // frames that go again, before those that go for the first time
 	first  uint64 // number of the first of these
 	before cursor
-	place  place
+	place  position
 }
 
 // fill sends over one lane, which has room, as much as goes into one write. It tells whether to go on: there
@@ -311,9 +311,9 @@ func (b *multiLane) note(o *frame.Batch, n uint64) {
 		s.source, s.off = q.at.response, q.at.responseOff-h.Length
 		if q.at.responseOff == 0 {
 			s.source = q.at.response - 1
-			s.off = q.responses.at(s.source).total - h.Length
+			s.off = q.responses.At(s.source).total - h.Length
 		}
-		s.ref = q.responses.at(s.source).number
+		s.ref = q.responses.At(s.source).number
 	case frame.AtomicDone, frame.Close:
 	default:
 		s.source, s.off = q.at.next, q.at.off-h.Length
@@ -370,7 +370,7 @@ func (b *multiLane) remake(o *frame.Batch, s *segment) bool {
 
 func (b *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
 	q := b.q
-	a := q.responses.at(s.source)
+	a := q.responses.At(s.source)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], s.off)
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
 	if err != nil {

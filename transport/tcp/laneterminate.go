@@ -2,13 +2,13 @@ package tcp
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
 // lastFrame is the Terminate of a queue pair over lanes, which is the last frame of its sequence.
@@ -50,26 +50,21 @@ const terminateWait = 2 * time.Second
 
 // repeatTerminate sends the Terminate of a queue pair that has ended over a lane which the peer has made
 // since: the peer may not have received it. The queue pair itself is not touched.
-func (e *endpoint) repeatTerminate(s *stream, p *parties, b *multiLane, last *lastFrame) error {
-	if _, err := s.Write(p.appendAccept(nil, &e.id.Secret, e.laneParameters(b, s), nil)); err != nil {
+func (e *endpoint) repeatTerminate(h *setup.Handshake, b *multiLane, last *lastFrame) error {
+	if err := h.Accept(e.offer(b.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
 	ready := make([]byte, frame.LaneHeaderSizeWith(b.q.checked))
-	if err := s.full(ready); err != nil {
+	if err := h.ReadFull(ready); err != nil {
 		return err
 	}
-	if h, err := frame.ParseOverLane(ready, p.lane); err != nil || h.Op != frame.Ready {
-		return fmt.Errorf("%w: %v where Ready must come first: %w", transport.ErrProtocol, h.Op, err)
+	if f, err := frame.ParseOverLane(ready, h.Lane()); err != nil || f.Op != frame.Ready {
+		return fmt.Errorf("%w: %v where Ready must come first: %w", transport.ErrProtocol, f.Op, err)
 	}
-	if _, err := s.Write(last.append(nil, p.lane, b.q.checked)); err != nil {
+	if err := h.Write(last.append(nil, h.Lane(), b.q.checked)); err != nil {
 		return err
 	}
-	// The peer gets to know that nothing follows: frames that it misses before this one will not come.
-	// Closing over unread bytes would reset the connection, and the peer might never read the frame.
-	if c, ok := s.socket.(interface{ CloseWrite() error }); ok {
-		c.CloseWrite()
-	}
-	s.socket.SetDeadline(time.Now().Add(terminateWait))
-	io.Copy(io.Discard, s.socket)
+	// The peer learns that nothing follows: frames that it misses before this one will not come.
+	h.Finish(terminateWait)
 	return handshake.ErrGone
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// maxLanes is how many lanes a queue pair can have.
-const maxLanes = 16
-
 // spareLanes may come beyond the number that was agreed on: of those that went, one end may not have noticed.
-const spareLanes = maxLanes
+const spareLanes = message.MaxLanes
 
 // multiLane is what a queue pair has that is carried by lanes: several connections, of which each may be lost
 // and re-established. A queue pair of one connection that is not kept alive has none, and nothing of this.
@@ -29,7 +28,7 @@ type multiLane struct {
 	q         *qp
 	cqs       []*cq // of the queue pair, each once
 	initiator bool
-	token     [tokenSize]byte
+	token     [message.TokenSize]byte
 	maxLanes  int // lanes
 	conns     []*laneConn
 	failover  sequence.Failover
@@ -39,7 +38,7 @@ type multiLane struct {
 
 	// Sending: see lanesend.go.
 	out     *sequence.Outbound[segment]
-	at      place    // what the cursor of the queue pair does not know of the place
+	at      position // what the cursor of the queue pair does not know of the place
 	numbers []uint64 // of the frames of the present write
 	frame   []byte   // one that does not count
 	ackSent uint64   // the acknowledgement that went out last
@@ -63,7 +62,7 @@ type multiLane struct {
 	lastFrame   atomic.Pointer[lastFrame] // its Terminate, if it has sent one
 	lastNumber  atomic.Uint32             // number of the lane that this side made last
 	noLaneSince atomic.Int64              // since when there is no lane, in ns of started; 0: there is one
-	dialing     [maxLanes]bool
+	dialing     [message.MaxLanes]bool
 }
 
 // laneUnsent is how much the socket of a lane takes beyond what it can send. Its buffer would take megabytes:
@@ -95,10 +94,10 @@ func (l *laneConn) connect(fd int, s *link.Session) {
 func (b *multiLane) now() time.Duration { return time.Since(b.started) }
 
 // newMultiLane makes a queue pair one over lanes. Its first lane is the connection that it was made of.
-func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [tokenSize]byte,
+func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message.TokenSize]byte,
 	routes routes) *multiLane {
 	b := &multiLane{
-		q: q, initiator: initiator, token: token, maxLanes: q.agreed.lanes, routes: routes,
+		q: q, initiator: initiator, token: token, maxLanes: q.agreed.Lanes, routes: routes,
 		keepalive: keepalive.NewState(), started: time.Now(),
 		out: sequence.NewOutbound[segment](), ackSent: 1,
 	}
@@ -365,14 +364,10 @@ const (
 // pair.
 func (l *laneConn) failed(err error) {
 	q := l.b.q
-	var v *frame.Violation
-	switch {
-	case errors.As(err, &v) && v.Code == frame.ReasonChecksum, errors.Is(err, link.ErrRecord):
-		l.b.lose(l, err)
-	case v != nil, errors.Is(err, queuepair.ErrTerminated), errors.Is(err, transport.ErrProtocol),
-		errors.Is(err, transport.ErrAccess):
-		q.receiveFailed(err)
-	default:
-		l.b.lose(l, err)
+	damaged := violation.Of(err) == violation.Checksum || errors.Is(err, link.ErrRecord)
+	if queuepair.IsPeers(err) && !damaged {
+		q.ReceiveFailed(err)
+		return
 	}
+	l.b.lose(l, err)
 }

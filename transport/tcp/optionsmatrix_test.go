@@ -318,7 +318,7 @@ func TestViolation_EveryNumberOfEveryFrame(t *testing.T) {
 	}
 	for _, o := range []frame.Op{frame.Send, frame.Immediate} {
 		text := map[frame.Op]string{frame.Send: "a message of the peer found no Recv posted",
-			frame.Immediate: "an immediate of the peer found no Recv posted"}[o]
+			frame.Immediate: "a message of the peer found no Recv posted"}[o]
 		add(fmt.Sprintf("%v after the last Recv", o), text, func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
 			r.sayFrame(frame.Header{Op: o, Flags: frame.Last, A: 1}, nil)

@@ -1,14 +1,10 @@
 package tcp
 
-import "github.com/weft-mpi/weft/transport/internal/queuepair"
-
 // interest is whether the sockets of a completion queue are watched by its poller. A socket that is costs its
 // sender a wake-up for each segment, also while the receiver polls and needs none. So few sockets are watched
 // only while somebody wants to sleep; many always are, because a pass asks the poller which of them have
 // anything.
 type interest struct {
-	queuepair.Sleepers
-
 	on   bool // sleep is possible
 	busy int  // passes since it is on that found something
 }
@@ -25,12 +21,12 @@ func (c *cq) Arm() {
 		return
 	}
 	a.on, a.busy = true, 0
-	a.Enable()
-	a.Wanted.Store(false)
+	c.Sleepers.Enable()
+	c.Sleepers.Wanted.Store(false)
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
 		q.sequencer.watch(c)
-		i += c.stepIfPresent(i, q)
+		i += c.qps.Step(i, q)
 	}
 }
 
@@ -41,7 +37,7 @@ func (c *cq) disarm() {
 	if len(c.qps) > readDirectly {
 		return
 	}
-	if !a.Disable() {
+	if !c.Sleepers.Disable() {
 		return
 	}
 	for _, q := range c.qps {

@@ -4,7 +4,7 @@ package tcp
 // sockets, or not.
 func (q *qp) PollQP() (polled, came bool) {
 	c := q.rcq
-	if c.arrivals.Load() || c.interest.Wanted.Load() || c.interest.on && len(c.qps) <= readDirectly {
+	if c.Due() || c.Sleepers.Wanted.Load() || c.interest.on && len(c.qps) <= readDirectly {
 		return false, false
 	}
 	return true, q.drive()

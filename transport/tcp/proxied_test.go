@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
 
@@ -163,9 +164,9 @@ func startupLengths() [2]int {
 	p := testParties()
 	private := []byte("mine")
 	return [2]int{
-		helloSize + len(p.appendRequest(p.appendProof(nil, &testSecret), &testSecret, testParameters,
+		message.HelloSize + len(p.AppendRequest(p.AppendProof(nil, &testSecret), &testSecret, testParameters,
 			private)),
-		len(p.appendChallenge(nil, &testSecret)) + len(p.appendAccept(nil, &testSecret, testParameters,
+		len(p.AppendChallenge(nil, &testSecret)) + len(p.AppendAccept(nil, &testSecret, testParameters,
 			private)),
 	}
 }

@@ -3,8 +3,10 @@ package tcp
 import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // qp is one end of a connection in RDMA mode.
@@ -18,14 +20,14 @@ type qp struct {
 	open               bool        // false once nothing is sent and placed any more
 	blocked            bool        // no link has room
 	awaitingFirstFrame bool        // responder that has not seen a frame yet: it sends none
-	checked            bool        // agreed.checksum, where every frame looks for it
+	checked            bool        // agreed.Checksum, where every frame looks for it
 	answering          bool        // a long Write has been sent since the last one came
 
 	queuepair.QP
 
 	// Sending: see sendcursor.go.
-	at        cursor        // what goes out next
-	responses responseQueue // reads of the peer that are to be answered
+	at        cursor                   // what goes out next
+	responses ring.Queue[readResponse] // reads of the peer that are to be answered
 	scq       *cq
 
 	// Receiving: see conn.go and frame*.go.
@@ -36,7 +38,7 @@ type qp struct {
 	askedNext uint64 // least number that the peer's next Read may have
 
 	written cursor // up to here everything has left, or over lanes is acknowledged
-	agreed  agreement
+	agreed  message.Agreement
 	read    uint64 // Reads and Atomics of ours that are done
 
 	answered        transport.ReadStats // of the peer's
@@ -46,18 +48,18 @@ type qp struct {
 // newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the
 // device's driver, who gets to know the QP when it is handed over.
 func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote string, initiator bool,
-	agreed agreement) *qp {
+	agreed message.Agreement) *qp {
 	q := &qp{
 		dev: d, scq: conf.SendCQ.(*cq), rcq: conf.RecvCQ.(*cq), open: true, awaitingFirstFrame: !initiator,
-		agreed: agreed, checked: agreed.checksum,
+		agreed: agreed, checked: agreed.Checksum,
 	}
 	q.at.greeted = !initiator
 	q.written = q.at
 	q.Init(transport.QPAttr{
-		QPConfig: conf, Num: d.NewQPN(), Peer: peer, Local: local, Remote: remote, PeerRecv: agreed.peerRecv,
-		PeerReads: agreed.reads, Lanes: agreed.lanes, Checksum: agreed.checksum,
+		QPConfig: conf, Num: d.NewQPN(), Peer: peer, Local: local, Remote: remote, PeerRecv: agreed.PeerRecv,
+		PeerReads: agreed.Reads, Lanes: agreed.Lanes, Checksum: agreed.Checksum,
 	}, verbs.Limits{SGE: maxSGE, Segments: frame.MaxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: maxMessage, Reads: agreed.reads}, q)
+		Offset: maxMessage, Reads: agreed.Reads}, q)
 	return q
 }
 

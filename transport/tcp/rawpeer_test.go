@@ -14,7 +14,12 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // patience is what no test waits for unless it fails.
@@ -66,7 +71,7 @@ func newHostOfRank(t testing.TB, o Options, rank uint32) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	h := &host{t: t, dev: d, made: make(chan made, 16), refused: make(chan refusal, 1024),
-		private: []byte("mine"), depth: maxReads}
+		private: []byte("mine"), depth: message.MaxReads}
 	h.pd, err = d.AllocPD()
 	require.NoError(t, err)
 	h.cq, err = d.CreateCQ(1<<10, 0)
@@ -160,14 +165,38 @@ func (h *host) until(what string, holds func() bool) {
 // raw is a peer made of bytes: a test that speaks the protocol as well or as badly as it likes.
 type raw struct {
 	t testing.TB
-	*stream
-	parties
+	net.Conn
+	session *link.Session // nil where it is not encrypted
+	message.Parties
 }
 
-func newRaw(t testing.TB, conn net.Conn, p parties) *raw {
+func (r *raw) full(b []byte) error {
+	_, err := io.ReadFull(r.Conn, b)
+	return err
+}
+
+// expect reads the message that is due, or the error of the Reject in its place.
+func (r *raw) expect(due message.Type) ([]byte, error) {
+	kind, body, err := message.Read(r.Conn, due)
+	if err == nil && kind == message.Reject {
+		err = handshake.ParseReject(body)
+	}
+	return body, err
+}
+
+// encrypt begins TLS with a rank.
+func (r *raw) encrypt(c *certificates.Job, rank uint32) error {
+	s, err := setup.Encrypt(r.Conn, c, rank)
+	if err == nil {
+		r.Conn, r.session = s.TLS, s
+	}
+	return err
+}
+
+func newRaw(t testing.TB, conn net.Conn, p message.Parties) *raw {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
-	return &raw{t: t, stream: newStream(conn), parties: p}
+	return &raw{t: t, Conn: conn, Parties: p}
 }
 
 // dial opens a connection to the host, as a rank would, and says nothing.
@@ -176,7 +205,7 @@ func (h *host) dial(rank uint32) *raw {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(h.ep.Addr(), "tcp:"))
 	require.NoError(h.t, err)
 	p := testParties()
-	p.initiator, p.responder = rank, 0
+	p.Initiator, p.Responder = rank, 0
 	return newRaw(h.t, conn, p)
 }
 
@@ -186,18 +215,18 @@ func (r *raw) say(b []byte) {
 	require.NoError(r.t, err)
 }
 
-func (r *raw) sayHello() { r.t.Helper(); r.say(r.appendHello(nil)) }
+func (r *raw) sayHello() { r.t.Helper(); r.say(r.AppendHello(nil)) }
 
 // hearChallenge takes the responder's nonce and checks its proof.
 func (r *raw) hearChallenge() {
 	r.t.Helper()
-	body, err := expect(r.stream, typeChallenge)
+	body, err := r.expect(message.Challenge)
 	require.NoError(r.t, err)
-	require.NoError(r.t, r.takeChallenge(body, &testSecret))
+	require.NoError(r.t, r.TakeChallenge(body, &testSecret))
 }
 
 func (r *raw) request() []byte {
-	return r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters, []byte("raw"))
+	return r.AppendRequest(r.AppendProof(nil, &testSecret), &testSecret, testParameters, []byte("raw"))
 }
 
 // connect brings a connection to RDMA mode.
@@ -206,35 +235,35 @@ func (r *raw) connect() {
 	r.sayHello()
 	r.hearChallenge()
 	r.say(r.request())
-	body, err := expect(r.stream, typeAccept)
+	body, err := r.expect(message.Accept)
 	require.NoError(r.t, err)
-	theirs, private, err := r.takeAccept(body, &testSecret)
+	theirs, private, err := r.TakeAccept(body, &testSecret)
 	require.NoError(r.t, err)
-	require.Equal(r.t, parameters{reads: theirs.reads, lanes: 1, recv: 8}, theirs)
+	require.Equal(r.t, message.Parameters{Reads: theirs.Reads, Lanes: 1, Recv: 8}, theirs)
 	require.Equal(r.t, "mine", string(private))
 }
 
 // hearHello is the responder's side.
 func (r *raw) hearHello() {
 	r.t.Helper()
-	b := make([]byte, helloSize)
+	b := make([]byte, message.HelloSize)
 	require.NoError(r.t, r.full(b))
-	p, err := parseHello(b)
+	p, err := message.ParseHello(b)
 	require.NoError(r.t, err)
-	p.nonces[1] = r.nonces[1]
-	r.parties = p
+	p.Nonces[1] = r.Nonces[1]
+	r.Parties = p
 }
 
 // last is how the other side ends: the text of a Reject or Terminate, if one comes, and nothing after it but
 // the end.
 func (r *raw) last() string {
 	r.t.Helper()
-	kind, body, err := r.message(0)
+	kind, body, err := message.Read(r.Conn, 0)
 	if ended(err) {
 		return ""
 	}
 	require.NoError(r.t, err)
-	require.Equal(r.t, typeReject, kind)
+	require.Equal(r.t, message.Reject, kind)
 	rest, err := io.ReadAll(r.Conn)
 	require.True(r.t, err == nil || ended(err), "%v", err)
 	require.Empty(r.t, rest)

@@ -26,7 +26,7 @@ func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
 		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
 	}
-	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.responses.tail ||
+	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.responses.Tail ||
 		q.CloseDue() && !q.at.ended
 }
 
@@ -134,8 +134,8 @@ func (q *qp) onWritten(now cursor) {
 			q.read++
 		}
 	}
-	for ; q.responses.head != now.response; q.responses.head++ {
-		q.answered.Bytes += uint64(q.responses.at(q.responses.head).total)
+	for ; q.responses.Head != now.response; q.responses.Head++ {
+		q.answered.Bytes += uint64(q.responses.At(q.responses.Head).total)
 	}
 	ended := now.ended && !q.written.ended
 	q.written = now

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // session is a queue pair in RDMA mode whose peer is the test: what it writes to wire is what the queue pair
@@ -21,9 +22,9 @@ type session struct {
 	wire int
 	wcs  []transport.WC
 
-	agreed agreement // of the queue pairs that begin
-	lanes  int       // of them; 0: one connection
-	wires  []int     // of the lanes but the first
+	agreed message.Agreement // of the queue pairs that begin
+	lanes  int               // of them; 0: one connection
+	wires  []int             // of the lanes but the first
 }
 
 const sessionPeer = "rank 1 at the-peer"
@@ -44,7 +45,7 @@ func newSessionDevice(tb testing.TB) *session {
 	d.Regions.Seed([32]byte{}) // keys that a corpus may hold
 	_, err = d.Listen(transport.Identity{Job: "session", Size: 2}, nobody{})
 	require.NoError(tb, err)
-	s := &session{dev: d, agreed: testParameters.negotiate(testParameters)}
+	s := &session{dev: d, agreed: testParameters.Negotiate(testParameters)}
 	s.pd, err = d.AllocPD()
 	require.NoError(tb, err)
 	s.cq, err = d.CreateCQ(1<<12, 0)
@@ -273,7 +274,7 @@ func FuzzSession(f *testing.F) {
 		s.poll()
 
 		require.Equal(t, -1, mem.untouched(), "the peer has written a byte that it may not")
-		require.LessOrEqual(t, len(s.qp.responses.ring), maxReads)
+		require.LessOrEqual(t, len(s.qp.responses.Ring), message.MaxReads)
 		require.LessOrEqual(t, cap(firstLink(s.qp).in.control), 2*frame.MaxControl)
 		ids := map[uint64]int{}
 		for _, wc := range s.wcs {

@@ -201,7 +201,7 @@ func (l *singleLink) read() (came bool) {
 		// closed.
 		l.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, errEnded), transport.StatusFatal)
 	default:
-		l.q.receiveFailed(err)
+		l.q.ReceiveFailed(err)
 	}
 	return true
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // specTable is the table of docs/internals/spec/wire.md under a heading that begins with the given column, without its
@@ -94,41 +95,41 @@ func le64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 
 func TestSpec_HandshakeMessages(t *testing.T) {
 	p := testParties()
-	p.lane = 0
-	prefix := func(t messageType, n int) []byte { return append([]byte{byte(t), handshakeVersion}, le16(n)...) }
+	p.Lane = 0
+	prefix := func(t message.Type, n int) []byte { return append([]byte{byte(t), message.Version}, le16(n)...) }
 	text, err := os.ReadFile("../../docs/internals/spec/wire.md")
 	require.NoError(t, err)
-	require.Contains(t, string(text), fmt.Sprintf("\n    % x\n", magic))
-	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", handshakeVersion))
+	require.Contains(t, string(text), fmt.Sprintf("\n    % x\n", message.Magic))
+	require.Contains(t, string(text), fmt.Sprintf("The version is %d.", message.Version))
 
-	fields(t, "Prefix", appendPrefix(nil, typeAccept, 0x1234), map[string][]byte{
-		"type": {byte(typeAccept)}, "version": {handshakeVersion}, "length": {0x34, 0x12}})
-	fields(t, "Hello", p.appendHello(nil), map[string][]byte{"magic": []byte(magic),
-		"prefix": prefix(typeHello, 58), "job": p.job[:],
+	fields(t, "Prefix", message.AppendPrefix(nil, message.Accept, 0x1234), map[string][]byte{
+		"type": {byte(message.Accept)}, "version": {message.Version}, "length": {0x34, 0x12}})
+	fields(t, "Hello", p.AppendHello(nil), map[string][]byte{"magic": []byte(message.Magic),
+		"prefix": prefix(message.Hello, 58), "job": p.Job[:],
 		"initiator's rank": le32(3), "responder's rank": le32(5), "lane": {0, 0},
-		"initiator's nonce": p.nonces[0][:]})
-	fields(t, "Challenge", p.appendChallenge(nil, &testSecret),
-		map[string][]byte{"prefix": prefix(typeChallenge, 64),
-			"responder's nonce": p.nonces[1][:], "responder's proof": p.proof(&testSecret, roleResponder,
+		"initiator's nonce": p.Nonces[0][:]})
+	fields(t, "Challenge", p.AppendChallenge(nil, &testSecret),
+		map[string][]byte{"prefix": prefix(message.Challenge, 64),
+			"responder's nonce": p.Nonces[1][:], "responder's proof": p.Proof(&testSecret, message.RoleResponder,
 				nil)})
-	mine := parameters{reads: 7, lanes: 1, recv: 0x5678, checksum: true}
-	block := mine.append(nil)
-	follows := append(mine.append(nil), "private"...)
-	fields(t, "Proof", p.appendProof(nil, &testSecret), map[string][]byte{"prefix": prefix(typeProof, 32),
-		"initiator's proof": p.proof(&testSecret, roleProving, nil)})
-	fields(t, "Request", p.appendRequest(nil, &testSecret, mine, []byte("private")),
-		map[string][]byte{"prefix": prefix(typeRequest, 51),
-			"initiator's proof": p.proof(&testSecret, roleInitiator, follows), "parameters": block,
+	mine := message.Parameters{Reads: 7, Lanes: 1, Recv: 0x5678, Checksum: true}
+	block := mine.Append(nil)
+	follows := append(mine.Append(nil), "private"...)
+	fields(t, "Proof", p.AppendProof(nil, &testSecret), map[string][]byte{"prefix": prefix(message.Proof, 32),
+		"initiator's proof": p.Proof(&testSecret, message.RoleProving, nil)})
+	fields(t, "Request", p.AppendRequest(nil, &testSecret, mine, []byte("private")),
+		map[string][]byte{"prefix": prefix(message.Request, 51),
+			"initiator's proof": p.Proof(&testSecret, message.RoleInitiator, follows), "parameters": block,
 			"private data": []byte("private")})
-	fields(t, "Accept", p.appendAccept(nil, &testSecret, mine, []byte("private")),
-		map[string][]byte{"prefix": prefix(typeAccept, 51),
-			"responder's proof": p.proof(&testSecret, roleAccepting, follows), "parameters": block,
+	fields(t, "Accept", p.AppendAccept(nil, &testSecret, mine, []byte("private")),
+		map[string][]byte{"prefix": prefix(message.Accept, 51),
+			"responder's proof": p.Proof(&testSecret, message.RoleAccepting, follows), "parameters": block,
 			"private data": []byte("private")})
-	fields(t, "Parameters", block, map[string][]byte{"length": le16(parametersSize), "reads": le16(7),
+	fields(t, "Parameters", block, map[string][]byte{"length": le16(message.ParametersSize), "reads": le16(7),
 		"lanes":    le16(1),
-		"checksum": {checksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
-	fields(t, "Reject", appendReject(nil, handshake.RejectAuth, "text"),
-		map[string][]byte{"prefix": prefix(typeReject, 5), "code": {2},
+		"checksum": {message.ChecksumCRC32C}, "reserved": {0}, "receive queue": le32(0x5678)})
+	fields(t, "Reject", message.AppendReject(nil, handshake.RejectAuth, "text"),
+		map[string][]byte{"prefix": prefix(message.Reject, 5), "code": {2},
 			"text": []byte("text")})
 }
 
@@ -139,7 +140,7 @@ func TestSpec_Authority(t *testing.T) {
 		inputs[row[0]] = row[1]
 	}
 	require.Equal(t, map[string]string{"secret": "the job's secret", "salt": "job, as in Hello: 16 bytes",
-		"info": "`" + authorityLabel + "`"}, inputs)
+		"info": "`" + certificates.AuthorityLabel + "`"}, inputs)
 	job := handshake.JobHash(hostIdentity.Job)
 	// HKDF by hand: RFC 5869 with one block of output.
 	mac := func(key, message []byte) []byte {
@@ -148,70 +149,69 @@ func TestSpec_Authority(t *testing.T) {
 		m.Write(message)
 		return m.Sum(nil)
 	}
-	seed := mac(mac(job[:], testSecret[:]), append([]byte(authorityLabel), 1))
+	seed := mac(mac(job[:], testSecret[:]), append([]byte(certificates.AuthorityLabel), 1))
 	c := certificatesOf(t, 3, nil, 0)
-	require.Equal(t, ed25519.NewKeyFromSeed(seed), c.key)
-	require.Equal(t, fmt.Sprintf("CN=%x.weft", job), c.root.Subject.String())
-	leaf, err := c.leaf()
+	require.Equal(t, ed25519.NewKeyFromSeed(seed), c.Key)
+	require.Equal(t, fmt.Sprintf("CN=%x.weft", job), c.Root.Subject.String())
+	leaf, err := c.Leaf()
 	require.NoError(t, err)
 	require.Equal(t, []string{fmt.Sprintf("3.%x.weft", job)}, leaf.Leaf.DNSNames)
-	require.Equal(t, byte(recordHandshake), byte(22))
-	require.Equal(t, byte(typeReject), byte(5))
+	require.Equal(t, byte(message.Reject), byte(5))
 }
 
 func TestSpec_Proof(t *testing.T) {
 	p := testParties()
-	p.lane = 0x0102
-	for _, r := range []role{roleProving, roleInitiator, roleResponder, roleAccepting} {
-		fields(t, "Proofs", p.proven(r), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + string(r) + "\x00"),
-			"job": p.job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
-			"initiator's nonce": p.nonces[0][:], "responder's nonce": p.nonces[1][:]})
+	p.Lane = 0x0102
+	for _, r := range []message.Role{message.RoleProving, message.RoleInitiator, message.RoleResponder, message.RoleAccepting} {
+		fields(t, "Proofs", p.Proven(r), map[string][]byte{"`weft start-up": []byte("weft start-up 1 " + string(r) + "\x00"),
+			"job": p.Job[:], "initiator's rank": le32(3), "responder's rank": le32(5), "lane": {2, 1},
+			"initiator's nonce": p.Nonces[0][:], "responder's nonce": p.Nonces[1][:]})
 	}
 }
 
 // Every message type has the lengths that the table says, and is refused beyond them.
 func TestSpec_MessageTypes(t *testing.T) {
 	rows := specTable(t, "Prefix", "type")
-	require.Len(t, rows, int(messageTypes)-1)
+	require.Len(t, rows, int(message.Types)-1)
 	p := testParties()
 	for i, row := range rows {
-		kind := messageType(i + 1)
+		kind := message.Type(i + 1)
 		require.Equal(t, []string{fmt.Sprint(i + 1), kind.String()}, row[:2])
 		minLen, maxLen := int(number(t, row[2])), int(number(t, row[3]))
 		fits := func(n int) bool {
-			if _, _, err := parsePrefix(appendPrefix(nil, kind, n)); err != nil {
+			if _, _, err := message.ParsePrefix(message.AppendPrefix(nil, kind, n)); err != nil {
 				return false
 			}
 			body := make([]byte, n)
 			var err error
 			switch kind {
-			case typeHello:
-				_, err = parseHello(append(appendPrefix([]byte(magic), kind, n), body...))
-			case typeChallenge:
+			case message.Hello:
+				_, err = message.ParseHello(append(message.AppendPrefix([]byte(message.Magic), kind, n), body...))
+			case message.Challenge:
 				q := testParties()
-				q.nonces[1] = [nonceSize]byte{}
-				if n == nonceSize+proofSize {
-					copy(body[nonceSize:], q.proof(&testSecret, roleResponder, nil))
+				q.Nonces[1] = [message.NonceSize]byte{}
+				if n == message.NonceSize+message.ProofSize {
+					copy(body[message.NonceSize:], q.Proof(&testSecret, message.RoleResponder, nil))
 				}
-				err = q.takeChallenge(body, &testSecret)
-			case typeProof:
-				if n == proofSize {
-					copy(body, p.proof(&testSecret, roleProving, nil))
+				err = q.TakeChallenge(body, &testSecret)
+			case message.Proof:
+				if n == message.ProofSize {
+					copy(body, p.Proof(&testSecret, message.RoleProving, nil))
 				}
-				err = p.takeProof(body, &testSecret)
-			case typeRequest, typeAccept:
-				take, role := p.takeRequest, roleInitiator
-				if kind == typeAccept {
-					take, role = p.takeAccept, roleAccepting
+				err = p.TakeProof(body, &testSecret)
+			case message.Request, message.Accept:
+				take, role := p.TakeRequest, message.RoleInitiator
+				if kind == message.Accept {
+					take, role = p.TakeAccept, message.RoleAccepting
 				}
-				if n >= requestHead {
-					block := testParameters.append(nil)
-					block[0] = byte(min(n-proofSize, maxParameters)) // with fields of a later version, if there is room
-					copy(body[proofSize:], block)
+				if n >= message.ProofSize+message.ParametersSize {
+					block := testParameters.Append(nil)
+					block[0] = byte(min(n-message.ProofSize, message.MaxParameters)) // with fields of a later version, if there is room
+					copy(body[message.ProofSize:], block)
 				}
-				copy(body, p.proof(&testSecret, role, body[min(n, proofSize):]))
+				copy(body, p.Proof(&testSecret, role, body[min(n, message.ProofSize):]))
 				_, _, err = take(body, &testSecret)
-			case typeReject:
+			case message.Reject:
 				return strings.Contains(handshake.ParseReject(body).Error(), "it says")
 			}
 			return err == nil
@@ -290,21 +290,21 @@ func TestSpec_Limits(t *testing.T) {
 		"payload of a frame":                      frame.MaxPayload,
 		"payload of ReadRequest and Terminate":    frame.MaxControl,
 		"segments of a list":                      frame.MaxSegments,
-		"Reads and Atomics outstanding, each way": maxReads,
+		"Reads and Atomics outstanding, each way": message.MaxReads,
 		"payload of Atomic":                       frame.AtomicSize,
 		"bytes of a message":                      maxMessage,
-		"private data":                            maxPrivate,
+		"private data":                            message.MaxPrivate,
 		"text of a Reject or Terminate":           handshake.MaxText,
 		"unproven connections at once":            admission.MaxConns,
-		"lanes of a queue pair":                   maxLanes,
+		"lanes of a queue pair":                   message.MaxLanes,
 		"addresses for lanes":                     maxInterfaces,
 		"words of a frame over lanes":             frame.LaneWords,
-		"numbers that a direction may be ahead":   sequence.Window,
+		"numbers that a direction may be ahead":   frame.Window,
 		"payload of Lost":                         frame.MaxLost,
 		"lanes that one Lost tells of":            frame.MaxLostLanes,
 		"sixteenths of the silence of a peer after which a lane is lost while others are not silent": maxMissedOfLane,
 		"sixteenths of the silence of a peer after which a lane is lost in any case":                 maxMissedOfAll,
-		"bytes that are read of an unproven peer":                                                    uint64(maxUnauthenticatedBytes),
+		"bytes that are read of an unproven peer":                                                    uint64(message.MaxUnauthenticated),
 		"bytes of an encrypted handshake":                                                            link.MaxHandshake,
 		"ms that an unproven peer has before another may take its place":                             ms(admission.Grace),
 		"ms for an unproven peer to prove itself, by default":                                        ms(d.opts.AuthTimeout),

@@ -148,7 +148,7 @@ func TestMode_C2_FramesRightAfterHandshake(t *testing.T) {
 	r.challenges()
 	r.hearRequest()
 	// Out of its turn, since the initiator has not said Ready, but in RDMA mode.
-	r.say(slices.Concat(r.appendAccept(nil, &testSecret, testParameters, nil), write))
+	r.say(slices.Concat(r.AppendAccept(nil, &testSecret, testParameters, nil), write))
 	require.NoError(t, <-result)
 	m = h.nextMade()
 	h.until("the responder's Write", func() bool { return string(target.Bytes()) == "in place" })

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -22,63 +21,27 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/link"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // certificatesOf are what a rank of the tests' job has, or what an impostor makes.
 func certificatesOf(t testing.TB, rank uint32, change func(id *transport.Identity),
-	skew time.Duration) *certificates {
+	skew time.Duration) *certificates.Job {
 	t.Helper()
 	id := hostIdentity
 	id.Rank = rank
 	if change != nil {
 		change(&id)
 	}
-	c, err := newCertificates(id, func() time.Time { return time.Now().Add(skew) })
+	c, err := certificates.New(id, func() time.Time { return time.Now().Add(skew) })
 	require.NoError(t, err)
 	return c
 }
 
-// All ranks derive the same authority; another job or secret has another; a leaf is renewed before its time
-// is over.
-func TestCertificates(t *testing.T) {
-	a, b := certificatesOf(t, 0, nil, 0), certificatesOf(t, 1, nil, 90*24*time.Hour)
-	require.Equal(t, a.root.Raw, b.root.Raw)
-	require.NotEqual(t, a.key, certificatesOf(t, 0, func(id *transport.Identity) { id.Secret[31] ^= 1 },
-		0).key)
-	require.NotEqual(t, a.key,
-		certificatesOf(t, 0, func(id *transport.Identity) { id.Job = "another with the same secret" },
-			0).key)
-
-	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	a.now = func() time.Time { return now }
-	first, err := a.leaf()
-	require.NoError(t, err)
-	again, err := a.leaf()
-	require.NoError(t, err)
-	require.Same(t, first, again)
-	for _, later := range []time.Duration{leafRenew + time.Second, -time.Hour} { // the clock may go back, too
-		now = now.Add(later)
-		next, err := a.leaf()
-		require.NoError(t, err)
-		require.NotSame(t, first, next)
-		require.True(t, next.Leaf.NotBefore.Equal(now.Add(-leafBefore)) &&
-			next.Leaf.NotAfter.Equal(now.Add(leafAfter)))
-		first = next
-	}
-	require.NotEqual(t, a.key.Public(), first.Leaf.PublicKey)
-	rank, err := b.rankOf(first.Leaf)
-	require.NoError(t, err)
-	require.Equal(t, uint32(0), rank)
-	for _, names := range [][]string{nil, {"1"}, {"1." + a.domain, "2." + a.domain}, {"01." + a.domain},
-		{"-1." + a.domain},
-		{"4294967296." + a.domain}, {"*." + a.domain}, {a.domain}} {
-		_, err := b.rankOf(&x509.Certificate{DNSNames: names})
-		require.ErrorIs(t, err, transport.ErrAuth, "%q", names)
-	}
-}
-
 // encrypted begins TLS as a peer with certificates of its own.
-func (r *raw) encrypted(c *certificates) *raw {
+func (r *raw) encrypted(c *certificates.Job) *raw {
 	r.t.Helper()
 	require.NoError(r.t, r.encrypt(c, 0))
 	return r
@@ -117,7 +80,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		}, transport.ErrNotWeft, "", ""},
 		"no certificate": {func(t *testing.T, r *raw) string {
 			return hand(r, &tls.Config{InsecureSkipVerify: true,
-				ServerName: certificatesOf(t, 1, nil, 0).name(0)})
+				ServerName: certificatesOf(t, 1, nil, 0).Name(0)})
 		}, transport.ErrNotWeft, "client didn't provide a certificate", "certificate required"},
 		"no name": {func(t *testing.T, r *raw) string {
 			return hand(r,
@@ -126,7 +89,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 			transport.ErrRefused, `asks for "", which is not this rank of this job`, "internal error"},
 		"another job's name": {func(t *testing.T, r *raw) string {
 			c := certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0)
-			return unprotected(r.encrypt(c, 0)).Error()
+			return r.encrypt(c, 0).Error()
 		}, transport.ErrRefused, "which is not this rank of this job", "it may be of another job"},
 		"another rank's name": {func(t *testing.T, r *raw) string {
 			return r.encrypt(certificatesOf(t, 1,
@@ -134,22 +97,22 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		},
 			transport.ErrRefused, `asks for "2.`, "it may be of another job"},
 		"TLS 1.2": {func(t *testing.T, r *raw) string {
-			conf := certificatesOf(t, 1, nil, 0).initiator(0)
+			conf := certificatesOf(t, 1, nil, 0).Initiator(0)
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 			return hand(r, conf)
 		}, transport.ErrNotWeft, "unsupported versions", "protocol version"},
 		"another authority with the same name": {func(t *testing.T, r *raw) string {
-			conf := certificatesOf(t, 1, other, 0).initiator(0)
+			conf := certificatesOf(t, 1, other, 0).Initiator(0)
 			conf.InsecureSkipVerify = true
 			return hand(r, conf)
 		}, transport.ErrAuth, "unknown authority", "unknown certificate authority"},
 		"certificate of long ago": {func(t *testing.T, r *raw) string {
-			conf := certificatesOf(t, 1, nil, -week-time.Hour).initiator(0)
+			conf := certificatesOf(t, 1, nil, -week-time.Hour).Initiator(0)
 			conf.Time = time.Now
 			return hand(r, conf)
 		}, transport.ErrAuth, "the clocks of the two hosts differ by days", "expired certificate"},
 		"certificate of a time to come": {func(t *testing.T, r *raw) string {
-			conf := certificatesOf(t, 1, nil, 25*time.Hour).initiator(0)
+			conf := certificatesOf(t, 1, nil, 25*time.Hour).Initiator(0)
 			conf.Time = time.Now
 			return hand(r, conf)
 		}, transport.ErrAuth, "the clocks of the two hosts differ by days", "expired certificate"},
@@ -159,22 +122,22 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		}, transport.ErrAuth, "it says that it is rank 1, and its certificate that it is rank 2",
 			"2: your certificate is of rank 2"},
 		"certificate of our own rank": {func(t *testing.T, r *raw) string {
-			r.initiator = 0
+			r.Initiator = 0
 			r.encrypted(certificatesOf(t, 0, nil, 0)).sayHello()
 			return r.last()
 		}, transport.ErrRefused, "it says that it is rank 0 and wants rank 0", "3: this is rank 0 of 4"},
 		"certificate of the authority itself": {func(t *testing.T, r *raw) string {
 			c := certificatesOf(t, 1, nil, 0)
-			conf := c.initiator(0)
+			conf := c.Initiator(0)
 			conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-				return &tls.Certificate{Certificate: [][]byte{c.root.Raw}, PrivateKey: c.key}, nil
+				return &tls.Certificate{Certificate: [][]byte{c.Root.Raw}, PrivateKey: c.Key}, nil
 			}
 			return hand(r, conf)
 		}, transport.ErrAuth, "which is no rank of the job", "bad certificate"},
 		"right certificate, wrong secret": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 1, nil, 0)).sayHello()
 			r.hearChallenge()
-			r.say(r.appendProof(nil, &[32]byte{7}))
+			r.say(r.AppendProof(nil, &[32]byte{7}))
 			return r.last()
 		}, transport.ErrAuth, "", "2: peer does not know the job's secret"},
 		"gone in the handshake": {func(t *testing.T, r *raw) string {
@@ -183,7 +146,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 			return ""
 		}, transport.ErrPeerLost, "during the handshake", ""},
 		"endless ClientHello": {func(t *testing.T, r *raw) string {
-			conf := certificatesOf(t, 1, nil, 0).initiator(0)
+			conf := certificatesOf(t, 1, nil, 0).Initiator(0)
 			for range 200 {
 				conf.NextProtos = append(conf.NextProtos, strings.Repeat("x", 200))
 			}
@@ -205,7 +168,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 
 				for _, skew := range []time.Duration{0, -6 * 24 * time.Hour, 23 * time.Hour} {
 					r = h.dial(1)
-					leaf, err := certificatesOf(t, 1, nil, skew).leaf()
+					leaf, err := certificatesOf(t, 1, nil, skew).Leaf()
 					require.NoError(t, err)
 					r.encryptedWith(certificatesOf(t, 1, nil, 0), leaf).connect()
 					m := h.nextMade()
@@ -219,10 +182,10 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 }
 
 // encryptedWith begins TLS with a certificate of another time.
-func (r *raw) encryptedWith(c *certificates, leaf *tls.Certificate) *raw {
+func (r *raw) encryptedWith(c *certificates.Job, leaf *tls.Certificate) *raw {
 	r.t.Helper()
 	s := link.NewSession(r.Conn)
-	conf := c.initiator(0)
+	conf := c.Initiator(0)
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return leaf,
 			nil
@@ -235,9 +198,9 @@ func (r *raw) encryptedWith(c *certificates, leaf *tls.Certificate) *raw {
 
 // The initiator wants the rank that it has called, of its own job, and TLS.
 func TestTLS_ResponderIsChecked(t *testing.T) {
-	serve := func(c *certificates, change func(conf *tls.Config)) func(conn net.Conn) {
+	serve := func(c *certificates.Job, change func(conf *tls.Config)) func(conn net.Conn) {
 		return func(conn net.Conn) {
-			conf := c.responder()
+			conf := c.Responder()
 			if change != nil {
 				change(conf)
 			}
@@ -264,9 +227,9 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		}), transport.ErrRefused, "protocol version"},
 		"not of WEFT_TLS": {func(conn net.Conn) {
-			s := newStream(conn)
-			_, err := s.first()
-			require.ErrorContains(t, err, bothOrNeither)
+			h := setup.New(&setup.Local{ID: hostIdentity}, conn)
+			_, _, err := h.Prove(func(uint32, uint16) bool { return true }, func() {})
+			require.ErrorContains(t, err, "WEFT_TLS must be the same for all ranks")
 			io.Copy(io.Discard, conn)
 		}, transport.ErrRefused,
 			"it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks"},
@@ -322,7 +285,7 @@ func (c *interrupted) Write(b []byte) (int, error) {
 // A rank that has no time for a handshake says that it is busy outside of TLS, before its ServerHello or
 // after it, or says nothing and ends the connection: the call is made again.
 func TestTLS_TriesAgainWhenTurnedDown(t *testing.T) {
-	busy := appendReject(nil, handshake.RejectBusy, "try again")
+	busy := message.AppendReject(nil, handshake.RejectBusy, "try again")
 	hello := func(conn net.Conn) { io.ReadAtLeast(conn, make([]byte, 4096), 500) }
 	leaksNone(t, func(t *testing.T) {
 		h, peer := newHost(t, Options{TLS: true}), newHostOfRank(t, Options{TLS: true}, 1)
@@ -336,11 +299,11 @@ func TestTLS_TriesAgainWhenTurnedDown(t *testing.T) {
 				func(conn net.Conn) { conn.Write(busy) },
 				func(conn net.Conn) {
 					tls.Server(&interrupted{Conn: conn, with: busy},
-						peer.dev.end.certs.responder()).Handshake()
+						peer.dev.end.local.Certificates.Responder()).Handshake()
 				},
 				func(conn net.Conn) {
 					tls.Server(&interrupted{Conn: conn},
-						peer.dev.end.certs.responder()).Handshake()
+						peer.dev.end.local.Certificates.Responder()).Handshake()
 				},
 				func(conn net.Conn) { hello(conn) },
 				func(conn net.Conn) {},
@@ -380,7 +343,7 @@ func TestTLS_ClientHelloCountsAsGreeting(t *testing.T) {
 	h := newHost(t, Options{TLS: true})
 	r := h.dial(1)
 	e := h.dev.end
-	r.say(clientHello(e.certs.name(0)))
+	r.say(clientHello(e.local.Certificates.Name(0)))
 	require.Eventually(t, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -505,7 +468,7 @@ func TestTLS_NothingCanBeReadOnTheWay(t *testing.T) {
 					what)
 			}
 		}
-		require.Equal(t, !o.TLS, bytes.Contains(p.heard[0], []byte(magic)))
+		require.Equal(t, !o.TLS, bytes.Contains(p.heard[0], []byte(message.Magic)))
 	})
 }
 
@@ -672,7 +635,7 @@ func TestTLS_C2_FramesRightAfterHandshakeOfManyPeers(t *testing.T) {
 // No session is resumed, though the initiator would: each connection shows its certificates.
 func TestTLS_SessionsAreNotResumed(t *testing.T) {
 	h := newHost(t, Options{TLS: true})
-	conf := certificatesOf(t, 1, nil, 0).initiator(0)
+	conf := certificatesOf(t, 1, nil, 0).Initiator(0)
 	tickets := &ticketBox{}
 	conf.ClientSessionCache = tickets
 	for range 3 {

@@ -17,6 +17,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // streams is a connection that an application has made, both ends of it.
@@ -51,7 +52,7 @@ func (h *host) peers(role transport.Role, ahead []byte) (*raw, net.Conn, <-chan 
 	h.t.Helper()
 	ours, theirs := streams(h.t)
 	p := testParties()
-	p.initiator, p.responder = 1, h.dev.end.id.Rank
+	p.Initiator, p.Responder = 1, h.dev.end.local.ID.Rank
 	return newRaw(h.t, theirs, p), ours, h.transfers(h.t.Context(), ours, ahead, role, 1)
 }
 
@@ -94,7 +95,7 @@ func TestTransfer_C2_EverySplitOfTheReadAhead(t *testing.T) {
 	bothWays(t, func(t *testing.T, o Options) {
 		leaksNone(t, func(t *testing.T) {
 			a, b := newHost(t, o), newHostOfRank(t, o, 1)
-			limit, step := helloSize, 1
+			limit, step := message.HelloSize, 1
 			if o.TLS {
 				limit, step = 1400, 61 // of the ClientHello
 			}
@@ -156,13 +157,13 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 func TestTransfer_C2_MoreThanHelloAhead(t *testing.T) {
 	h := newHost(t, Options{})
 	p := testParties()
-	p.initiator, p.responder = 1, 0
+	p.Initiator, p.Responder = 1, 0
 	for name, after := range map[string][]byte{
 		"garbage":   []byte("garbage"),
-		"a Request": p.appendRequest(nil, &testSecret, testParameters, nil),
+		"a Request": p.AppendRequest(nil, &testSecret, testParameters, nil),
 		"a frame":   frame.Header{Op: frame.Ready, Flags: frame.Last}.Append(nil),
 	} {
-		r, _, result := h.peers(transport.Responder, slices.Concat(p.appendHello(nil), after))
+		r, _, result := h.peers(transport.Responder, slices.Concat(p.AppendHello(nil), after))
 		r.hearChallenge()
 		require.NotEmpty(t, r.last(), name)
 		require.Error(t, <-result, name)
@@ -193,7 +194,7 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 		h := newHost(t, Options{})
 		for name, does := range map[string]func(r *raw){
 			"before Hello":    func(r *raw) {},
-			"in Hello":        func(r *raw) { r.say(r.appendHello(nil)[:40]) },
+			"in Hello":        func(r *raw) { r.say(r.AppendHello(nil)[:40]) },
 			"after Hello":     func(r *raw) { r.sayHello() },
 			"after Challenge": func(r *raw) { r.sayHello(); r.hearChallenge() },
 			"in Request":      func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
@@ -209,13 +210,13 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 		for name, does := range map[string]func(r *raw){
 			"before Hello":    func(r *raw) {},
 			"after Hello":     func(r *raw) { r.hearHello() },
-			"in Challenge":    func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &testSecret)[:9]) },
+			"in Challenge":    func(r *raw) { r.hearHello(); r.say(r.AppendChallenge(nil, &testSecret)[:9]) },
 			"after Challenge": func(r *raw) { r.challenges() },
 			"after Request":   func(r *raw) { r.challenges(); r.hearRequest() },
 			"in Accept": func(r *raw) {
 				r.challenges()
 				r.hearRequest()
-				r.say(r.appendAccept(nil, &testSecret, testParameters, nil)[:5])
+				r.say(r.AppendAccept(nil, &testSecret, testParameters, nil)[:5])
 			},
 		} {
 			r, _, result := h.peers(transport.Initiator, nil)
@@ -232,7 +233,7 @@ func TestTransfer_C5_PeerVanishes(t *testing.T) {
 				r, _, result := h.peers(transport.Initiator, nil)
 				r.challenges()
 				r.hearRequest()
-				r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
+				r.say(r.AppendAccept(nil, &testSecret, testParameters, nil))
 				return r, result
 			},
 			"responder after Accept": func() (*raw, <-chan error) {
@@ -265,7 +266,7 @@ func TestTransfer_C5_GivenUp(t *testing.T) {
 				for role, all := range map[transport.Role]map[string]func(r *raw){
 					transport.Responder: {
 						"before Hello":    func(r *raw) {},
-						"in Hello":        func(r *raw) { r.say(r.appendHello(nil)[:40]) },
+						"in Hello":        func(r *raw) { r.say(r.AppendHello(nil)[:40]) },
 						"after Challenge": func(r *raw) { r.sayHello(); r.hearChallenge() },
 					},
 					transport.Initiator: {
@@ -277,7 +278,7 @@ func TestTransfer_C5_GivenUp(t *testing.T) {
 						h := newHost(t, Options{})
 						ours, theirs := streams(t)
 						p := testParties()
-						p.initiator, p.responder = 1, 0
+						p.Initiator, p.Responder = 1, 0
 						r := newRaw(t, theirs, p)
 						ctx, cancel := context.WithCancel(t.Context())
 						result := h.transfers(ctx, ours, nil, role, 1)
@@ -401,13 +402,13 @@ func TestTransfer_C2_CollisionWithConnect(t *testing.T) {
 			if rank < 1 { // that of the lower rank stays
 				require.Contains(t, r.last(), "another connection")
 				require.ErrorIs(t, <-result, transport.ErrRefused)
-				dialed.say(dialed.appendAccept(nil, &testSecret, testParameters, []byte("dialed")))
+				dialed.say(dialed.AppendAccept(nil, &testSecret, testParameters, []byte("dialed")))
 				require.NoError(t, <-connect)
 				require.Equal(t, "dialed", h.nextMade().private)
 			} else {
 				require.NoError(t, <-result)
 				require.Equal(t, "raw", h.nextMade().private)
-				dialed.say(appendReject(nil, handshake.RejectCollision, ""))
+				dialed.say(message.AppendReject(nil, handshake.RejectCollision, ""))
 				require.NoError(t, <-connect)
 			}
 		})

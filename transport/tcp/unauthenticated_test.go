@@ -17,6 +17,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // Whoever is no rank of this job is turned away with the reason on both sides, and the next genuine peer
@@ -38,72 +39,72 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			"which is TLS, and here connections are not encrypted: WEFT_TLS must be the same for all ranks",
 			"0: connections are not encrypted here, and yours is: WEFT_TLS must be the same for all ranks"},
 		{"line ends translated", func(h *host, r *raw) {
-			r.say(bytes.Replace(r.appendHello(nil),
+			r.say(bytes.Replace(r.AppendHello(nil),
 				[]byte("\r\n"), []byte("\n"), 1))
 		},
 			transport.ErrNotWeft, `it begins with "weft\n`, ""},
 		{"magic and garbage", func(h *host, r *raw) {
-			r.say(append([]byte(magic),
+			r.say(append([]byte(message.Magic),
 				bytes.Repeat([]byte{0xfe}, 62)...))
 		},
 			transport.ErrNotWeft, "it begins with", ""},
 		{"Hello of another length", func(h *host, r *raw) {
-			b := r.appendHello(nil)
-			b[len(magic)+2]++
+			b := r.AppendHello(nil)
+			b[len(message.Magic)+2]++
 			r.say(b)
 		}, transport.ErrNotWeft, "Hello of 59 bytes where Hello belongs", ""},
 		{"other version", func(h *host, r *raw) {
-			b := r.appendHello(nil)
-			b[len(magic)+1] = 9
+			b := r.AppendHello(nil)
+			b[len(message.Magic)+1] = 9
 			r.say(b)
 		}, transport.ErrVersion, "version 9, here 4", "1: this is version 4"},
 		{"other job", func(h *host, r *raw) {
-			r.job = handshake.JobHash("another")
+			r.Job = handshake.JobHash("another")
 			r.sayHello()
 		}, transport.ErrRefused, "it is of another job", "0: this is another job"},
 		{"wants another rank", func(h *host, r *raw) {
-			r.responder = 2
+			r.Responder = 2
 			r.sayHello()
 		}, transport.ErrRefused, "it says that it is rank 1 and wants rank 2", "3: this is rank 0 of 4"},
 		{"rank outside", func(h *host, r *raw) {
-			r.initiator = 4
+			r.Initiator = 4
 			r.sayHello()
 		}, transport.ErrRefused, "it says that it is rank 4 and wants rank 0", "3: this is rank 0 of 4"},
 		{"our own rank", func(h *host, r *raw) {
-			r.initiator = 0
+			r.Initiator = 0
 			r.sayHello()
 		}, transport.ErrRefused, "it says that it is rank 0 and wants rank 0", "3: this is rank 0 of 4"},
 		{"lane that is not there", func(h *host, r *raw) {
-			r.lane = 1
+			r.Lane = 1
 			r.sayHello()
 		}, transport.ErrRefused, "lane 1", "3: this is rank 0 of 4"},
 		{"wrong secret", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendProof(nil, &[32]byte{7}))
+			r.say(r.AppendProof(nil, &[32]byte{7}))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"one bit of the proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
-			b[prefixSize+proofSize-1] ^= 0x80
+			b[message.PrefixSize+message.ProofSize-1] ^= 0x80
 			r.say(b)
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"reflection of our own proof", func(h *host, r *raw) {
 			r.sayHello()
-			body, err := expect(r.stream, typeChallenge)
+			body, err := r.expect(message.Challenge)
 			require.NoError(r.t, err)
-			r.say(append(appendPrefix(nil, typeProof, proofSize), body[nonceSize:]...))
+			r.say(append(message.AppendPrefix(nil, message.Proof, message.ProofSize), body[message.NonceSize:]...))
 		}, transport.ErrAuth, "does not know the job's secret", "2: peer does not know the job's secret"},
 		{"Request of another connection, played back", func(h *host, r *raw) {
 			genuine := h.dial(3)
 			genuine.connect()
 			m := h.nextMade()
-			r.parties = genuine.parties // the same Hello, nonce and all
+			r.Parties = genuine.Parties // the same Hello, nonce and all
 			r.sayHello()
-			body, err := expect(r.stream, typeChallenge)
+			body, err := r.expect(message.Challenge)
 			require.NoError(r.t, err)
-			require.NotEqual(r.t, genuine.nonces[1][:], body[:nonceSize],
+			require.NotEqual(r.t, genuine.Nonces[1][:], body[:message.NonceSize],
 				"the responder's nonce was used before")
 			r.say(genuine.request())
 			m.qp.Release()
@@ -111,44 +112,44 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"too long private data", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, testParameters,
-				make([]byte, maxPrivate+1)))
+			r.say(r.AppendRequest(r.AppendProof(nil, &testSecret), &testSecret, testParameters,
+				make([]byte, message.MaxPrivate+1)))
 		}, transport.ErrProtocol, "Request with 513 bytes of private data",
 			"0: protocol violation: Request with 513 bytes of private data"},
 		{"Request longer than any message", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, maxBody+1))
+			r.say(message.AppendPrefix(r.AppendProof(nil, &testSecret), message.Request, message.MaxBody+1))
 		}, transport.ErrNotWeft, "Request of 609 bytes",
 			"0: peer does not speak weft's protocol: Request of 609 bytes"},
 		{"one bit of the parameters", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
 			b := r.request()
-			b[2*(prefixSize+proofSize)+6] ^= 1
+			b[2*(message.PrefixSize+message.ProofSize)+6] ^= 1
 			r.say(b)
 		}, transport.ErrAuth, "the proof of its Request is wrong",
 			"2: peer does not know the job's secret: the proof of its Request is wrong"},
 		{"no lane", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(r.appendProof(nil, &testSecret), &testSecret, parameters{recv: 1}, nil))
+			r.say(r.AppendRequest(r.AppendProof(nil, &testSecret), &testSecret, message.Parameters{Recv: 1}, nil))
 		}, transport.ErrProtocol, "parameters of no lane", "0: protocol violation: parameters of no lane"},
 		{"Request without a whole proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(append(appendPrefix(r.appendProof(nil, &testSecret), typeRequest, 3), 1, 2, 3))
+			r.say(append(message.AppendPrefix(r.AppendProof(nil, &testSecret), message.Request, 3), 1, 2, 3))
 		}, transport.ErrProtocol, "Request of 3 bytes", "0: protocol violation: Request of 3 bytes"},
 		{"Request without a Proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendRequest(nil, &testSecret, testParameters, nil))
+			r.say(r.AppendRequest(nil, &testSecret, testParameters, nil))
 		}, transport.ErrProtocol, "Request where Proof is due",
 			"0: protocol violation: Request where Proof is due"},
 		{"Accept where Request is due", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(r.appendAccept(r.appendProof(nil, &testSecret), &testSecret, testParameters, nil))
+			r.say(r.AppendAccept(r.AppendProof(nil, &testSecret), &testSecret, testParameters, nil))
 		}, transport.ErrProtocol, "Accept where Request is due",
 			"0: protocol violation: Accept where Request is due"},
 		{"change of version in the middle", func(h *host, r *raw) {
@@ -161,7 +162,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
-			r.say(appendReject(nil, handshake.RejectOther, "not today"))
+			r.say(message.AppendReject(nil, handshake.RejectOther, "not today"))
 		}, transport.ErrRefused, `it says "not today"`, ""},
 	}
 	leaksNone(t, func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestUnauthenticated_FewAreReported(t *testing.T) {
 			r.say([]byte("who is there?"))
 			require.Empty(t, r.last())
 		}
-		h.private = make([]byte, maxPrivate+1) // with which no rank can be accepted
+		h.private = make([]byte, message.MaxPrivate+1) // with which no rank can be accepted
 		for range 2 {
 			r := h.dial(1)
 			r.sayHello()
@@ -231,7 +232,7 @@ func TestResponder_C5_PeerVanishes(t *testing.T) {
 		h := newHost(t, Options{})
 		for name, does := range map[string]func(r *raw){
 			"before Hello":    func(r *raw) {},
-			"in Hello":        func(r *raw) { r.say(r.appendHello(nil)[:40]) },
+			"in Hello":        func(r *raw) { r.say(r.AppendHello(nil)[:40]) },
 			"after Hello":     func(r *raw) { r.sayHello() },
 			"after Challenge": func(r *raw) { r.sayHello(); r.hearChallenge() },
 			"in Request":      func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
@@ -274,8 +275,8 @@ func TestUnauthenticated_SlowIsCut(t *testing.T) {
 		h := newHost(t, Options{AuthTimeout: 20 * time.Millisecond})
 		for name, does := range map[string]func(r *raw){
 			"nothing":             func(r *raw) {},
-			"a part of the magic": func(r *raw) { r.say([]byte(magic[:3])) },
-			"a part of Hello":     func(r *raw) { r.say(r.appendHello(nil)[:helloSize-1]) },
+			"a part of the magic": func(r *raw) { r.say([]byte(message.Magic[:3])) },
+			"a part of Hello":     func(r *raw) { r.say(r.AppendHello(nil)[:message.HelloSize-1]) },
 		} {
 			r := h.dial(1)
 			does(r)
@@ -305,86 +306,86 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			`it begins with "\x15\x03\x01\x00"`, "0: peer does not speak weft's protocol"},
 		{"other version", func(r *raw) {
 			r.hearHello()
-			b := r.appendChallenge(nil, &testSecret)
+			b := r.AppendChallenge(nil, &testSecret)
 			b[1] = 9
 			r.say(b)
 		}, transport.ErrVersion, "version 9, here 4", "1: this is version 4"},
-		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.appendChallenge(nil, &[32]byte{7})) },
+		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.AppendChallenge(nil, &[32]byte{7})) },
 			transport.ErrAuth,
 			"peer does not know the job's secret", "2: peer does not know the job's secret"},
 		{"Challenge without a whole proof", func(r *raw) {
 			r.hearHello()
-			r.say(append(appendPrefix(nil, typeChallenge, 3), 1, 2, 3))
+			r.say(append(message.AppendPrefix(nil, message.Challenge, 3), 1, 2, 3))
 		}, transport.ErrProtocol, "a Challenge of 3 bytes", "0: protocol violation: a Challenge of 3 bytes"},
 		{"Challenge longer than any message", func(r *raw) {
 			r.hearHello()
-			r.say(appendPrefix(nil,
-				typeChallenge, 0xffff))
+			r.say(message.AppendPrefix(nil,
+				message.Challenge, 0xffff))
 		},
 			transport.ErrNotWeft, "Challenge of 65535 bytes",
 			"0: peer does not speak weft's protocol: Challenge of 65535 bytes"},
 		{"Accept where Challenge is due", func(r *raw) {
 			r.hearHello()
-			r.say(r.appendAccept(nil,
+			r.say(r.AppendAccept(nil,
 				&testSecret, testParameters, nil))
 		}, transport.ErrProtocol,
 			"Accept where Challenge is due", "0: protocol violation: Accept where Challenge is due"},
 		{"empty Accept", func(r *raw) {
 			r.challenges()
 			r.hearRequest()
-			r.say(appendPrefix(nil, typeAccept,
+			r.say(message.AppendPrefix(nil, message.Accept,
 				0))
 		},
 			transport.ErrProtocol, "Accept of 0 bytes", ""},
 		{"one bit of Accept's parameters", func(r *raw) {
 			r.challenges()
 			r.hearRequest()
-			b := r.appendAccept(nil, &testSecret, testParameters, nil)
-			b[prefixSize+proofSize+6] ^= 1
+			b := r.AppendAccept(nil, &testSecret, testParameters, nil)
+			b[message.PrefixSize+message.ProofSize+6] ^= 1
 			r.say(b)
 		}, transport.ErrAuth, "the proof of its Accept is wrong", ""},
 		{"Accept proved by our own Request", func(r *raw) {
 			r.challenges()
 			r.hearRequest()
-			b := r.appendRequest(nil, &testSecret, testParameters, nil)
-			b[0] = byte(typeAccept)
+			b := r.AppendRequest(nil, &testSecret, testParameters, nil)
+			b[0] = byte(message.Accept)
 			r.say(b)
 		}, transport.ErrAuth, "the proof of its Accept is wrong", ""},
 		{"too long private data", func(r *raw) {
 			r.challenges()
 			r.hearRequest()
-			r.say(r.appendAccept(nil, &testSecret, testParameters, make([]byte, maxPrivate+1)))
+			r.say(r.AppendAccept(nil, &testSecret, testParameters, make([]byte, message.MaxPrivate+1)))
 		}, transport.ErrProtocol, "Accept with 513 bytes of private data", ""},
-		{"no reason at all", func(r *raw) { r.hearHello(); r.say(appendPrefix(nil, typeReject, 0)) },
+		{"no reason at all", func(r *raw) { r.hearHello(); r.say(message.AppendPrefix(nil, message.Reject, 0)) },
 			transport.ErrProtocol,
 			"a Reject of 0 bytes", ""},
 		{"says other version", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, handshake.RejectVersion,
+			r.say(message.AppendReject(nil, handshake.RejectVersion,
 				"this is version 9"))
 		},
 			transport.ErrVersion, `it says "this is version 9"`, ""},
 		{"says wrong secret", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, handshake.RejectAuth,
+			r.say(message.AppendReject(nil, handshake.RejectAuth,
 				"who are you"))
 		},
 			transport.ErrAuth, `it says "who are you"`, ""},
 		{"says wrong rank", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, handshake.RejectRank,
+			r.say(message.AppendReject(nil, handshake.RejectRank,
 				"this is rank 2 of 4"))
 		},
 			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
 		{"Reject of another version", func(r *raw) {
 			r.hearHello()
-			r.say([]byte{byte(typeReject), 9, 1, 0,
+			r.say([]byte{byte(message.Reject), 9, 1, 0,
 				1})
 		},
 			transport.ErrVersion, "version 9, here 4", ""},
 		{"says a reason of a later version", func(r *raw) {
 			r.hearHello()
-			r.say(appendReject(nil, 200,
+			r.say(message.AppendReject(nil, 200,
 				"\x1b[2Jtired"))
 		},
 			transport.ErrRefused, `it says "\x1b[2Jtired"`, ""},
@@ -418,7 +419,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 // A connection that the other side cuts, or turns down for being busy, before it has accepted it is made
 // again, whatever had been said on it.
 func TestInitiator_TriesAgainWhenCut(t *testing.T) {
-	hello := func(r *raw) { require.NoError(r.t, r.full(make([]byte, helloSize))) }
+	hello := func(r *raw) { require.NoError(r.t, r.full(make([]byte, message.HelloSize))) }
 	cuts := []struct {
 		name string
 		does func(r *raw)
@@ -428,7 +429,7 @@ func TestInitiator_TriesAgainWhenCut(t *testing.T) {
 		{"closes after Hello", func(r *raw) { hello(r); r.Close() }},
 		{"closes in Challenge", func(r *raw) {
 			r.hearHello()
-			r.say(r.appendChallenge(nil, &testSecret)[:50])
+			r.say(r.AppendChallenge(nil, &testSecret)[:50])
 			r.Close()
 		}},
 		{"closes after Challenge", func(r *raw) { r.challenges(); r.Close() }},
@@ -439,10 +440,10 @@ func TestInitiator_TriesAgainWhenCut(t *testing.T) {
 			r.Conn.(*net.TCPConn).SetLinger(0)
 			r.Close()
 		}},
-		{"is busy", func(r *raw) { hello(r); r.say(appendReject(nil, handshake.RejectBusy, "try again")); r.Close() }},
+		{"is busy", func(r *raw) { hello(r); r.say(message.AppendReject(nil, handshake.RejectBusy, "try again")); r.Close() }},
 		{"is busy after Challenge", func(r *raw) {
 			r.challenges()
-			r.say(appendReject(nil, handshake.RejectBusy,
+			r.say(message.AppendReject(nil, handshake.RejectBusy,
 				"try again"))
 			r.Close()
 		}},
@@ -470,7 +471,7 @@ func TestInitiator_TriesAgainWhenCut(t *testing.T) {
 		}
 		r.challenges()
 		r.hearRequest()
-		r.say(r.appendAccept(nil, &testSecret, testParameters, nil))
+		r.say(r.AppendAccept(nil, &testSecret, testParameters, nil))
 		require.NoError(t, <-result)
 		h.nextMade().qp.Release()
 	})
@@ -525,18 +526,18 @@ func (h *host) calls(l net.Listener, rank uint32) (*raw, <-chan error) {
 func (r *raw) challenges() {
 	r.t.Helper()
 	r.hearHello()
-	r.say(r.appendChallenge(nil, &testSecret))
+	r.say(r.AppendChallenge(nil, &testSecret))
 }
 
 // hearRequest takes a Request and checks it.
 func (r *raw) hearRequest() {
 	r.t.Helper()
-	body, err := expect(r.stream, typeProof)
+	body, err := r.expect(message.Proof)
 	require.NoError(r.t, err)
-	require.NoError(r.t, r.takeProof(body, &testSecret))
-	body, err = expect(r.stream, typeRequest)
+	require.NoError(r.t, r.TakeProof(body, &testSecret))
+	body, err = r.expect(message.Request)
 	require.NoError(r.t, err)
-	theirs, private, err := r.takeRequest(body, &testSecret)
+	theirs, private, err := r.TakeRequest(body, &testSecret)
 	require.NoError(r.t, err)
 	require.Equal(r.t, testParameters, theirs)
 	require.Equal(r.t, "mine", string(private))
@@ -554,11 +555,11 @@ func TestInitiator_ReflectionOfOurOwnProof(t *testing.T) {
 	r.hearHello()
 
 	door := h.dial(1)
-	door.nonces[0] = r.nonces[0]
+	door.Nonces[0] = r.Nonces[0]
 	door.sayHello()
-	body, err := expect(door.stream, typeChallenge)
+	body, err := door.expect(message.Challenge)
 	require.NoError(t, err)
-	r.say(append(appendPrefix(nil, typeChallenge, len(body)), body...))
+	r.say(append(message.AppendPrefix(nil, message.Challenge, len(body)), body...))
 	err = <-result
 	require.ErrorIs(t, err, transport.ErrAuth)
 	require.ErrorContains(t, err,
@@ -576,7 +577,7 @@ func TestInitiator_C5_PeerVanishesAfterAccept(t *testing.T) {
 		r, result := h.calls(l, 1)
 		r.challenges()
 		r.hearRequest()
-		r.say(r.appendAccept(nil, &testSecret, testParameters, []byte("raw")))
+		r.say(r.AppendAccept(nil, &testSecret, testParameters, []byte("raw")))
 		require.NoError(t, r.Close())
 		require.NoError(t, <-result)
 		h.endsAlone(h.nextMade(), transport.ErrPeerLost, "rank 1 at "+l.Addr().String(), "after Accept")
@@ -614,7 +615,7 @@ func TestInitiator_GivenUp(t *testing.T) {
 // well.
 func TestHandshake_OurPrivateDataTooLong(t *testing.T) {
 	h := newHost(t, Options{})
-	h.private = make([]byte, maxPrivate+1)
+	h.private = make([]byte, message.MaxPrivate+1)
 	const text = "513 bytes of private data; at most 512 are possible"
 
 	r := h.dial(1)
@@ -642,7 +643,7 @@ func TestListen_CloseCutsUnauthenticated(t *testing.T) {
 		var all []*raw
 		for _, does := range []func(r *raw){
 			func(r *raw) {},
-			func(r *raw) { r.say(r.appendHello(nil)[:50]) },
+			func(r *raw) { r.say(r.AppendHello(nil)[:50]) },
 			func(r *raw) { r.sayHello(); r.hearChallenge() },
 			func(r *raw) { r.sayHello(); r.hearChallenge(); r.say(r.request()[:20]) },
 		} {

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
 // rdma brings a connection of a rank to RDMA mode on both sides.
@@ -190,7 +191,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "immediate without Recv", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last}, nil)
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, A: 1}, nil)
-		}, cause: transport.ErrProtocol, text: "an immediate of the peer found no Recv posted",
+		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted",
 			code: frame.ReasonNoRecv},
 		{name: "immediate of more than 32 bits", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Immediate, Flags: frame.Last, B: 1 << 32}, nil)
@@ -424,7 +425,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 // A peer that has more Reads outstanding than were negotiated is terminated, whatever the number.
 func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 	leaksNone(t, func(t *testing.T) {
-		for _, depth := range []int{1, 2, 8, maxReads} {
+		for _, depth := range []int{1, 2, 8, message.MaxReads} {
 			h := newHost(t, Options{})
 			h.depth = depth
 			p := newPrey(h)
@@ -440,7 +441,7 @@ func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 				}
 				r.say(b)
 				if more == 0 {
-					h.until("the answers", func() bool { return m.qp.(*qp).responses.head == uint32(depth) })
+					h.until("the answers", func() bool { return m.qp.(*qp).responses.Head == uint32(depth) })
 					m.qp.Release()
 					continue
 				}

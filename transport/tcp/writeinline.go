@@ -25,7 +25,7 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return true
 }
 
-// compose makes the frame of a Write in the outbox, where that may go out at once.
+// compose makes the frame of a Write in the batch, if that may go out at once.
 func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) []byte {
 	n := int(min(to.Length, frame.MaxCopied+1))
 	if n > frame.MaxCopied || n < len(head)+len(payload)+tailSize || !q.idle() {
@@ -49,7 +49,7 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 func (q *qp) idle() bool {
 	l := q.inline
 	return l != nil && q.State() == transport.StateReady && q.SQ.Head == q.SQ.Tail &&
-		q.at.response == q.responses.tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
+		q.at.response == q.responses.Tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
 }
 
 // inlineInPart queues a frame of which the socket has taken n bytes.

@@ -369,13 +369,21 @@ var handlerChecks = []Check{
 			}
 		})
 	}},
-	{"CQ/N4_SendAndReceiveQueueHaveHandlersOfTheirOwn", func(t *trial) {
+	{"CQ/N4_N9_SendAndReceiveQueueHaveHandlersOfTheirOwn", func(t *trial) {
 		a, b := t.pair(shape{separate: true})
 		if b.dev.Query().Handlers < 2 {
 			panic(failure{fmt.Errorf("the device supports one handler alone: %w", errors.ErrUnsupported)})
 		}
 		sends := t.desk(b.dev, nil)
+		told := func(send, receive transport.HandlerID) { // N9
+			if c := b.qp.Query(); c.SendHandler != send || c.RecvHandler != receive {
+				t.failf("the queue pair names handlers %d and %d, not %d and %d", c.SendHandler,
+					c.RecvHandler, send, receive)
+			}
+		}
+		told(0, 0)
 		t.must(b.dev.ModifyCQ(b.sendCQ, sends.id))
+		sends.with(func() { told(sends.id, 0) })
 		otherLock := t.desk(b.dev, nil)
 		sends.with(func() {
 			t.is(b.dev.ModifyCQ(b.recvCQ, otherLock.id), "the other queue to a handler with another lock",
@@ -383,7 +391,7 @@ var handlerChecks = []Check{
 		})
 		t.must(b.dev.CloseHandler(otherLock.id))
 		receives := t.desk(b.dev, func(c *transport.HandlerConfig) { c.Lock = sends.Mutex })
-		sends.with(func() { t.must(b.dev.ModifyCQ(b.recvCQ, receives.id)) })
+		sends.with(func() { t.must(b.dev.ModifyCQ(b.recvCQ, receives.id)); told(sends.id, receives.id) })
 		for range 20 {
 			dst, far := b.memory(8, all), a.memory(8, all)
 			before, sent := 0, 0

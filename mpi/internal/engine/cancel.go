@@ -53,31 +53,32 @@ func (e *Engine) Cancel(h Request) error {
 		return errUsed
 	}
 	if !r.completed() {
-		e.cancels.cancel(r, nil)
+		e.cancels.cancelLocked(r, nil)
 	}
 	underWay := r.kind == kindRecv && !r.completed()
 	e.mu.Unlock()
 	if underWay {
 		at := func(int) Request { return h }
-		e.waiters.waitUntil(1, at, func() bool { return e.waiters.anyDone(1, at) })
+		e.waiters.waitUntil(1, at, func() bool { return e.waiters.anyDoneLocked(1, at) })
 	}
 	return nil
 }
 
-// cancel cancels an operation that is not complete, or begins to. The request of one that was cancelled
+// cancelLocked cancels an operation that is not complete, or begins to. The request of one that was cancelled
 // completes with cause, or if that is nil as Cancel says.
-func (n *cancellation) cancel(r *request, cause error) {
+func (n *cancellation) cancelLocked(r *request, cause error) {
+	n.e.mu.assertHeld()
 	switch {
 	case r.kind == kindCollective:
 		if cause != nil { // MPI has no Cancel of a collective
-			n.e.collectives.fail(r.collective, cause)
+			n.e.collectives.failLocked(r.collective, cause)
 		}
 	case r.kind == kindOneSided:
 		if cause != nil { // MPI has no Cancel of an operation on a window; it goes on by itself
 			n.e.windows.letGo(r)
 			n.e.requests.complete(r, cause)
 		}
-	case n.cancelLocally(r):
+	case n.cancelLocallyLocked(r):
 		r.status.Cancelled = cause == nil
 		n.e.requests.complete(r, cause)
 	case r.unexpected != nil: // a Message of this rank has it
@@ -85,16 +86,17 @@ func (n *cancellation) cancel(r *request, cause error) {
 	case r.kind == kindSend && r.cancel == cancelNone:
 		r.cause, r.observed, r.cancel = cause, true, cancelWanted
 		if p := r.peer; r.msg.Started() && r.msg.Done() {
-			if err := n.sendWithdraw(p, r); err != nil {
+			if err := n.sendWithdrawLocked(p, r); err != nil {
 				n.e.failures.failPeer(p, err)
 			}
 		}
 	}
 }
 
-// cancelLocally takes an operation of which nothing has left this rank out of wherever it waits; the caller
-// completes it. It reports false, and does nothing, if it is too late for that.
-func (n *cancellation) cancelLocally(r *request) bool {
+// cancelLocallyLocked takes an operation of which nothing has left this rank out of wherever it waits; the
+// caller completes it. It reports false, and does nothing, if it is too late for that.
+func (n *cancellation) cancelLocallyLocked(r *request) bool {
+	n.e.mu.assertHeld()
 	switch {
 	case r.kind == kindRecv:
 		return n.e.matching.RemovePosted(&r.posted)
@@ -112,9 +114,10 @@ func (n *cancellation) cancelLocally(r *request) bool {
 	return false
 }
 
-// sendWithdraw asks the peer for a message back that has been sent, and whose announcements have not all
-// ended. The error is of the peer.
-func (n *cancellation) sendWithdraw(p *peer, r *request) error {
+// sendWithdrawLocked asks the peer for a message back that has been sent, and whose announcements have not
+// all ended. The error is of the peer.
+func (n *cancellation) sendWithdrawLocked(p *peer, r *request) error {
+	n.e.mu.assertHeld()
 	r.cancel = withdrawSent
 	err := p.fabric.sender.Withdraw(p.ch, r.announcement-1)
 	n.e.progress.deferUnsent(p)
@@ -139,12 +142,13 @@ func (n *cancellation) onATS(p *peer, body []byte) error {
 		}
 		r.cancel = withdrawGranted
 	}
-	n.e.sends.announcementEnded(r)
+	n.e.sends.announcementEndedLocked(r)
 	return nil
 }
 
-// setOutcome gives a send that was to be withdrawn its outcome, as it completes.
-func (n *cancellation) setOutcome(r *request) {
+// setOutcomeLocked gives a send that was to be withdrawn its outcome, as it completes.
+func (n *cancellation) setOutcomeLocked(r *request) {
+	n.e.mu.assertHeld()
 	if r.cancel == withdrawGranted {
 		n.e.hook.withdrawn(r.msg.Envelope, r.rank)
 	}
@@ -185,11 +189,12 @@ func (n *cancellation) onWithdraw(p *peer, body []byte) error {
 		n.e.probes.fetchForMessage(a)
 		return nil
 	}
-	return n.discardAnnounced(p, a)
+	return n.discardAnnouncedLocked(p, a)
 }
 
-// discardAnnounced forgets a message that was taken out of the table, and tells its sender.
-func (n *cancellation) discardAnnounced(p *peer, a *unexpectedMessage) error {
+// discardAnnouncedLocked forgets a message that was taken out of the table, and tells its sender.
+func (n *cancellation) discardAnnouncedLocked(p *peer, a *unexpectedMessage) error {
+	n.e.mu.assertHeld()
 	var sources []rendezvous.Source
 	for i := range a.parts {
 		if a.parts[i].announced {

@@ -3,12 +3,15 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // Canceller ends operations with a context: what is bound to it is cancelled when the context ends. A nil
-// Canceller never ends.
+// Canceller never ends. The context does not keep it: one that is no longer reachable, from a handle of the
+// program or an operation under way, leaves the context.
 //
 // An operation that is cancelled so ends as soon as its buffer is free: at once where nothing of it has
 // left this rank; a send that was announced when its receiver has answered WITHDRAW; a receive whose bytes
@@ -20,14 +23,20 @@ type Canceller struct {
 	ended atomic.Pointer[error]
 }
 
-// cancelTimeout bounds the time that a peer has to release a buffer. It is no measure of anything: a peer
-// that lives answers in its next pass.
+// cancelTimeout bounds the time that a peer has to release a buffer. The exact value does not matter: a
+// peer that lives answers in its next pass.
 const cancelTimeout = 10 * time.Second
 
 // NewCanceller makes a Canceller that cancels when ctx ends.
 func (e *Engine) NewCanceller(ctx context.Context) *Canceller {
 	s := &Canceller{e: e, ctx: ctx}
-	context.AfterFunc(ctx, s.onDone)
+	p := weak.Make(s)
+	stop := context.AfterFunc(ctx, func() {
+		if s := p.Value(); s != nil {
+			s.onDone()
+		}
+	})
+	runtime.AddCleanup(s, func(stop func() bool) { stop() }, stop)
 	return s
 }
 
@@ -74,14 +83,14 @@ func (s *Canceller) onDone() {
 	err := reason(s.ctx)
 	s.ended.Store(&err)
 	s.cancelBound()
-	s.e.waiters.wakeProbes()
+	s.e.waiters.wakeProbesLocked()
 }
 
 func (s *Canceller) cancelBound() {
 	left := false
 	for r := range s.e.requests.underWay() {
 		if r.canceller == s && r.cause == nil {
-			s.e.cancels.cancel(r, *s.ended.Load())
+			s.e.cancels.cancelLocked(r, *s.ended.Load())
 			left = left || !r.completed()
 		}
 	}

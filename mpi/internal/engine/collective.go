@@ -110,7 +110,6 @@ type Collective struct {
 	// those that are received; else nil. A span of the schedule has the number of its block, counted down
 	// from the last one, as its offset.
 	Outgoing, Incoming []Block
-	Comparison         *Comparison // of a call through mailboxes, in checking mode; else nil
 
 	state    collectiveState
 	memory   [3][]byte // by coll.Buffer

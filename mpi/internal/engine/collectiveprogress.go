@@ -48,20 +48,21 @@ func (e *Engine) NewCollective() *Collective {
 // StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
 func (e *Engine) StartCollective(c *Collective) (Request, error) {
 	start := e.hook.beginCollective(c)
-	defer e.hook.endCollective(start)
+	defer e.hook.endLong(CallCollective, start)
 	e.collectives.pinBuffers(c)
 	c.prepare()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.collectives.begin(c)
+	r, err := e.collectives.beginLocked(c)
 	if err != nil {
 		return Request{}, err
 	}
 	return r.handle(), nil
 }
 
-// begin posts the current round.
-func (cs *collectives) begin(c *Collective) (*request, error) {
+// beginLocked posts the current round.
+func (cs *collectives) beginLocked(c *Collective) (*request, error) {
+	cs.e.mu.assertHeld()
 	err := cs.e.stopped
 	if err == nil && cs.e.failures.noted.Load() {
 		err = cs.e.recovery.mayBegin(c.Context)
@@ -70,26 +71,27 @@ func (cs *collectives) begin(c *Collective) (*request, error) {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
-		cs.unpinBuffers(c)
-		cs.recycle(c)
+		cs.unpinBuffersLocked(c)
+		cs.recycleLocked(c)
 		return nil, err
 	}
 	r := cs.e.requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request = r
-	cs.note(c)
+	cs.noteLocked(c)
 	cs.active = append(cs.active, c)
 	if c.Beside != nil {
 		cs.beside = append(cs.beside, c)
 	}
-	outer := cs.enter()
-	cs.postRound(c)
-	cs.leave(outer)
+	outer := cs.enterLocked()
+	cs.postRoundLocked(c)
+	cs.leaveLocked(outer)
 	return r, nil
 }
 
-// note records that a collective begins, once.
-func (cs *collectives) note(c *Collective) {
+// noteLocked records that a collective begins, once.
+func (cs *collectives) noteLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	if c.noted {
 		return
 	}
@@ -103,8 +105,9 @@ func (cs *collectives) pinBuffers(c *Collective) {
 	}
 }
 
-// unpinBuffers ends what pinBuffers began. The lock is held.
-func (cs *collectives) unpinBuffers(c *Collective) {
+// unpinBuffersLocked ends what pinBuffers began.
+func (cs *collectives) unpinBuffersLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	if c.pinned == [2]*Memory{} {
 		return
 	}
@@ -116,7 +119,8 @@ func (cs *collectives) unpinBuffers(c *Collective) {
 	c.pinned = [2]*Memory{}
 }
 
-func (cs *collectives) recycle(c *Collective) {
+func (cs *collectives) recycleLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	c.state, c.request, c.attended = collectiveIdle, nil, false
 	if c.pooled {
 		c.Input, c.Output, c.Canceller, c.memory = nil, nil, nil, [3][]byte{}
@@ -125,42 +129,46 @@ func (cs *collectives) recycle(c *Collective) {
 	}
 }
 
-// enter has completions leave collectives to leave, and returns what that is to be given.
-func (cs *collectives) enter() (outer bool) {
+// enterLocked has completions leave collectives to leave, and returns what that is to be given.
+func (cs *collectives) enterLocked() (outer bool) {
+	cs.e.mu.assertHeld()
 	outer, cs.inPass = cs.inPass, true
 	return outer
 }
 
-// leave has collectives get on whose messages are complete. It tells whether there were any.
-func (cs *collectives) leave(outer bool) (busy bool) {
+// leaveLocked has collectives get on whose messages are complete. It tells whether there were any.
+func (cs *collectives) leaveLocked(outer bool) (busy bool) {
+	cs.e.mu.assertHeld()
 	cs.inPass = outer
 	if outer || len(cs.ready) == 0 {
 		return false
 	}
-	return cs.advanceAll()
+	return cs.advanceAllLocked()
 }
 
-// advanceAll goes through those that can get on. The lock is held.
-func (cs *collectives) advanceAll() (busy bool) {
+// advanceAllLocked goes through those that can get on.
+func (cs *collectives) advanceAllLocked() (busy bool) {
+	cs.e.mu.assertHeld()
 	if cs.advancing {
 		return false
 	}
 	cs.advancing = true
-	outer := cs.enter()
+	outer := cs.enterLocked()
 	for len(cs.ready) > 0 {
 		busy = true
 		c := cs.ready[0]
 		cs.ready = slices.Delete(cs.ready, 0, 1)
 		c.queued = false
-		cs.advance(c)
+		cs.advanceLocked(c)
 	}
 	cs.inPass, cs.advancing = outer, false
 	return busy
 }
 
-// queue appends a collective to those that can get on. Outside of a pass a goroutine comes for it, since
-// nobody may make one soon.
-func (cs *collectives) queue(c *Collective) {
+// queueLocked appends a collective to those that can get on. Outside of a pass a goroutine comes for it,
+// since nobody may make one soon.
+func (cs *collectives) queueLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	if !c.queued {
 		c.queued = true
 		cs.ready = append(cs.ready, c)
@@ -173,13 +181,14 @@ func (cs *collectives) queue(c *Collective) {
 		cs.e.mu.Lock()
 		defer cs.e.mu.Unlock()
 		cs.goroutineDue = false
-		cs.advanceAll()
+		cs.advanceAllLocked()
 		cs.e.completionHandler.passes.Add(1)
 	}()
 }
 
-// messageDone takes note of a message of a collective that is complete.
-func (cs *collectives) messageDone(r *request) {
+// messageDoneLocked takes note of a message of a collective that is complete.
+func (cs *collectives) messageDoneLocked(r *request) {
+	cs.e.mu.assertHeld()
 	c := r.collective
 	if r.kind == kindCollective {
 		return
@@ -193,7 +202,7 @@ func (cs *collectives) messageDone(r *request) {
 		c.err = err
 	}
 	if c.pending == 0 || c.err != nil {
-		cs.queue(c)
+		cs.queueLocked(c)
 	}
 }
 
@@ -214,8 +223,9 @@ func (c *Collective) wrongLength(step *coll.Step, sent int) error {
 		ErrCount, operationOf(c.Tag), rankName(step.Peer, c.worldRank(step.Peer)), sent, step.Dst.Len)
 }
 
-// postRound posts the messages of the current round, receives first. The lock is held.
-func (cs *collectives) postRound(c *Collective) {
+// postRoundLocked posts the messages of the current round, receives first.
+func (cs *collectives) postRoundLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	c.state, c.pending = collectiveMessages, 1 // until all are posted
 	var steps []coll.Step
 	if c.round < c.Schedule.Rounds() {
@@ -228,22 +238,23 @@ func (cs *collectives) postRound(c *Collective) {
 		}
 		c.messages = append(c.messages, nil)
 		if s.Kind == coll.Recv {
-			cs.postReceive(c, s)
+			cs.postReceiveLocked(c, s)
 		} else if !c.sent {
-			cs.postSend(c, s)
+			cs.postSendLocked(c, s)
 		}
 	}
 	c.step, c.sent = len(c.messages), false
 	if c.pending--; c.pending == 0 || c.err != nil {
-		cs.queue(c)
+		cs.queueLocked(c)
 	}
 }
 
-func (cs *collectives) newMessage(c *Collective, span coll.Span, blocks []Block) *request {
+func (cs *collectives) newMessageLocked(c *Collective, span coll.Span, blocks []Block) *request {
+	cs.e.mu.assertHeld()
 	r := cs.e.requests.get()
 	r.collective, r.canceller, r.observed = c, c.Canceller, true
 	if blocks != nil {
-		cs.e.views.setBuffer(r, blockOf(blocks, span))
+		cs.e.views.setBufferLocked(r, blockOf(blocks, span))
 	} else {
 		r.contiguous(c.span(span))
 	}
@@ -252,45 +263,43 @@ func (cs *collectives) newMessage(c *Collective, span coll.Span, blocks []Block)
 	return r
 }
 
-func (cs *collectives) postReceive(c *Collective, s *coll.Step) {
+func (cs *collectives) postReceiveLocked(c *Collective, s *coll.Step) {
+	cs.e.mu.assertHeld()
 	src := c.worldRank(s.Peer)
 	if _, unexpected := cs.e.matching.Lengths(); unexpected > 0 && c.err == nil {
 		if m := cs.e.matching.Probe(c.Context, int32(src), AnyTag); m != nil && c.differs(int(m.Tag)) {
 			c.err = c.mismatch(src, int(m.Tag), m.Value.bytes)
 		}
 	}
-	cs.e.recvs.start(cs.newMessage(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
+	cs.e.recvs.startLocked(cs.newMessageLocked(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
 }
 
-func (cs *collectives) postSend(c *Collective, s *coll.Step) {
-	if cs.sendNow(c, s) {
+func (cs *collectives) postSendLocked(c *Collective, s *coll.Step) {
+	cs.e.mu.assertHeld()
+	if cs.sendNowLocked(c, s) {
 		return
 	}
-	r := cs.newMessage(c, s.Src, c.Outgoing)
-	cs.e.sends.start(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
+	r := cs.newMessageLocked(c, s.Src, c.Outgoing)
+	cs.e.sends.startLocked(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
 }
 
-// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request.
-func (cs *collectives) sendNow(c *Collective, s *coll.Step) bool {
+// sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
+func (cs *collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
+	cs.e.mu.assertHeld()
 	dst := c.worldRank(s.Peer)
 	if c.Outgoing != nil {
 		b := blockOf(c.Outgoing, s.Src)
-		return cs.e.views.sendNow(c.Context, b.Layout, b.Memory, dst, c.Tag, false)
+		return cs.e.views.sendNowLocked(c.Context, b.Layout, b.Memory, dst, c.Tag, false)
 	}
 	p, env := cs.e.peers[dst], envelope{Context: c.Context, Tag: int32(c.Tag)}
-	return p != nil && cs.e.sends.sendNow(p, env, c.span(s.Src), 0)
+	return p != nil && cs.e.sends.sendNowLocked(p, env, c.span(s.Src), 0)
 }
 
-// checkUnexpected looks at a message without a receive, which may say that its sender is in another
+// checkUnexpectedLocked looks at a message without a receive, which may say that its sender is in another
 // collective than this rank.
-func (cs *collectives) checkUnexpected(env envelope, source int) {
+func (cs *collectives) checkUnexpectedLocked(env envelope, source int) {
+	cs.e.mu.assertHeld()
 	for _, c := range cs.active {
-		if c.state == collectiveInMailboxes && c.comparing() && env.Context == c.Comparison.Context {
-			if err := cs.compareMessages(c, source); err != nil {
-				cs.fail(c, err)
-			}
-			continue
-		}
 		if c.Context != env.Context || !c.differs(int(env.Tag)) &&
 			(c.state != collectiveInMailboxes || !c.sameCall(int(env.Tag))) {
 			continue
@@ -298,17 +307,18 @@ func (cs *collectives) checkUnexpected(env envelope, source int) {
 		// Of what the source has sent this has to be the first that is left, so that it is not of a much
 		// later call.
 		if m := cs.e.matching.Probe(c.Context, int32(source), AnyTag); m != nil && m.Tag == env.Tag {
-			cs.fail(c, c.mismatch(source, int(env.Tag), m.Value.bytes))
+			cs.failLocked(c, c.mismatch(source, int(env.Tag), m.Value.bytes))
 		}
 	}
 }
 
-// fail ends a collective with an error, as soon as its buffers are quiet.
-func (cs *collectives) fail(c *Collective, err error) {
+// failLocked ends a collective with an error, as soon as its buffers are quiet.
+func (cs *collectives) failLocked(c *Collective, err error) {
+	cs.e.mu.assertHeld()
 	if c.err == nil {
 		c.err = err
 	}
-	cs.queue(c)
+	cs.queueLocked(c)
 }
 
 // FailCollective gives up a collective that is under way. Its request is complete when its buffers are quiet.
@@ -316,43 +326,45 @@ func (e *Engine) FailCollective(h Request, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := e.requests.find(h); r != nil && !r.completed() && r.collective != nil {
-		e.collectives.fail(r.collective, err)
+		e.collectives.failLocked(r.collective, err)
 	}
 }
 
-// advance has one do what it can do under the lock.
-func (cs *collectives) advance(c *Collective) {
+// advanceLocked has one do what it can do under the lock.
+func (cs *collectives) advanceLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	for {
 		switch {
 		case c.state == collectiveWorking || c.state == collectiveIdle:
 			return // whoever works for it comes back
 		case c.state == collectiveInMailboxes:
 			if c.err != nil {
-				cs.finishInMailboxes(c)
+				cs.finishInMailboxesLocked(c)
 			}
 			return
 		case c.err != nil:
-			if cs.cancelMessages(c) {
-				cs.finish(c)
+			if cs.cancelMessagesLocked(c) {
+				cs.finishLocked(c)
 			}
 			return
 		case c.state == collectiveReady || c.pending > 0:
 			return
 		case c.round == c.Schedule.Rounds():
-			cs.finish(c)
+			cs.finishLocked(c)
 			return
 		}
-		if !cs.localSteps(c) {
+		if !cs.localStepsLocked(c) {
 			return
 		}
 		c.round++
-		cs.collectMessages(c)
-		cs.postRound(c)
+		cs.collectMessagesLocked(c)
+		cs.postRoundLocked(c)
 	}
 }
 
-// collectMessages gives the requests of a round back.
-func (cs *collectives) collectMessages(c *Collective) {
+// collectMessagesLocked gives the requests of a round back.
+func (cs *collectives) collectMessagesLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	for _, r := range c.messages {
 		if r != nil {
 			cs.e.requests.put(r)
@@ -361,30 +373,32 @@ func (cs *collectives) collectMessages(c *Collective) {
 	c.messages = c.messages[:0]
 }
 
-// cancelMessages cancels the messages of a collective that has failed, and reports whether all of them are
+// cancelMessagesLocked cancels the messages of a collective that has failed, and reports whether all of them are
 // complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
 // call, and would wait for it.
-func (cs *collectives) cancelMessages(c *Collective) bool {
+func (cs *collectives) cancelMessagesLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	if !c.failing {
 		c.failing = true
 		steps := c.Schedule.Round(c.round)
 		for i, r := range c.messages {
 			awaited := c.wrong != nil && steps[i].Kind == coll.Send && steps[i].Peer == c.wrong.Peer
 			if r != nil && !r.completed() && !awaited {
-				cs.e.cancels.cancel(r, c.err)
+				cs.e.cancels.cancelLocked(r, c.err)
 			}
 		}
 	}
 	return c.pending == 0
 }
 
-// localSteps carries out the rest of a round. It reports false if that has to be done without the lock.
-func (cs *collectives) localSteps(c *Collective) bool {
+// localStepsLocked carries out the rest of a round. It reports false if that has to be done without the lock.
+func (cs *collectives) localStepsLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	steps := c.Schedule.Round(c.round)
 	for ; c.step < len(steps); c.step++ {
 		s := &steps[c.step]
 		if max(s.Src.Len, s.Dst.Len) > quickBytes || s.Kind != coll.Copy && !c.Op.Predefined {
-			cs.deferSteps(c)
+			cs.deferStepsLocked(c)
 			return false
 		}
 		c.carryOut(s)
@@ -392,8 +406,9 @@ func (cs *collectives) localSteps(c *Collective) bool {
 	return true
 }
 
-// deferSteps leaves local steps to who waits for the collective, or else to a goroutine.
-func (cs *collectives) deferSteps(c *Collective) {
+// deferStepsLocked leaves local steps to who waits for the collective, or else to a goroutine.
+func (cs *collectives) deferStepsLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	c.state = collectiveReady
 	if !c.attended {
 		c.state = collectiveWorking
@@ -401,9 +416,9 @@ func (cs *collectives) deferSteps(c *Collective) {
 		return
 	}
 	if r := c.request; r.manyWaiters {
-		cs.e.waiters.wakeAll()
+		cs.e.waiters.wakeAllLocked()
 	} else if r.waiter != nil {
-		cs.e.waiters.wake(r.waiter)
+		cs.e.waiters.wakeLocked(r.waiter)
 	}
 }
 
@@ -417,29 +432,30 @@ func (cs *collectives) runSteps(c *Collective) {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
 	c.state = collectiveMessages
-	outer := cs.enter()
-	cs.queue(c)
-	cs.leave(outer)
+	outer := cs.enterLocked()
+	cs.queueLocked(c)
+	cs.leaveLocked(outer)
 	cs.e.completionHandler.passes.Add(1)
 }
 
-// finish completes the request of a collective.
-func (cs *collectives) finish(c *Collective) {
-	cs.collectMessages(c)
+// finishLocked completes the request of a collective.
+func (cs *collectives) finishLocked(c *Collective) {
+	cs.e.mu.assertHeld()
+	cs.collectMessagesLocked(c)
 	cs.active = remove(cs.active, c)
 	if c.Beside != nil {
 		cs.beside = remove(cs.beside, c)
 	}
-	cs.unpinBuffers(c)
+	cs.unpinBuffersLocked(c)
 	r, err, wakesProbes, context := c.request, c.err, c.wakesProbes, c.Context
-	cs.recycle(c)
+	cs.recycleLocked(c)
 	r.collective = nil
 	cs.e.requests.complete(r, err)
 	cs.e.unexpected.discardFreed(context)
 	if wakesProbes {
 		c.over = true
-		cs.acknowledgeOwed()
-		cs.e.waiters.wakeProbes()
+		cs.acknowledgeOwedLocked()
+		cs.e.waiters.wakeProbesLocked()
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 func (e *Engine) RunCollective(c *Collective) error {
 	start := e.hook.beginCollective(c)
 	err := e.runCollective(c)
-	e.hook.endCollective(start)
+	e.hook.endLong(CallCollective, start)
 	return err
 }
 
@@ -21,8 +21,8 @@ func (e *Engine) runCollective(c *Collective) error {
 		if done || err != nil {
 			if c.pooled || c.pinned != [2]*Memory{} {
 				e.mu.Lock()
-				e.collectives.unpinBuffers(c)
-				e.collectives.recycle(c)
+				e.collectives.unpinBuffersLocked(c)
+				e.collectives.recycleLocked(c)
 				e.mu.Unlock()
 			}
 			return err
@@ -30,7 +30,7 @@ func (e *Engine) runCollective(c *Collective) error {
 	}
 	e.mu.Lock()
 	c.attended = true
-	r, err := e.collectives.begin(c)
+	r, err := e.collectives.beginLocked(c)
 	if err != nil {
 		e.mu.Unlock()
 		return err
@@ -129,9 +129,9 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 	}
 	env := envelope{Context: c.Context, Tag: int32(c.Tag)}
 	cs.e.mu.Lock()
-	cs.note(c)
+	cs.noteLocked(c)
 	if s := &steps[len(steps)-1]; s.Kind == coll.Send {
-		if !cs.sendNow(c, s) {
+		if !cs.sendNowLocked(c, s) {
 			cs.e.mu.Unlock()
 			return false, nil
 		}
@@ -151,9 +151,9 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 		buf = cs.e.views.incoming.room(s.Dst.Len)
 	}
 	var addr uintptr
-	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirect(src) {
+	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirectLocked(src) {
 		p := cs.e.peers[src]
-		n, ok := cs.e.recvs.recvDirect(p, env, buf)
+		n, ok := cs.e.recvs.recvDirectLocked(p, env, buf)
 		switch {
 		case ok && n != len(buf):
 			err = c.wrongLength(s, n)

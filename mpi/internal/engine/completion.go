@@ -4,7 +4,7 @@ import "github.com/weft-mpi/weft/internal/sys"
 
 // complete ends an operation: its buffer is the user's again.
 func (t *requestTable) complete(r *request, err error) {
-	if err == nil && !r.observed && t.e.hook == nil { // most operations, and all that they need
+	if err == nil && !r.observed { // most operations, and all that they need
 		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
@@ -14,15 +14,14 @@ func (t *requestTable) complete(r *request, err error) {
 // finish is complete for an operation that has failed, or that somebody else is told of.
 func (t *requestTable) finish(r *request, err error) {
 	if r.err = r.located(err); err != nil {
-		t.e.noteFailure(r)
+		t.e.noteFailureLocked(r)
 	}
-	t.e.hook.complete(r)
 	if !r.observed {
 		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
 	if r.cancel == withdrawGranted || r.cause != nil {
-		t.e.cancels.setOutcome(r)
+		t.e.cancels.setOutcomeLocked(r)
 	}
 	if r.probed != nil {
 		t.e.probes.fetchedForMessage(r)
@@ -35,13 +34,13 @@ func (t *requestTable) finish(r *request, err error) {
 		t.collect(r.handle(), r)
 	}
 	if r.collective != nil {
-		t.e.collectives.messageDone(r)
+		t.e.collectives.messageDoneLocked(r)
 	}
 	switch {
 	case shared:
-		t.e.waiters.wakeAll()
+		t.e.waiters.wakeAllLocked()
 	case w != nil:
-		t.e.waiters.wake(w)
+		t.e.waiters.wakeLocked(w)
 	}
 }
 
@@ -61,8 +60,8 @@ func (t *requestTable) detach(r *request) {
 	}
 }
 
-// collectNull is Take of a handle that names no request.
-func (t *requestTable) collectNull(h Request, into *Status) (done bool, err error) {
+// collectNull gives the result of a handle that names no request.
+func (t *requestTable) collectNull(h Request, into *Status) (err error) {
 	st := nullStatus
 	if h != Null {
 		st, err = noStatus, errUsed
@@ -70,7 +69,7 @@ func (t *requestTable) collectNull(h Request, into *Status) (done bool, err erro
 	if into != nil {
 		*into = st
 	}
-	return true, err
+	return err
 }
 
 func (t *requestTable) allDone(n int, at func(i int) Request) bool {

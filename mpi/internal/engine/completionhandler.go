@@ -39,34 +39,36 @@ func (h *completionHandler) start(d transport.Device, core int,
 			defer h.e.mu.Unlock()
 			h.armed = false
 			if h.active() {
-				h.run()
+				h.runLocked()
 			}
 		})
 		h.timer.Stop()
 	}
 	return d.SetCompletionHandler(transport.HandlerConfig{Core: core, Class: transport.LowLatency,
 		Lock: &h.e.mu, Spin: spin,
-		Complete: func(transport.HandlerID, transport.CQ) { h.run() }})
+		Complete: func(transport.HandlerID, transport.CQ) { h.runLocked() }})
 }
 
 // active tells whether a handler makes progress.
 func (h *completionHandler) active() bool { return h.timer != nil }
 
-// run makes progress that an event asks for. The lock is held.
-func (h *completionHandler) run() {
+// runLocked makes progress that an event asks for.
+func (h *completionHandler) runLocked() {
+	h.e.mu.assertHeld()
 	h.e.progress.poll()
 	if err := h.e.progress.queues.requestNotify(); err != nil {
-		h.e.fail(err)
+		h.e.failLocked(err)
 		return
 	}
 	h.e.progress.poll() // what came before the request raises no event
-	h.armRetry()
+	h.armRetryLocked()
 	h.passes.Add(1)
-	h.e.waiters.wakeProbes()
+	h.e.waiters.wakeProbesLocked()
 }
 
-// armRetry does what is due without an event, now or soon.
-func (h *completionHandler) armRetry() {
+// armRetryLocked does what is due without an event, now or soon.
+func (h *completionHandler) armRetryLocked() {
+	h.e.mu.assertHeld()
 	h.e.coalescer.flush()
 	h.e.progress.advanceDeferred()
 	if len(h.e.progress.deferred) > 0 && !h.armed && h.e.stopped == nil {

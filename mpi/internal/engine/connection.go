@@ -61,8 +61,9 @@ func (d *connections) acquire(ctx context.Context) (leave func()) {
 	}
 }
 
-// connect begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
-func (d *connections) connect(p *peer) {
+// connectLocked begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
+func (d *connections) connectLocked(p *peer) {
+	d.e.mu.assertHeld()
 	p.state = peerConnecting
 	d.connecting.Add(1)
 	d.underWay.Add(1)
@@ -118,7 +119,7 @@ func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	if e.stopped != nil {
 		return transport.QPConfig{}, nil, e.stopped
 	}
-	p := e.peer(int(rank))
+	p := e.peerLocked(int(rank))
 	if p.state == peerFailed {
 		return transport.QPConfig{}, nil, p.cause
 	}
@@ -145,7 +146,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	e := a.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.peer(int(rank))
+	p := e.peerLocked(int(rank))
 	if e.stopped != nil || p.state == peerFailed {
 		qp.Abort(errors.Join(e.stopped, p.cause))
 		qp.Release()
@@ -170,7 +171,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 			return
 		}
 	}
-	e.sends.sendQueued(p)
+	e.sends.sendQueuedLocked(p)
 	e.recovery.sendControls(p)
 	e.progress.queues.wake() // a sleeper must look at the new connection
 }

@@ -46,7 +46,7 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 	}
 	p := &peer{rank: 1}
 	e.mu.Lock()
-	e.connections.connect(p)
+	e.connections.connectLocked(p)
 	p.state = peerOpen
 	e.mu.Unlock()
 	for range connectsAtOnce {

@@ -31,11 +31,12 @@ func (e *Engine) FreeContext(context uint32) {
 // abandoned tells whether no receive will be posted in a context any more, since it has been freed: an
 // unexpected message there will never be received.
 func (u *unexpectedMessages) abandoned(context uint32) bool {
-	return u.freedContexts.has(context) && !u.e.postsReceives(context)
+	return u.freedContexts.has(context) && !u.e.postsReceivesLocked(context)
 }
 
-// postsReceives tells whether an operation is under way that may post receives in a context.
-func (e *Engine) postsReceives(context uint32) bool {
+// postsReceivesLocked tells whether an operation is under way that may post receives in a context.
+func (e *Engine) postsReceivesLocked(context uint32) bool {
+	e.mu.assertHeld()
 	for _, c := range e.collectives.active {
 		if c.Context == context {
 			return true
@@ -74,8 +75,8 @@ func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 
 // discard releases a message that was taken out of the table: its send completes.
 func (u *unexpectedMessages) discard(a *unexpectedMessage) {
-	r := u.e.recvs.newDiscardReceive(a.match.Context, int(a.match.Source), a.match.Tag)
-	u.e.recvs.deliverUnexpected(r, a)
+	r := u.e.recvs.newDiscardReceiveLocked(a.match.Context, int(a.match.Source), a.match.Tag)
+	u.e.recvs.deliverUnexpectedLocked(r, a)
 	u.e.requests.detach(r)
 }
 
@@ -89,9 +90,10 @@ func (e *Engine) ReuseContext(context uint32) {
 	}
 }
 
-// newDiscardReceive gives a receive without a buffer, which takes a message to drop it. Its result is
+// newDiscardReceiveLocked gives a receive without a buffer, which takes a message to drop it. Its result is
 // nobody's; it has to be detached when it has got its message.
-func (v *recvProtocol) newDiscardReceive(context uint32, source int, tag int32) *request {
+func (v *recvProtocol) newDiscardReceiveLocked(context uint32, source int, tag int32) *request {
+	v.e.mu.assertHeld()
 	r := v.e.requests.get()
 	r.kind, r.rank = kindRecv, source
 	r.contiguous(nil)

@@ -42,8 +42,8 @@ func (s *cqSet) init(fabrics []*fabric) error {
 	return nil
 }
 
-// arm has each queue end the next sleep when traffic comes. The engine's lock is held.
-func (s *cqSet) arm() {
+// armLocked has each queue end the next sleep when traffic comes.
+func (s *cqSet) armLocked() {
 	for _, q := range s.queues {
 		q.Arm()
 	}

@@ -79,7 +79,7 @@ func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
 	}
 	defer e.mu.Unlock()
 	e.recorder.StampNew()
-	return e.waiters.sleeping(), e.activity(), true
+	return e.waiters.sleepingLocked(), e.activityLocked(), true
 }
 
 // Describe returns the engine's state. It wakes the goroutines that sleep, and waits for at most
@@ -90,8 +90,8 @@ func (e *Engine) Describe() State {
 	e.mu.Lock()
 	question := e.waiters.descriptions.question + 1
 	e.waiters.descriptions = descriptions{asked: true, question: question, waits: map[uint64]*Wait{}}
-	asleep := e.waiters.sleeping()
-	e.waiters.wakeAll()
+	asleep := e.waiters.sleepingLocked()
+	e.waiters.wakeAllLocked()
 	for end := time.Now().Add(describeWithin); ; {
 		e.mu.Unlock()
 		time.Sleep(describePoll)
@@ -101,7 +101,7 @@ func (e *Engine) Describe() State {
 		}
 	}
 	defer e.mu.Unlock()
-	st := State{Activity: e.activity()}
+	st := State{Activity: e.activityLocked()}
 	for _, w := range e.waiters.descriptions.waits {
 		st.Waits = append(st.Waits, *w)
 	}
@@ -110,7 +110,7 @@ func (e *Engine) Describe() State {
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
 	}
-	st.Traffic, st.Leaving = e.traffic()
+	st.Traffic, st.Leaving = e.trafficLocked()
 	return st
 }
 
@@ -119,10 +119,11 @@ func (e *Engine) Describe() State {
 func (e *Engine) Traffic() (list []Traffic, leaving bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.traffic()
+	return e.trafficLocked()
 }
 
-func (e *Engine) traffic() (list []Traffic, leaving bool) {
+func (e *Engine) trafficLocked() (list []Traffic, leaving bool) {
+	e.mu.assertHeld()
 	if e.stopped != nil || e.closing {
 		return nil, false
 	}
@@ -139,8 +140,9 @@ func (e *Engine) traffic() (list []Traffic, leaving bool) {
 // toSend tells whether anything waits until it can be sent to a peer.
 func (p *peer) toSend() bool { return p.sendPending() || len(p.controls) > 0 }
 
-// sleeping is how many goroutines sleep.
-func (w *waiters) sleeping() int {
+// sleepingLocked is how many goroutines sleep.
+func (w *waiters) sleepingLocked() int {
+	w.e.mu.assertHeld()
 	n := len(w.parked) + len(w.forLocks)
 	if w.progressOwner != nil {
 		n++
@@ -152,11 +154,12 @@ func (w *waiters) sleeping() int {
 func (e *Engine) Activity() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.activity()
+	return e.activityLocked()
 }
 
-// activity is a number that grows whenever a message moves.
-func (e *Engine) activity() uint64 {
+// activityLocked is a number that grows whenever a message moves.
+func (e *Engine) activityLocked() uint64 {
+	e.mu.assertHeld()
 	n := e.stats.Unexpected + e.collectives.begun
 	for _, p := range e.peers {
 		if p != nil && p.ch != nil {
@@ -167,9 +170,10 @@ func (e *Engine) activity() uint64 {
 	return n
 }
 
-// describe notes what the calling goroutine is about to sleep for: one of n requests, or a message that is
-// probed for, or something else where n is 0. The lock is held.
-func (w *waiters) describe(n int, at func(i int) Request, probed *probed) {
+// describeLocked notes what the calling goroutine is about to sleep for: one of n requests, or a message that
+// is probed for, or something else where n is 0.
+func (w *waiters) describeLocked(n int, at func(i int) Request, probed *probed) {
+	w.e.mu.assertHeld()
 	d := &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
 	if w.forLocks[d.Goroutine] {
 		return // it sleeps for a look at the lock

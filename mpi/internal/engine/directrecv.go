@@ -31,12 +31,13 @@ func prefetch(addr uintptr) {
 // with no request and no table in between. If that fails, nothing has happened that a posted receive would
 // not find, but for bytes in its buffer.
 
-// canRecvDirect tells whether the next message of a rank may be taken straight out of its ring. Now and then
-// it makes progress first, while the message may still be on its way.
-func (v *recvProtocol) canRecvDirect(src int) bool {
+// canRecvDirectLocked tells whether the next message of a rank may be taken straight out of its ring. Now and
+// then it makes progress first, while the message may still be on its way.
+func (v *recvProtocol) canRecvDirectLocked(src int) bool {
+	v.e.mu.assertHeld()
 	v.directRecvs++
 	if v.directRecvs%directRecvInterval == 0 || v.copyBudget <= 0 {
-		v.pollFirst()
+		v.pollFirstLocked()
 	}
 	p := v.e.peers[src]
 	if p == nil || p.state != peerOpen || v.e.waiters.spinTime == 0 || p.incoming.active() ||
@@ -47,16 +48,17 @@ func (v *recvProtocol) canRecvDirect(src int) bool {
 	return posted+unexpected == 0
 }
 
-func (v *recvProtocol) pollFirst() {
+func (v *recvProtocol) pollFirstLocked() {
 	if !v.e.completionHandler.active() && v.e.stopped == nil {
 		v.e.progress.poll()
 	}
 }
 
-// recvDirect takes the next message of a peer if it comes soon and is the one that is wanted. The lock is
-// held meanwhile, and given up as soon as anybody else wants it. Its results are words, which stay in
+// recvDirectLocked takes the next message of a peer if it comes soon and is the one that is wanted. It stops
+// as soon as anybody else wants the lock. Its results are words, which stay in
 // registers.
-func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
+func (v *recvProtocol) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
+	v.e.mu.assertHeld()
 	if len(v.e.coalescer.peers) > 0 {
 		v.e.coalescer.flush()
 	}
@@ -78,7 +80,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 				// receive.
 				kind, body, there, err := p.ch.Next()
 				if there && kind == channel.RTS {
-					return v.recvAnnounced(p, env, body, buf)
+					return v.recvAnnouncedLocked(p, env, body, buf)
 				}
 				if owing = p.workPending(); err == nil && p.ch.Due() != channel.DueNothing {
 					v.e.progress.deferPeer(p) // whether or not a message follows
@@ -91,7 +93,7 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 			}
 			if ok {
 				if owing || p.ch.CreditMayBeDue() && p.ch.Due() != channel.DueNothing {
-					v.progressAfterRecv(p)
+					v.progressAfterRecvLocked(p)
 				}
 				v.e.recorder.NoteExpected(n)
 				v.e.hook.received(env.Context, p.rank, env.Tag, n, v.began)
@@ -113,9 +115,10 @@ func (v *recvProtocol) recvDirect(p *peer, env envelope, buf []byte) (bytes int,
 	return 0, false
 }
 
-// recvAnnounced takes an announced message if it is the one that is wanted, and its bytes can be copied at
-// once.
-func (v *recvProtocol) recvAnnounced(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
+// recvAnnouncedLocked takes an announced message if it is the one that is wanted, and its bytes can be copied
+// at once.
+func (v *recvProtocol) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
+	v.e.mu.assertHeld()
 	rts, err := rendezvous.ParseRTS(body)
 	if err != nil || rts.Context != env.Context || rts.Tag != env.Tag {
 		return 0, false
@@ -131,7 +134,7 @@ func (v *recvProtocol) recvAnnounced(p *peer, env envelope, body, buf []byte) (b
 	if err != nil {
 		v.e.failures.failPeer(p, err)
 	} else {
-		v.progressAfterRecv(p)
+		v.progressAfterRecvLocked(p)
 	}
 	return int(rts.Length), true
 }

@@ -129,7 +129,7 @@ func TestAnnouncedAfterAFailure(t *testing.T) {
 	e.mu.Lock()
 	p.ch.QP().Abort(transport.ErrPeerLost)
 	require.ErrorIs(t, p.ch.QP().PostSend(&transport.SendWR{Op: transport.OpWriteImm}), transport.ErrState)
-	e.recvs.drain(p)
+	e.recvs.drainLocked(p)
 	require.Equal(t, peerFailed, p.state)
 	e.mu.Unlock()
 	_, err = e.Wait(r)
@@ -163,10 +163,10 @@ func TestTakenBackAlways(t *testing.T) {
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (int, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.recvs.canRecvDirect(src) {
+	if !e.recvs.canRecvDirectLocked(src) {
 		return 0, false
 	}
-	return e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
+	return e.recvs.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 }
 
 // recv is Recv with its status as a result.

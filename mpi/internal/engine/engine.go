@@ -4,6 +4,12 @@
 //
 // One lock guards everything. Whoever waits tries to take it and makes progress (sleep.go); no goroutine or
 // Go channel stands between a call and the device.
+//
+// Names say who has the lock. A function whose name ends in Locked is entered and left with the lock held; it
+// may release the lock in between where its comment says so. One whose name ends in AndUnlock is entered with
+// it and left without. Handlers that the router calls (on…) have it. Of a type whose invariants hold "under
+// the lock" and that has no functions named so, all methods need it. All other functions are called without
+// it. Nothing outside this package has the lock.
 package engine
 
 import (

@@ -15,63 +15,20 @@ const (
 	EventCallBegin EventKind = iota + 1 // a call of package mpi has come to the engine
 	EventCallEnd                        // it returns, after Elapsed
 	EventMatch                          // a receive and a message have found each other
-	EventStep                           // a protocol has made a step
-	EventComplete                       // a request is complete
 	EventSlept                          // a goroutine has slept in a call, for Elapsed
-	EventSent                           // the first part of a message has been given to its protocol
-	EventWithdrawn                      // a message that was sent is cancelled
-	EventPhase                          // this rank now sends to Peer in phase Bytes
-)
-
-// Call says which call an event is of. A call of package mpi that consists of several (Sendrecv) comes as
-// those.
-type Call uint8
-
-const (
-	CallSend Call = iota
-	CallSsend
-	CallIsend
-	CallRecv
-	CallIrecv
-	CallProbe
-	CallWait // of one request, some or all
-	CallTest // likewise
-	CallCollective
-	Calls // how many there are
-)
-
-// String is the name of the MPI call, or of the first of its family.
-func (c Call) String() string {
-	return [Calls]string{"Send", "Ssend", "Isend", "Recv", "Irecv", "Probe", "Wait", "Test", "collectives"}[c]
-}
-
-// Step is a step of a protocol.
-type Step uint8
-
-const (
-	StepAnnounced Step = iota + 1 // bytes were announced
-	StepFetch                     // announced bytes begin to come
-	StepTaken                     // the peer has all of an announcement
 )
 
 // Event is one event. Fields that its kind does not use are zero.
 type Event struct {
 	Kind       EventKind
-	Call       Call
-	Step       Step
-	Operation  coll.Operation // of CallCollective
-	Context    uint32         // EventSent, EventMatch, EventWithdrawn
-	Peer       int            // world rank; AnySource for a receive that names none
-	Tag        int
-	Bytes      int
+	Call       Call          // EventCallBegin, EventCallEnd
+	Bytes      int           // EventCallBegin: of the buffer
 	Unexpected bool          // EventMatch: the message was there before the receive
-	At         time.Duration // since Epoch; EventCallBegin, EventCallEnd
 	Elapsed    time.Duration // EventCallEnd, EventSlept
-	Err        error         // EventComplete
 }
 
-// Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock; all
-// others come under the lock, so Tell does not call the engine, does not block and is fast. A nil Hook costs
+// Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock;
+// matches come under the lock, so Tell does not call the engine, does not block and is fast. A nil Hook costs
 // a branch at each event, and one of the two fields is not nil.
 type Hook struct {
 	Trace *trace.Buffer // gets calls and messages in as few records as can be; nil for none
@@ -82,9 +39,9 @@ type Hook struct {
 var Epoch = time.Now()
 
 // begin tells of the beginning of a call, and gives what end wants: the time in the trace's units, or in ns.
-func (h *Hook) begin(c Call, peer, tag, bytes int) (start int64) {
+func (h *Hook) begin(c Call, bytes int) (start int64) {
 	if h != nil {
-		start = h.tellBegin(c, peer, tag, bytes)
+		start = h.tellBegin(c, bytes)
 	}
 	return start
 }
@@ -97,11 +54,11 @@ func (h *Hook) end(c Call, start int64, peer, tag, bytes int) {
 }
 
 //go:noinline
-func (h *Hook) tellBegin(c Call, peer, tag, bytes int) int64 {
+func (h *Hook) tellBegin(c Call, bytes int) int64 {
 	if h.Tell == nil {
 		return h.Trace.Stamp()
 	}
-	h.Tell(Event{Kind: EventCallBegin, Call: c, Peer: peer, Tag: tag, Bytes: bytes, At: time.Since(Epoch)})
+	h.Tell(Event{Kind: EventCallBegin, Call: c, Bytes: bytes})
 	return h.stamp()
 }
 
@@ -128,47 +85,76 @@ func (h *Hook) callEnded(c Call, start int64) {
 	if h.Trace != nil {
 		elapsed = h.Trace.Duration(int64(elapsed))
 	}
-	h.Tell(Event{Kind: EventCallEnd, Call: c, At: time.Since(Epoch), Elapsed: elapsed})
+	h.Tell(Event{Kind: EventCallEnd, Call: c, Elapsed: elapsed})
 }
 
-// beginCollective is begin of a collective, which endCollective ends.
-func (h *Hook) beginCollective(c *Collective) (start int64) {
+// beginLong tells of the beginning of a call that may last, and gives what endLong wants. The trace gets the
+// beginning at once, so the trace of a job that is ended in the call has it. number is the trace's for it.
+func (h *Hook) beginLong(c Call, number uint8, peer, tag, bytes int) (start int64) {
 	if h != nil {
-		start = h.tellCollective(c)
+		start = h.tellLong(c, number, peer, tag, bytes)
 	}
 	return start
 }
 
 //go:noinline
-func (h *Hook) tellCollective(c *Collective) int64 {
+func (h *Hook) tellLong(c Call, number uint8, peer, tag, bytes int) int64 {
 	if h.Trace != nil {
-		h.Trace.Add(trace.CallBegin, operationInTrace(c.Tag), 0, AnySource, c.Tag, c.inputLen())
+		h.Trace.Add(trace.CallBegin, number, 0, peer, tag, bytes)
 	}
 	if h.Tell != nil {
-		h.Tell(Event{Kind: EventCallBegin, Call: CallCollective, Peer: AnySource, Tag: c.Tag,
-			Bytes: c.inputLen(), Operation: operationOf(c.Tag), At: time.Since(Epoch)})
+		h.Tell(Event{Kind: EventCallBegin, Call: c, Bytes: bytes})
 	}
 	return h.stamp()
+}
+
+func (h *Hook) endLong(c Call, start int64) {
+	if h != nil {
+		h.tellLongEnd(c, start)
+	}
+}
+
+//go:noinline
+func (h *Hook) tellLongEnd(c Call, start int64) {
+	if h.Trace != nil {
+		h.Trace.Add(trace.CallEnd, 0, 0, 0, 0, 0)
+	}
+	if h.Tell != nil {
+		h.callEnded(c, start)
+	}
+}
+
+// beginCollective is beginLong of a collective, which endLong ends.
+func (h *Hook) beginCollective(c *Collective) (start int64) {
+	if h != nil {
+		start = h.tellLong(CallCollective, operationInTrace(c.Tag), AnySource, c.Tag, c.inputLen())
+	}
+	return start
 }
 
 // operationInTrace is the number that a trace has of a collective: those of calls come before it.
 func operationInTrace(tag int) uint8 { return uint8(Calls) + uint8(operationOf(tag)) }
 
-func (h *Hook) endCollective(start int64) {
-	if h != nil {
-		h.tellCollectiveEnd(start)
-	}
+// Hooked reports whether the engine has a hook. The methods below tell it of calls that do not come to the
+// engine as one call: those on windows, and Finalize.
+func (e *Engine) Hooked() bool { return e.hook != nil }
+
+// BeginCall tells of the beginning of a call with a buffer, and gives what EndCall wants.
+func (e *Engine) BeginCall(c Call, bytes int) (start int64) { return e.hook.begin(c, bytes) }
+
+// EndCall tells of the end of a call, with the world rank that it names.
+func (e *Engine) EndCall(c Call, start int64, peer, bytes int) {
+	e.hook.end(c, start, peer, AnyTag, bytes)
 }
 
-//go:noinline
-func (h *Hook) tellCollectiveEnd(start int64) {
-	if h.Trace != nil {
-		h.Trace.Add(trace.CallEnd, 0, 0, 0, 0, 0)
-	}
-	if h.Tell != nil {
-		h.callEnded(CallCollective, start)
-	}
+// BeginLong tells of the beginning of a call that may last, and gives what EndLong wants. The calls that it
+// consists of come within it.
+func (e *Engine) BeginLong(c Call, peer int) (start int64) {
+	return e.hook.beginLong(c, uint8(c), peer, AnyTag, 0)
 }
+
+// EndLong tells of its end.
+func (e *Engine) EndLong(c Call, start int64) { e.hook.endLong(c, start) }
 
 // slept tells that a goroutine has slept in a call.
 func (h *Hook) slept(took time.Duration) {
@@ -212,57 +198,26 @@ func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected 
 // sent tells of a message when the first part of it has been given to its protocol. Each message is told of
 // once, in the order in which its peer matches those with the same envelope.
 func (h *Hook) sent(env envelope, peer, bytes int) {
-	if h != nil {
-		h.tellMessage(EventSent, env, peer, bytes)
+	if h != nil && h.Trace != nil {
+		h.traceMessage(trace.Sent, env, peer, bytes)
 	}
 }
 
 func (h *Hook) withdrawn(env envelope, peer int) {
-	if h != nil {
-		h.tellMessage(EventWithdrawn, env, peer, 0)
+	if h != nil && h.Trace != nil {
+		h.traceMessage(trace.Withdrawn, env, peer, 0)
 	}
 }
 
 func (h *Hook) phase(peer, phase int) {
-	if h != nil {
-		h.tellPhase(peer, phase)
-	}
-}
-
-func (h *Hook) step(s Step, peer, bytes int) {
-	if h != nil && h.Tell != nil {
-		h.tellStep(s, peer, bytes)
-	}
-}
-
-func (h *Hook) complete(r *request) {
-	if h != nil && h.Tell != nil {
-		h.tellComplete(r)
-	}
-}
-
-//go:noinline
-func (h *Hook) tellMessage(k EventKind, env envelope, peer, bytes int) {
-	if h.Trace != nil {
-		kind := trace.Sent
-		if k == EventWithdrawn {
-			kind = trace.Withdrawn
-		}
-		h.Trace.Add(kind, 0, env.Context, peer, int(env.Tag), bytes)
-	}
-	if h.Tell != nil {
-		h.Tell(Event{Kind: k, Context: env.Context, Peer: peer, Tag: int(env.Tag), Bytes: bytes})
-	}
-}
-
-//go:noinline
-func (h *Hook) tellPhase(peer, phase int) {
-	if h.Trace != nil {
+	if h != nil && h.Trace != nil {
 		h.Trace.Add(trace.Phase, 0, 0, peer, 0, phase)
 	}
-	if h.Tell != nil {
-		h.Tell(Event{Kind: EventPhase, Peer: peer, Bytes: phase})
-	}
+}
+
+//go:noinline
+func (h *Hook) traceMessage(k trace.Kind, env envelope, peer, bytes int) {
+	h.Trace.Add(k, 0, env.Context, peer, int(env.Tag), bytes)
 }
 
 //go:noinline
@@ -271,13 +226,13 @@ func (h *Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpec
 		h.Trace.Add(trace.Matched, 0, context, peer, int(tag), bytes)
 	}
 	if h.Tell != nil {
-		h.tellOfMatch(context, peer, tag, bytes, unexpected)
+		h.Tell(Event{Kind: EventMatch, Unexpected: unexpected})
 	}
 }
 
 // received tells of a message that was taken straight out of its ring, and where that was in Recv of the end
-// of this call, which began at start, else 0. The lock is held: so the order of messages is that in which
-// they were sent.
+// of this call, which began at start, else 0. It is called under the lock: so the order of messages is that
+// in which they were sent.
 func (h *Hook) received(context uint32, peer int, tag int32, bytes int, start int64) {
 	if h != nil {
 		h.tellReceived(context, peer, tag, bytes, start)
@@ -294,27 +249,13 @@ func (h *Hook) tellReceived(context uint32, peer int, tag int32, bytes int, star
 		h.Trace.AddReceive(start, uint8(CallRecv), context, peer, int(tag), bytes)
 	}
 	if h.Tell != nil {
-		h.tellOfMatch(context, peer, tag, bytes, false)
+		h.Tell(Event{Kind: EventMatch})
 	}
 }
 
-func (h *Hook) tellOfMatch(context uint32, peer int, tag int32, bytes int, unexpected bool) {
-	h.Tell(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes,
-		Unexpected: unexpected})
-}
-
-//go:noinline
-func (h *Hook) tellStep(s Step, peer, bytes int) {
-	h.Tell(Event{Kind: EventStep, Step: s, Peer: peer, Bytes: bytes})
-}
-
-//go:noinline
-func (h *Hook) tellComplete(r *request) {
-	h.Tell(Event{Kind: EventComplete, Peer: r.rank, Bytes: r.status.Bytes, Err: r.err})
-}
-
-// noteFailure records a request that fails.
-func (e *Engine) noteFailure(r *request) {
+// noteFailureLocked records a request that fails.
+func (e *Engine) noteFailureLocked(r *request) {
+	e.mu.assertHeld()
 	context, tag := r.posted.Context, r.posted.Tag
 	if r.kind == kindSend {
 		context, tag = r.msg.Context, r.msg.Tag

@@ -37,7 +37,8 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	}
 	if y.e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
 		p.state = peerClosed
-		y.e.waiters.wakeProbes() // Shutdown may sleep while another goroutine, or a timer, makes the pass
+		// Shutdown may sleep while another goroutine, or a timer, makes the pass
+		y.e.waiters.wakeProbesLocked()
 		return
 	}
 	if cause == nil {
@@ -118,11 +119,11 @@ func (y *failures) failRequestsOf(p *peer) {
 		}
 	}
 	for _, c := range y.e.collectives.inMailboxes {
-		if err := c.mailboxes.failed(); err != nil {
-			y.e.collectives.fail(c, err)
+		if err := c.mailboxes.failedLocked(); err != nil {
+			y.e.collectives.failLocked(c, err)
 		}
 	}
-	y.e.waiters.wakeProbes() // probes look at the peer's state themselves
+	y.e.waiters.wakeProbesLocked() // probes look at the peer's state themselves
 }
 
 // OpenCommunicator begins the use of a communicator of these world ranks; nil for the whole world. Only their

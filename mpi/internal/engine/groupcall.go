@@ -65,7 +65,7 @@ func (v *recovery) endGroupCalls(err error, which func(g *GroupCall) bool) {
 		for r := range v.e.requests.underWay() {
 			context, ok := r.context()
 			if ok && context == g.Context && r.collective == nil && r.tag() == g.Tag {
-				v.e.cancels.cancel(r, err)
+				v.e.cancels.cancelLocked(r, err)
 			}
 		}
 	}

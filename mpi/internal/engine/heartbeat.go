@@ -68,7 +68,7 @@ func (h *heartbeat) tickReplies(now time.Time) {
 
 func (h *heartbeat) poll() {
 	if h.e.completionHandler.active() {
-		h.e.completionHandler.run()
+		h.e.completionHandler.runLocked()
 	} else {
 		h.e.progress.poll()
 	}

@@ -313,16 +313,11 @@ func BenchmarkLoopWindow(b *testing.B) {
 	var sends, recvs [64]Request
 	done := func(e *Engine, rs *[64]Request) {
 		for i := 0; i < len(rs); {
-			e.LockForCollect()
-			for ; i < len(rs); i++ {
-				if over, err := e.CollectLocked(rs[i], nil); err != nil {
-					panic(err)
-				} else if !over {
-					break
-				}
+			n, err := e.Collect(rs[i:], nil)
+			if err != nil {
+				panic(err)
 			}
-			e.UnlockAfterCollect()
-			if i < len(rs) {
+			if i += n; i < len(rs) {
 				for _, e := range w {
 					e.mu.Lock()
 					e.progress.poll()

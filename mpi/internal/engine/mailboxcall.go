@@ -37,11 +37,11 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
-		e.collectives.unpinBuffers(c)
-		e.collectives.tellFailure(m, first, err)
+		e.collectives.unpinBuffersLocked(c)
+		e.collectives.tellFailureLocked(m, first, err)
 		e.mu.Unlock()
 	}
-	e.hook.endCollective(start)
+	e.hook.endLong(CallCollective, start)
 	return err
 }
 
@@ -58,34 +58,32 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
-		if c.comparing() {
-			_ = m.compare(c.Comparison) // the neighbors need not wait for this rank's word
-		}
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 		e.mu.Unlock()
 		return err
 	}
 	if m.call%mailboxCallsPerPass == 0 && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	done := cs.lookInMailboxes(c)
+	done := cs.lookInMailboxesLocked(c)
 	if !done {
-		return cs.sleepForMailboxes(c) // and leaves the lock
+		return cs.sleepAndUnlock(c) // and leaves the lock
 	}
 	if m.done, err = m.call, c.err; err == nil {
-		m.acknowledgeSenders(c)
+		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 	}
 	e.mu.Unlock()
 	return err
 }
 
-// giveUpInMailboxes ends the present call of this rank: the others may go on to the next.
-func (cs *collectives) giveUpInMailboxes(m *Mailboxes) {
+// giveUpInMailboxesLocked ends the present call of this rank: the others may go on to the next.
+func (cs *collectives) giveUpInMailboxesLocked(m *Mailboxes) {
+	cs.e.mu.assertHeld()
 	m.done = m.call
-	cs.owe(m)
-	cs.acknowledgeOwed()
+	cs.oweLocked(m)
+	cs.acknowledgeOwedLocked()
 }
 
 // begin notes which messages are due.
@@ -97,21 +95,19 @@ func (c *Collective) begin() {
 		c.exchange = steps[:c.step]
 	}
 	c.due = 1<<c.step - 1
-	if c.Comparison != nil && c.round == 0 {
-		c.Comparison.begin()
-	}
 }
 
-// lookInMailboxes looks for the messages of a call for a while; false if they have not come. The lock is
-// held, but not while another rank is given the processor.
-func (cs *collectives) lookInMailboxes(c *Collective) bool {
+// lookInMailboxesLocked looks for the messages of a call for a while; false if they have not come. It
+// releases the lock while another rank is given the processor.
+func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
-	if cs.advanceInMailboxes(c, crowded) {
+	if cs.advanceInMailboxesLocked(c, crowded) {
 		return true
 	}
 	if crowded {
-		return cs.lookInTurns(c)
+		return cs.lookInTurnsLocked(c)
 	}
 	m := c.mailboxes
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
@@ -120,7 +116,7 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
-			if cs.advanceInMailboxes(c, check) {
+			if cs.advanceInMailboxesLocked(c, check) {
 				return true
 			}
 			word, room = c.awaited()
@@ -136,8 +132,9 @@ func (cs *collectives) lookInMailboxes(c *Collective) bool {
 	return false
 }
 
-// lookInTurns looks for the messages of a call where other ranks have to be given the processor.
-func (cs *collectives) lookInTurns(c *Collective) bool {
+// lookInTurnsLocked looks for the messages of a call where other ranks have to be given the processor.
+func (cs *collectives) lookInTurnsLocked(c *Collective) bool {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
@@ -149,7 +146,7 @@ func (cs *collectives) lookInTurns(c *Collective) bool {
 		if look%passesPerYield == 0 && !e.completionHandler.active() {
 			e.progress.poll()
 		}
-		if cs.advanceInMailboxes(c, true) {
+		if cs.advanceInMailboxesLocked(c, true) {
 			return true
 		}
 	}
@@ -158,30 +155,22 @@ func (cs *collectives) lookInTurns(c *Collective) bool {
 // awaited is the word that is looked for, until what comes with it is done with, and whether something of
 // this rank is not sent: sends stand behind receives.
 func (c *Collective) awaited() (word *uint64, room bool) {
-	m := c.mailboxes
-	if c.comparing() {
-		return m.comparedWord(c.Comparison), c.Comparison.untold != 0 || c.due != 0 && c.waitsForRoom()
-	}
-	return m.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
+	return c.mailboxes.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
 }
 
-// exchanged tells whether all messages of the round are sent and received.
-func (c *Collective) exchanged() bool { return c.due == 0 && !c.comparing() }
+// exchanged reports whether all messages of the round are sent and received.
+func (c *Collective) exchanged() bool { return c.due == 0 }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
-// advanceInMailboxes sends and receives what it can, and tells whether the call is over; if it is to check
-// that, also if the others' messages may not come any more. The lock is held.
-func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool) {
+// advanceInMailboxesLocked sends and receives what it can, and tells whether the call is over; if it is to
+// check that, also if the others' messages may not come any more.
+func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
+	cs.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
 		return true
 	}
 	m := c.mailboxes
-	if c.comparing() {
-		if c.err = m.compare(c.Comparison); c.err != nil {
-			return true
-		}
-	}
 	steps := c.exchange
 	i := len(steps) - 1
 	sent := true
@@ -189,14 +178,13 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		if c.due>>i&1 == 0 {
 			continue
 		}
-		if s := &steps[i]; m.put(&m.peers[s.Peer], c.flagTag, c.payload(m, s)) {
+		if s := &steps[i]; m.putLocked(&m.peers[s.Peer], c.flagTag, c.payload(m, s)) {
 			c.due &^= 1 << i
 		} else {
 			sent = false
 		}
 	}
-	mayReceive := !c.comparing()
-	for ; i >= 0 && mayReceive; i-- {
+	for ; i >= 0; i-- {
 		if c.due>>i&1 != 0 && !c.receiveFromMailbox(m, &steps[i], sent) {
 			if c.err != nil {
 				return true
@@ -209,17 +197,18 @@ func (cs *collectives) advanceInMailboxes(c *Collective, check bool) (done bool)
 		return true
 	}
 	if check {
-		c.err = cs.interrupted(c)
+		c.err = cs.interruptedLocked(c)
 	}
 	return c.err != nil
 }
 
-// interrupted tells why messages of a call may not come any more.
-func (cs *collectives) interrupted(c *Collective) error {
-	if err := c.mailboxes.failed(); err != nil {
+// interruptedLocked tells why messages of a call may not come any more.
+func (cs *collectives) interruptedLocked(c *Collective) error {
+	cs.e.mu.assertHeld()
+	if err := c.mailboxes.failedLocked(); err != nil {
 		return err
 	}
-	if err := c.mailboxes.givenUp(c); err != nil {
+	if err := c.mailboxes.givenUpLocked(c); err != nil {
 		return err
 	}
 	return cs.e.recovery.revokedErr(c.Context)
@@ -233,16 +222,16 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	if c.Schedule.Pulls {
 		n = exposedBytes
 	}
-	flag, payload, ok := m.get(b, n)
+	flag, payload, ok := m.getLocked(b, n)
 	if !ok {
-		if tag, differs := m.differedBefore(b, c); differs {
+		if tag, differs := m.differedBeforeLocked(b, c); differs {
 			c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 			return false
 		}
 		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
 		// of calls that it gave up.
-		if m.acknowledge(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
-			m.tell(b, m.done)
+		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
+			m.tellLocked(b, m.done)
 		}
 		return false
 	}
@@ -250,7 +239,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 		return false
 	}
-	m.received(b, n) // in any case: what is still to be sent may wait for that
+	m.receivedLocked(b, n) // in any case: what is still to be sent may wait for that
 	if !sent {
 		return false
 	}
@@ -262,34 +251,33 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	return true
 }
 
-// acknowledgeSenders tells the ranks that have sent something and get nothing, before they have to wait.
-func (m *Mailboxes) acknowledgeSenders(c *Collective) {
+// acknowledgeSendersLocked tells the ranks that have sent something and get nothing, before they have to
+// wait.
+func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
+	m.e.mu.assertHeld()
 	for i := len(c.exchange) - 1; i >= 0; i-- {
 		s := &c.exchange[i]
 		if s.Kind == coll.Send { // as it does to each rank that it receives from, if to any
 			return
 		}
-		m.acknowledge(&m.peers[s.Peer])
+		m.acknowledgeLocked(&m.peers[s.Peer])
 	}
 }
 
-// sleepForMailboxes has passes look for the messages of a call, and waits for that. The lock is held at the
-// call, and not at the return.
-func (cs *collectives) sleepForMailboxes(c *Collective) error {
+// sleepAndUnlock has passes look for the messages of a call, and waits for that.
+func (cs *collectives) sleepAndUnlock(c *Collective) error {
+	cs.e.mu.assertHeld()
 	e := cs.e
 	if c.Canceller != nil {
 		if err := c.Canceller.Err(); err != nil {
-			cs.giveUpInMailboxes(c.mailboxes)
+			cs.giveUpInMailboxesLocked(c.mailboxes)
 			e.mu.Unlock()
 			return err
 		}
 	}
-	err := cs.compareMessages(c, AnySource)
-	if err == nil {
-		err = cs.sentOtherwise(c)
-	}
+	err := cs.sentOtherwiseLocked(c)
 	if err != nil {
-		cs.giveUpInMailboxes(c.mailboxes)
+		cs.giveUpInMailboxesLocked(c.mailboxes)
 		e.mu.Unlock()
 		return err
 	}
@@ -304,13 +292,14 @@ func (cs *collectives) sleepForMailboxes(c *Collective) error {
 	return err
 }
 
-// pollMailboxes has the calls get on that wait for messages in mailboxes.
-func (cs *collectives) pollMailboxes() (busy bool) {
+// pollMailboxesLocked has the calls get on that wait for messages in mailboxes.
+func (cs *collectives) pollMailboxesLocked() (busy bool) {
+	cs.e.mu.assertHeld()
 	for i := 0; i < len(cs.inMailboxes); {
 		c := cs.inMailboxes[i]
 		before := c.due
-		if cs.advanceInMailboxes(c, true) {
-			cs.finishInMailboxes(c)
+		if cs.advanceInMailboxesLocked(c, true) {
+			cs.finishInMailboxesLocked(c)
 			busy = true
 			continue
 		}
@@ -320,16 +309,17 @@ func (cs *collectives) pollMailboxes() (busy bool) {
 	return busy
 }
 
-// finishInMailboxes completes the request of a call.
-func (cs *collectives) finishInMailboxes(c *Collective) {
+// finishInMailboxesLocked completes the request of a call.
+func (cs *collectives) finishInMailboxesLocked(c *Collective) {
+	cs.e.mu.assertHeld()
 	cs.inMailboxes = remove(cs.inMailboxes, c)
 	cs.active = remove(cs.active, c)
 	m, r := c.mailboxes, c.request
 	c.state, c.request, r.collective = collectiveIdle, nil, nil
 	if m.done = m.call; c.err == nil {
-		m.acknowledgeSenders(c)
+		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 	}
 	cs.e.requests.complete(r, c.err)
 	cs.e.unexpected.discardFreed(c.Context)
@@ -338,14 +328,6 @@ func (cs *collectives) finishInMailboxes(c *Collective) {
 // needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
 // waits for room, which only its receiver gives.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
-	if x := c.Comparison; c.comparing() {
-		for i, p := range x.Peers[:x.N] {
-			if x.open>>i&1 != 0 {
-				needs = append(needs, c.worldRank(p))
-			}
-		}
-		return needs, false
-	}
 	for i := range c.exchange {
 		if c.due>>i&1 == 0 {
 			continue

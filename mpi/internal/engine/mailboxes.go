@@ -88,8 +88,8 @@ type mailbox struct {
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
 
-// A sender's part of the memory is a cache line and then its slots. The line begins with the words of
-// comparisons, and ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
+// A sender's part of the memory is a cache line and then its slots. The line
+// ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
 // word that identifies the message. The message begins at a cache line, as far before that word as its length
 // needs: with the payload, directly followed by the number of the latest call with which the sender is done.
 const (
@@ -181,12 +181,13 @@ func (m *Mailboxes) Skip(plain, pulling int) {
 	defer m.e.mu.Unlock()
 	m.skipped[0] += uint64(plain)
 	m.skipped[1] += uint64(pulling)
-	m.countSkipped()
-	m.e.collectives.owe(m)
+	m.countSkippedLocked()
+	m.e.collectives.oweLocked(m)
 }
 
-// countSkipped counts what was skipped, once it is known how much that is.
-func (m *Mailboxes) countSkipped() {
+// countSkippedLocked counts what was skipped, once it is known how much that is.
+func (m *Mailboxes) countSkippedLocked() {
+	m.e.mu.assertHeld()
 	if m.state != mailboxesReady {
 		return
 	}
@@ -199,24 +200,26 @@ func (m *Mailboxes) countSkipped() {
 	m.skipped = [2]uint64{}
 }
 
-// put puts a message of the present call into the slot of a rank, if that is free and the connection takes
-// it.
-func (m *Mailboxes) put(b *mailbox, tag int, payload []byte) bool {
-	if b.acked+mailboxDepth < m.call && !m.lookAcked(b) || b.peer.state != peerOpen {
+// putLocked puts a message of the present call into the slot of a rank, if that is free and the connection
+// takes it.
+func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
+	m.e.mu.assertHeld()
+	if b.acked+mailboxDepth < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
 		return false
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
 	n := messageBytes(len(payload))
-	if !m.write(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
+	if !m.writeLocked(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
 		return false
 	}
 	b.ackSent, b.ackByMessage = m.done, true
 	return true
 }
 
-// write makes an inline Write to a rank: two parts at the beginning, and a word at the end. A posted Write of
-// the same acknowledgement as before takes the connection to this memory, if it was at another.
-func (m *Mailboxes) write(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
+// writeLocked makes an inline Write to a rank: two parts at the beginning, and a word at the end. A posted
+// Write of the same acknowledgement as before takes the connection to this memory, if it was at another.
+func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
+	m.e.mu.assertHeld()
 	qp := b.peer.ch.QP()
 	to := &m.segment[0]
 	to.Key, to.Offset, to.Length = b.key, b.mine+uint64(offset), uint64(n)
@@ -237,8 +240,9 @@ func (m *Mailboxes) write(b *mailbox, offset, n int, first, second []byte, tail 
 	return qp.WriteInline(to, first, second, tail)
 }
 
-// lookAcked looks for an acknowledgement of the call that used the present call's slot.
-func (m *Mailboxes) lookAcked(b *mailbox) bool {
+// lookAckedLocked looks for an acknowledgement of the call that used the present call's slot.
+func (m *Mailboxes) lookAckedLocked(b *mailbox) bool {
+	m.e.mu.assertHeld()
 	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
 	return b.acked+mailboxDepth >= m.call
 }
@@ -260,9 +264,10 @@ func (m *Mailboxes) partOf(owner, sender int) int {
 // flagOf is where the word of the message of the present call from a rank comes.
 func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
 
-// get gives the word of the message of the present call from a rank, and its payload if that has n bytes;
-// false if it has not come.
-func (m *Mailboxes) get(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
+// getLocked gives the word of the message of the present call from a rank, and its payload if that has n
+// bytes; false if it has not come.
+func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
+	m.e.mu.assertHeld()
 	end := m.slotEnd(m.call)
 	flag = atomic.LoadUint64(wordAt(b.in, end))
 	if uint32(flag) != uint32(m.call) {
@@ -272,53 +277,59 @@ func (m *Mailboxes) get(b *mailbox, n int) (flag uint64, payload []byte, ok bool
 	return flag, b.in[at : at+n : at+n], true
 }
 
-// received takes note of what a message says beside its payload of n bytes.
-func (m *Mailboxes) received(b *mailbox, n int) {
+// receivedLocked takes note of what a message says beside its payload of n bytes.
+func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
+	m.e.mu.assertHeld()
 	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
 }
 
-// acknowledge tells a rank with which calls this one is done, before it waits for that. A rank that has had a
-// message from here most often gets the next one as soon, which tells it too.
-func (m *Mailboxes) acknowledge(b *mailbox) {
+// acknowledgeLocked tells a rank with which calls this one is done, before it waits for that. A rank that has
+// had a message from here most often gets the next one as soon, which tells it too.
+func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
+	m.e.mu.assertHeld()
 	untold := m.done - b.ackSent
 	if untold < mailboxDepth/2 || untold == mailboxDepth/2 && b.ackByMessage {
 		return
 	}
-	if !m.tell(b, m.done) {
-		m.e.collectives.owe(m)
+	if !m.tellLocked(b, m.done) {
+		m.e.collectives.oweLocked(m)
 	}
 }
 
-// tell writes an acknowledgement.
-func (m *Mailboxes) tell(b *mailbox, done uint64) bool {
+// tellLocked writes an acknowledgement.
+func (m *Mailboxes) tellLocked(b *mailbox, done uint64) bool {
+	m.e.mu.assertHeld()
 	if b.peer.state != peerOpen {
 		return true // nobody waits for it
 	}
-	if !m.write(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
+	if !m.writeLocked(b, mailboxLine-mailboxWord, mailboxWord, nil, nil, done) {
 		return false
 	}
 	b.ackSent, b.ackWritten, b.ackByMessage = done, done, false
 	return true
 }
 
-// owe has passes tell all ranks what this one is done with, as it may not come to another call.
-func (cs *collectives) owe(m *Mailboxes) {
+// oweLocked has passes tell all ranks what this one is done with, as it may not come to another call.
+func (cs *collectives) oweLocked(m *Mailboxes) {
+	cs.e.mu.assertHeld()
 	if !m.owing {
 		m.owing = true
 		cs.owing = append(cs.owing, m)
 	}
 }
 
-// acknowledgeOwed tells what is owed, where it can be told.
-func (cs *collectives) acknowledgeOwed() {
+// acknowledgeOwedLocked tells what is owed, where it can be told.
+func (cs *collectives) acknowledgeOwedLocked() {
+	cs.e.mu.assertHeld()
 	cs.owing = slices.DeleteFunc(cs.owing, func(m *Mailboxes) bool {
-		m.settle()
-		m.owing = m.state < mailboxesReady || m.state == mailboxesReady && !m.tellAll()
+		m.settleLocked()
+		m.owing = m.state < mailboxesReady || m.state == mailboxesReady && !m.tellAllLocked()
 		return !m.owing
 	})
 }
 
-func (m *Mailboxes) tellAll() bool {
+func (m *Mailboxes) tellAllLocked() bool {
+	m.e.mu.assertHeld()
 	all := true
 	for rank := range m.peers {
 		b := &m.peers[rank]
@@ -326,9 +337,9 @@ func (m *Mailboxes) tellAll() bool {
 			continue
 		}
 		if b.ackSent < m.done {
-			all = m.tell(b, m.done) && all
+			all = m.tellLocked(b, m.done) && all
 		}
-		all = m.tellNotice(b) && all
+		all = m.tellNoticeLocked(b) && all
 	}
 	return all
 }
@@ -345,25 +356,27 @@ func (e *Engine) ReleaseMailboxes(m *Mailboxes) {
 		m.state = mailboxesAbsent
 		e.collectives.released = append(e.collectives.released, m)
 	}
-	e.collectives.freeReleased()
+	e.collectives.freeReleasedLocked()
 }
 
-// freeReleased gives back the memory of released mailboxes that nobody writes any more.
-func (cs *collectives) freeReleased() {
+// freeReleasedLocked gives back the memory of released mailboxes that nobody writes any more.
+func (cs *collectives) freeReleasedLocked() {
+	cs.e.mu.assertHeld()
 	kept := cs.released[:0]
 	for _, m := range cs.released {
-		if !m.sayFreed() {
+		if !m.sayFreedLocked() {
 			kept = append(kept, m)
 		} else if err := cs.buffers.free(m.memory); err != nil {
-			cs.e.fail(err)
+			cs.e.failLocked(err)
 		}
 	}
 	clear(cs.released[len(kept):])
 	cs.released = kept
 }
 
-// sayFreed tells those whom it has not told, and reports whether everybody has ended the use.
-func (m *Mailboxes) sayFreed() bool {
+// sayFreedLocked tells those whom it has not told, and reports whether everybody has ended the use.
+func (m *Mailboxes) sayFreedLocked() bool {
+	m.e.mu.assertHeld()
 	all := true
 	for rank := range m.peers {
 		b := &m.peers[rank]
@@ -371,7 +384,7 @@ func (m *Mailboxes) sayFreed() bool {
 			continue
 		}
 		if b.ackSent != mailboxesFreed {
-			m.tell(b, mailboxesFreed)
+			m.tellLocked(b, mailboxesFreed)
 		}
 		all = all && b.ackSent == mailboxesFreed &&
 			atomic.LoadUint64(wordAt(b.in, mailboxLine)) == mailboxesFreed

@@ -332,7 +332,7 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 func TestMailboxes_RankWithoutMemory(t *testing.T) {
 	offers := make([]byte, 2*mailboxOffer)
 	offers[0] = 1
-	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).accept(offers))
+	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).acceptLocked(offers))
 }
 
 // TestMailboxes_E10_WithinTheBudget: mailboxes count against a rank's budget for buffers until all ranks have
@@ -367,7 +367,7 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				}
 				e.ReleaseMailboxes(m)
 				e.waiters.waitUntil(0, nil, func() bool {
-					e.collectives.freeReleased()
+					e.collectives.freeReleasedLocked()
 					return e.collectives.buffers.bytes == 0
 				})
 				if spent && e.rank == 0 {

@@ -33,7 +33,7 @@ const (
 func noticeOf(first, last uint64, err error) failureNotice {
 	kind := noticeNone
 	switch {
-	case errors.Is(err, errTold), errors.Is(err, ErrDiffers):
+	case errors.Is(err, errTold):
 	case errors.Is(err, ErrCount):
 		kind = noticeCount
 	case errors.Is(err, ErrCollective):
@@ -69,20 +69,22 @@ func (n failureNotice) err(rank string, o coll.Operation) error {
 	return fmt.Errorf("%w: %s gives %v up: %w", ErrCollective, rank, o, errTold)
 }
 
-// tellFailure tells all others how the collective of the calls since the first has failed, if that is for
-// them. The lock is held.
-func (cs *collectives) tellFailure(m *Mailboxes, first uint64, err error) {
+// tellFailureLocked tells all others how the collective of the calls since the first has failed, if that is
+// for them.
+func (cs *collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
+	cs.e.mu.assertHeld()
 	if n := noticeOf(first, m.call, err); n != 0 {
 		m.notice = n
-		cs.owe(m)
-		cs.acknowledgeOwed()
+		cs.oweLocked(m)
+		cs.acknowledgeOwedLocked()
 	}
 }
 
-// tellNotice tells a rank of the latest failure; false if that has to wait.
-func (m *Mailboxes) tellNotice(b *mailbox) bool {
+// tellNoticeLocked tells a rank of the latest failure; false if that has to wait.
+func (m *Mailboxes) tellNoticeLocked(b *mailbox) bool {
+	m.e.mu.assertHeld()
 	if b.noticed != m.notice && b.peer.state == peerOpen {
-		if !m.write(b, noticeEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.notice)) {
+		if !m.writeLocked(b, noticeEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.notice)) {
 			return false
 		}
 		b.noticed = m.notice
@@ -93,8 +95,9 @@ func (m *Mailboxes) tellNotice(b *mailbox) bool {
 // Calls of which the ranks disagree whether they are for the mailboxes: a rank that waits for a message there
 // finds another, which is no mailbox's; and one that has posted receives finds a message in a mailbox.
 
-// sentOtherwise finds a message of the present call that has come to where no mailbox is.
-func (cs *collectives) sentOtherwise(c *Collective) error {
+// sentOtherwiseLocked finds a message of the present call that has come to where no mailbox is.
+func (cs *collectives) sentOtherwiseLocked(c *Collective) error {
+	cs.e.mu.assertHeld()
 	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
 		return nil
 	}
@@ -108,8 +111,10 @@ func (cs *collectives) sentOtherwise(c *Collective) error {
 	return nil
 }
 
-// checkBeside has collectives fail whose messages do not go through mailboxes, but those of another rank do.
-func (cs *collectives) checkBeside() {
+// checkBesideLocked has collectives fail whose messages do not go through mailboxes, but those of another
+// rank do.
+func (cs *collectives) checkBesideLocked() {
+	cs.e.mu.assertHeld()
 	for _, c := range cs.beside {
 		m := c.Beside
 		for rank := range m.peers {
@@ -120,14 +125,15 @@ func (cs *collectives) checkBeside() {
 			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.call+1)))
 			tag, comes := int(flag>>32), uint32(flag) == uint32(m.call+1)
 			if comes && c.sameMailboxCall(tag) && c.err == nil {
-				cs.fail(c, c.mismatch(b.peer.rank, tag, unknownLength))
+				cs.failLocked(c, c.mismatch(b.peer.rank, tag, unknownLength))
 			}
 		}
 	}
 }
 
-// givenUp is the failure of a call that another rank tells of; nil if none does.
-func (m *Mailboxes) givenUp(c *Collective) error {
+// givenUpLocked is the failure of a call that another rank tells of; nil if none does.
+func (m *Mailboxes) givenUpLocked(c *Collective) error {
+	m.e.mu.assertHeld()
 	for rank := range m.peers {
 		b := &m.peers[rank]
 		if b.in == nil {

@@ -62,11 +62,11 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	if cached && err == nil {
 		cs.stage.lines.note(speed)
 	}
-	cs.conceal(m)
+	cs.concealLocked(m)
 	// Where the calls differ they have one round in common, which is counted.
-	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 && !errors.Is(err, ErrDiffers) {
+	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
-		cs.giveUpInMailboxes(m)
+		cs.giveUpInMailboxesLocked(m)
 	}
 	return err
 }
@@ -94,14 +94,15 @@ func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	return nil
 }
 
-// conceal ends what expose began. The lock is held.
-func (cs *collectives) conceal(m *Mailboxes) {
+// concealLocked ends what expose began.
+func (cs *collectives) concealLocked(m *Mailboxes) {
+	cs.e.mu.assertHeld()
 	for buf, mr := range m.regions {
 		if mr == nil {
 			continue
 		}
 		if err := mr.Deregister(); err != nil {
-			cs.e.fail(err)
+			cs.e.failLocked(err)
 		}
 		m.regions[buf] = nil
 	}
@@ -123,9 +124,9 @@ func (b *mailbox) takeKeys(payload []byte) {
 	}
 }
 
-// differedBefore looks whether the message of an earlier round, which nobody may have looked at, was of
+// differedBeforeLocked looks whether the message of an earlier round, which nobody may have looked at, was of
 // another collective: its sender will not come to this round.
-func (m *Mailboxes) differedBefore(b *mailbox, c *Collective) (tag int, differs bool) {
+func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, differs bool) {
 	if c.round == 0 {
 		return 0, false
 	}
@@ -141,7 +142,7 @@ func (cs *collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
 	for len(dst) > 0 {
 		piece := dst[:min(len(dst), pullPiece)]
 		cs.e.mu.Lock()
-		err := m.read(piece, s, at)
+		err := m.readLocked(piece, s, at)
 		cs.e.mu.Unlock()
 		if err == transport.ErrNotNow {
 			err = cs.pullLater(c, m, piece, s, at)
@@ -154,9 +155,9 @@ func (cs *collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
 	return nil
 }
 
-// read reads memory of a peer if that can be done at once; transport.ErrNotNow if it may be later. The lock
-// is held.
-func (m *Mailboxes) read(dst []byte, s *coll.Step, at uint64) error {
+// readLocked reads memory of a peer if that can be done at once; transport.ErrNotNow if it may be later.
+func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
+	m.e.mu.assertHeld()
 	b := &m.peers[s.Peer]
 	switch {
 	case b.peer.state != peerOpen:
@@ -208,10 +209,10 @@ func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *col
 		case c.Canceller.Err() != nil:
 			err = c.Canceller.Err()
 		default:
-			if err = m.read(dst, s, at); err != transport.ErrNotNow {
+			if err = m.readLocked(dst, s, at); err != transport.ErrNotNow {
 				return true
 			}
-			err = cs.interrupted(c)
+			err = cs.interruptedLocked(c)
 		}
 		return err != nil
 	})

@@ -37,7 +37,7 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	for {
 		err = m.awaitSetup(scope)
 		m.e.mu.Lock()
-		m.settle()
+		m.settleLocked()
 		ready = m.state == mailboxesReady
 		again := err == nil && m.state == mailboxesProbing
 		m.e.mu.Unlock()
@@ -54,9 +54,10 @@ func (m *Mailboxes) Pulls() bool {
 	return m.pulls
 }
 
-// settle decides whether there are mailboxes, once all offers have come, and whether the ranks read each
-// other's memory, once all have told whether they can.
-func (m *Mailboxes) settle() {
+// settleLocked decides whether there are mailboxes, once all offers have come, and whether the ranks read
+// each other's memory, once all have told whether they can.
+func (m *Mailboxes) settleLocked() {
+	m.e.mu.assertHeld()
 	if m.state != mailboxesAgreeing && m.state != mailboxesProbing || !m.setup.over {
 		return
 	}
@@ -67,9 +68,9 @@ func (m *Mailboxes) settle() {
 	case state == mailboxesProbing:
 		m.state = mailboxesReady
 		m.pulls = !slices.Contains(m.setup.Output, 0)
-		m.countSkipped()
-	case m.accept(m.setup.Output):
-		m.beginProbing()
+		m.countSkippedLocked()
+	case m.acceptLocked(m.setup.Output):
+		m.beginProbingLocked()
 		return
 	case m.memory != nil:
 		// Nobody writes there: this offer has come to nothing everywhere.
@@ -81,15 +82,16 @@ func (m *Mailboxes) settle() {
 	}
 }
 
-// beginProbing looks whether this rank can read the memory of all others, and tells them.
-func (m *Mailboxes) beginProbing() {
+// beginProbingLocked looks whether this rank can read the memory of all others, and tells them.
+func (m *Mailboxes) beginProbingLocked() {
+	m.e.mu.assertHeld()
 	input := []byte{1}
 	for rank := range m.peers {
-		if rank != m.rank && !m.canRead(rank) {
+		if rank != m.rank && !m.canReadLocked(rank) {
 			input[0] = 0
 		}
 	}
-	if h, err := m.exchangeSetup(input); err == nil {
+	if h, err := m.exchangeSetupLocked(input); err == nil {
 		m.e.requests.detach(m.e.requests.find(h))
 		m.state = mailboxesProbing
 	}
@@ -98,8 +100,9 @@ func (m *Mailboxes) beginProbing() {
 // probeTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
 const probeTries = 100
 
-// canRead tells whether this rank can read memory of another.
-func (m *Mailboxes) canRead(rank int) bool {
+// canReadLocked tells whether this rank can read memory of another.
+func (m *Mailboxes) canReadLocked(rank int) bool {
+	m.e.mu.assertHeld()
 	b := &m.peers[rank]
 	if !m.fabric.device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
 		return false
@@ -138,7 +141,7 @@ func (m *Mailboxes) beginSetup() error {
 	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.e.collectives.freeReleased()
+	m.e.collectives.freeReleasedLocked()
 	for _, f := range m.e.fabrics {
 		attr := f.device.Query()
 		if !attr.PeerMapped || !attr.InlineWrites {
@@ -155,7 +158,7 @@ func (m *Mailboxes) beginSetup() error {
 		}
 		break
 	}
-	h, err := m.exchangeSetup(input)
+	h, err := m.exchangeSetupLocked(input)
 	if err != nil {
 		return err
 	}
@@ -163,8 +166,9 @@ func (m *Mailboxes) beginSetup() error {
 	return nil
 }
 
-// exchangeSetup begins an exchange among all ranks. The lock is held.
-func (m *Mailboxes) exchangeSetup(input []byte) (Request, error) {
+// exchangeSetupLocked begins an exchange among all ranks.
+func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
+	m.e.mu.assertHeld()
 	n := len(input)
 	c := &Collective{
 		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: make([]byte, m.size*n),
@@ -176,7 +180,7 @@ func (m *Mailboxes) exchangeSetup(input []byte) (Request, error) {
 	coll.ExchangeAll(&c.Schedule, m.rank, m.size, n)
 	copy(c.Output[m.rank*n:], input)
 	c.prepare()
-	r, err := m.e.collectives.begin(c)
+	r, err := m.e.collectives.beginLocked(c)
 	if err != nil {
 		return Request{}, err
 	}
@@ -212,8 +216,8 @@ func (e *Engine) requestOf(h Request) *request {
 	return e.requests.find(h)
 }
 
-// accept takes the offers of all ranks; false if one of them has no memory.
-func (m *Mailboxes) accept(offers []byte) bool {
+// acceptLocked takes the offers of all ranks; false if one of them has no memory.
+func (m *Mailboxes) acceptLocked(offers []byte) bool {
 	if m.memory == nil {
 		return false
 	}
@@ -227,7 +231,7 @@ func (m *Mailboxes) accept(offers []byte) bool {
 			continue
 		}
 		at := m.partOf(m.rank, rank)
-		m.peers[rank] = mailbox{peer: m.e.peer(m.worldRank(rank)), key: key,
+		m.peers[rank] = mailbox{peer: m.e.peerLocked(m.worldRank(rank)), key: key,
 			mine:  uint64(m.partOf(rank, m.rank)),
 			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
 			in:    m.memory.Bytes()[at : at+m.part : at+m.part]}
@@ -235,8 +239,9 @@ func (m *Mailboxes) accept(offers []byte) bool {
 	return true
 }
 
-// failed is the failure of a rank with mailboxes; nil if none has failed.
-func (m *Mailboxes) failed() error {
+// failedLocked is the failure of a rank with mailboxes; nil if none has failed.
+func (m *Mailboxes) failedLocked() error {
+	m.e.mu.assertHeld()
 	for rank := range m.peers {
 		if p := m.peers[rank].peer; p != nil && p.state != peerOpen {
 			switch {

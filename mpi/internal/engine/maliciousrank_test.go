@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/malicetest"
+	"github.com/weft-mpi/weft/mpi/internal/malicetest"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
 	"github.com/weft-mpi/weft/transport/tcp"

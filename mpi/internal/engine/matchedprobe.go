@@ -25,7 +25,7 @@ type matchedProbes struct {
 // ends when canceller, which may be nil, does.
 func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m Message, st Status,
 	err error) {
-	start := e.hook.begin(CallProbe, src, tag, 0)
+	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
 	var since probeFailures
@@ -44,7 +44,7 @@ func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 
 // Improbe makes progress once and takes such a message if there is one.
 func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
-	start := e.hook.begin(CallProbe, src, tag, 0)
+	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,7 @@ func (q *matchedProbes) remove(a *unexpectedMessage) {
 
 // Mrecv receives a message that was matched, as Recv would.
 func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
-	start := e.hook.begin(CallRecv, AnySource, AnyTag, len(buf))
+	start := e.hook.begin(CallRecv, len(buf))
 	defer e.hook.end(CallRecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
 	r, err := e.probes.startRecv(m, buf, nil, elem)
@@ -94,7 +94,7 @@ func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 
 // Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.
 func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, AnySource, AnyTag, len(buf))
+	start := e.hook.begin(CallIrecv, len(buf))
 	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,7 +107,7 @@ func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 
 // ImrecvVec is Imrecv into several buffers, one after the other.
 func (e *Engine) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, AnySource, AnyTag, bytesIn(vec))
+	start := e.hook.begin(CallIrecv, bytesIn(vec))
 	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, bytesIn(vec))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -147,7 +147,7 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 // its Message.
 func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {
-		q.e.recvs.deliverUnexpected(r, a)
+		q.e.recvs.deliverUnexpectedLocked(r, a)
 		return
 	}
 	r.status.Source, r.status.Tag = int(a.match.Source), int(a.match.Tag)
@@ -167,8 +167,8 @@ func (q *matchedProbes) fetchForMessage(a *unexpectedMessage) {
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
 	r.probed, r.observed = a, true
 	a.fetch = r
-	q.e.recvs.placeParts(r, a)
-	q.e.recvs.completeIfWhole(r)
+	q.e.recvs.placePartsLocked(r, a)
+	q.e.recvs.completeIfWholeLocked(r)
 	q.e.requests.detach(r)
 }
 

@@ -54,7 +54,8 @@ type peer struct {
 	stats               protocols
 }
 
-func (e *Engine) peer(rank int) *peer {
+func (e *Engine) peerLocked(rank int) *peer {
+	e.mu.assertHeld()
 	if p := e.peers[rank]; p != nil {
 		return p
 	}

@@ -5,7 +5,7 @@ import "time"
 // Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
 // when canceller does, which may be nil.
 func (e *Engine) Probe(context uint32, src, tag int, canceller *Canceller) (Status, error) {
-	start := e.hook.begin(CallProbe, src, tag, 0)
+	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	var st Status
 	var err error
@@ -51,7 +51,7 @@ func (f *probeFailures) end(e *Engine, context uint32, src int, canceller *Cance
 
 // Iprobe makes progress once and tells whether there is such a message.
 func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
-	start := e.hook.begin(CallProbe, src, tag, 0)
+	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()

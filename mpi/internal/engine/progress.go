@@ -27,7 +27,7 @@ type progressEngine struct {
 // poll drives everything once, under the lock, and tells whether anything happened.
 func (g *progressEngine) poll() bool {
 	g.e.stats.Passes++
-	outer := g.e.collectives.enter()
+	outer := g.e.collectives.enterLocked()
 	g.e.recvs.copyBudget = copyBudgetPerPass
 	g.e.coalescer.flush()
 	g.beginPass()
@@ -39,21 +39,21 @@ func (g *progressEngine) poll() bool {
 		busy = g.pollFabric(f) || busy
 	}
 	if len(g.e.collectives.inMailboxes) > 0 {
-		busy = g.e.collectives.pollMailboxes() || busy
+		busy = g.e.collectives.pollMailboxesLocked() || busy
 	}
 	if len(g.e.collectives.beside) > 0 {
-		g.e.collectives.checkBeside()
+		g.e.collectives.checkBesideLocked()
 	}
 	busy = g.e.windows.copyShared() || busy
-	busy = g.e.collectives.leave(outer) || busy
+	busy = g.e.collectives.leaveLocked(outer) || busy
 	if len(g.e.collectives.released) > 0 {
-		g.e.collectives.freeReleased()
+		g.e.collectives.freeReleasedLocked()
 	}
 	if len(g.e.collectives.owing) > 0 {
-		g.e.collectives.acknowledgeOwed()
+		g.e.collectives.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
-		g.e.waiters.wakeProbes()
+		g.e.waiters.wakeProbesLocked()
 	}
 	return busy
 }
@@ -74,7 +74,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 		n := f.cq.Placed(g.qps[:])
 		for _, q := range g.qps[:n] {
 			if p := f.peerOf(q); p != nil {
-				g.e.recvs.drain(p)
+				g.e.recvs.drainLocked(p)
 			}
 		}
 		busy = busy || n > 0
@@ -84,7 +84,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	}
 	for _, p := range f.polled {
 		if p.ch.Ready() {
-			g.e.recvs.drain(p)
+			g.e.recvs.drainLocked(p)
 			busy = true
 		}
 	}
@@ -142,7 +142,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 // advanceProtocols sends to a peer what lacked room until now; false if the peer is not open.
 func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state == peerOpen && p.sendPending() {
-		g.e.sends.sendQueued(p)
+		g.e.sends.sendQueuedLocked(p)
 	}
 	g.e.recovery.sendControls(p)
 	if p.state != peerOpen {

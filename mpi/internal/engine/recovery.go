@@ -78,7 +78,7 @@ func (v *recovery) sendControl(p *peer, m control) {
 	case peerFailed, peerClosed:
 		return
 	case peerIdle:
-		v.e.connections.connect(p)
+		v.e.connections.connectLocked(p)
 	}
 	if p.controls = append(p.controls, m); len(p.controls) > maxControls {
 		v.e.failures.failPeer(p, fmt.Errorf("%w: %d messages of agreements wait for it", errTakesNothing,
@@ -104,7 +104,7 @@ func (v *recovery) sendControls(p *peer) {
 			return
 		}
 		if !sent {
-			v.e.sends.retryIfQueueFull(p)
+			v.e.sends.retryIfQueueFullLocked(p)
 			break
 		}
 		p.controls = p.controls[1:]
@@ -149,7 +149,7 @@ func (e *Engine) PeerFailed(rank int, cause error) {
 	if e.stopped != nil || rank == e.rank {
 		return
 	}
-	p := e.peer(rank)
+	p := e.peerLocked(rank)
 	if known := p.state == peerFailed; known && e.recovery.told && !p.failureTold {
 		p.failureTold = true
 		e.recovery.agreeWithout(p)
@@ -182,7 +182,7 @@ func (v *recovery) revoke(communicator uint32) {
 	}
 	for rank := range v.e.size {
 		if rank != v.e.rank && v.e.failures.inContext(communicator, rank) {
-			v.sendControl(v.e.peer(rank), control{channel.Revoke,
+			v.sendControl(v.e.peerLocked(rank), control{channel.Revoke,
 				binary.LittleEndian.AppendUint32(nil, communicator)})
 		}
 	}
@@ -194,10 +194,10 @@ func (v *recovery) revoke(communicator uint32) {
 			continue
 		}
 		if context, ok := r.context(); ok && contextid.Communicator(context) == communicator {
-			v.e.cancels.cancel(r, ErrRevoked)
+			v.e.cancels.cancelLocked(r, ErrRevoked)
 		}
 	}
-	v.e.waiters.wakeProbes()
+	v.e.waiters.wakeProbesLocked()
 }
 
 // context is that of the operation, if it has one.
@@ -328,8 +328,8 @@ func (v *recovery) watch(rank int) {
 	if rank == v.e.rank {
 		return
 	}
-	if p := v.e.peer(rank); p.state == peerIdle {
-		v.e.connections.connect(p)
+	if p := v.e.peerLocked(rank); p.state == peerIdle {
+		v.e.connections.connectLocked(p)
 	}
 }
 
@@ -378,9 +378,9 @@ func (v *recovery) watchSource(context uint32, source int) {
 func (v *recovery) post(communicator uint32, a *agreements, out []agree.Send) {
 	for i := range out {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
-		v.sendControl(v.e.peer(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
+		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
 	}
-	v.e.waiters.wakeProbes()
+	v.e.waiters.wakeProbesLocked()
 }
 
 func (v *recovery) onAgree(p *peer, body []byte) error {
@@ -447,18 +447,18 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	v.post(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
-		v.e.fail(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
+		v.e.failLocked(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
 			v.e.failures.text()))
 		return nil
 	}
 	if m := a.table.Misled(); m != nil {
-		v.e.fail(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than rank %d "+
-			"has, so this rank does not know what the others do", ErrAborted, a.worldRank(m.By),
+		v.e.failLocked(fmt.Errorf("%w: rank %d has told this rank another decision of an agreement than "+
+			"rank %d has, so this rank does not know what the others do", ErrAborted, a.worldRank(m.By),
 			a.worldRank(m.Above)))
 		return nil
 	}
 	for _, i := range a.table.Failed() {
-		v.e.failures.failPeer(v.e.peer(a.worldRank(i)), fmt.Errorf("%w: rank %d has seen it fail",
+		v.e.failures.failPeer(v.e.peerLocked(a.worldRank(i)), fmt.Errorf("%w: rank %d has seen it fail",
 			transport.ErrPeerLost, p.rank))
 	}
 	return nil
@@ -470,7 +470,7 @@ func (v *recovery) peerFailed(p *peer) {
 	p.controls = nil
 	for _, c := range slices.Clone(v.e.collectives.active) {
 		if v.e.failures.inContext(c.Context, p.rank) {
-			v.e.collectives.fail(c, p.cause)
+			v.e.collectives.failLocked(c, p.cause)
 		}
 	}
 	v.endGroupCalls(p.cause, func(g *GroupCall) bool { return v.takesPart(g, p.rank) })

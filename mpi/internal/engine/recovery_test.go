@@ -24,7 +24,7 @@ func says(e *Engine, to int, list ...control) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range list {
-		e.recovery.sendControl(e.peer(to), m)
+		e.recovery.sendControl(peerOf(e, to), m)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		says(w[3], to, agreeMessage(worldOfTest, agree.Message{Kind: agree.Up, Ballot: 3, Value: agree.Neutral}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Newer, Ballot: uint32(min(to+1, 2))}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Commit, Value: value}))
-		until(t, func() bool { return w[to].peer(3).earlySteps == 3 }, w[to], w[3])
+		until(t, func() bool { return peerOf(w[to], 3).earlySteps == 3 }, w[to], w[3])
 	}
 	agreed := make(chan agree.Value)
 	for _, e := range w[:3] {
@@ -105,7 +105,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 	}
 	for _, e := range w[:3] {
 		require.Equal(t, []int{3}, e.Failed())
-		require.Zero(t, e.peer(3).earlySteps)
+		require.Zero(t, peerOf(e, 3).earlySteps)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 			agreed <- v
 		}()
 	}
-	until(t, func() bool { return w[3].peer(1).earlySteps > 0 }, w[3])
+	until(t, func() bool { return peerOf(w[3], 1).earlySteps > 0 }, w[3])
 	for _, e := range w[2:] {
 		e.PeerFailed(0, transport.ErrPeerLost)
 	}
@@ -143,7 +143,7 @@ func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 		e.OpenCommunicator(worldOfTest, nil)
 	}
 	w[0].mu.Lock()
-	w[0].failures.failPeer(w[0].peer(1), transport.ErrPeerLost)
+	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
 	require.Empty(t, w[0].recovery.of(worldOfTest).table.Failed())
 	w[0].mu.Unlock()
 	agreed := make(chan agree.Value)
@@ -184,14 +184,14 @@ func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 					says(w[3], 0, one(sent))
 					sent++
 				}
-				until(t, func() bool { return len(w[3].peer(0).controls) == 0 }, w[3], w[0])
+				until(t, func() bool { return len(peerOf(w[3], 0).controls) == 0 }, w[3], w[0])
 			}
-			until(t, func() bool { return w[0].peer(3).state == peerFailed }, w[0])
-			require.ErrorIs(t, w[0].peer(3).cause, transport.ErrProtocol)
+			until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0])
+			require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
 			says(w[2], 0, agreeMessage(unknownOfTest, agree.Message{Kind: agree.Up, Value: agree.Neutral}))
-			until(t, func() bool { return w[0].peer(2).earlySteps == 1 }, w[0], w[2])
-			require.Empty(t, w[0].peer(1).controls)
-			require.Equal(t, peerIdle, w[0].peer(1).state, "rank 1 is told nothing")
+			until(t, func() bool { return peerOf(w[0], 2).earlySteps == 1 }, w[0], w[2])
+			require.Empty(t, peerOf(w[0], 1).controls)
+			require.Equal(t, peerIdle, peerOf(w[0], 1).state, "rank 1 is told nothing")
 		})
 	}
 }
@@ -206,6 +206,6 @@ func TestRecovery_WhatWaitsForAPeerIsBounded(t *testing.T) {
 	says(w[0], 1, list...)
 	w[0].mu.Lock()
 	defer w[0].mu.Unlock()
-	require.ErrorIs(t, w[0].peer(1).cause, errTakesNothing)
-	require.Empty(t, w[0].peer(1).controls)
+	require.ErrorIs(t, peerOf(w[0], 1).cause, errTakesNothing)
+	require.Empty(t, peerOf(w[0], 1).controls)
 }

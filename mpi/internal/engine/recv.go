@@ -42,9 +42,9 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 		return e.recvHooked(context, buf, src, tag, elem, st)
 	}
 	e.mu.Lock()
-	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
 		p := e.peers[src]
-		if n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
+		if n, ok := e.recvs.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
 			addr := eager.PrefetchAddr(p.ch, n)
 			e.mu.Unlock()
 			prefetch(addr)
@@ -55,19 +55,19 @@ func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status
 			return nil
 		}
 	}
-	*st, err = e.recvs.posted(context, buf, src, tag, elem)
+	*st, err = e.recvs.waitAndUnlock(context, buf, src, tag, elem)
 	return err
 }
 
 // recvHooked is Recv with a hook. A receive that takes its message straight out of the ring tells the hook of
 // both with one record, under the lock.
 func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
-	start := e.hook.begin(CallRecv, src, tag, len(buf))
+	start := e.hook.begin(CallRecv, len(buf))
 	e.mu.Lock()
-	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
 		e.recvs.began = start
 		p := e.peers[src]
-		n, ok := e.recvs.recvDirect(p, envelope{Context: context, Tag: int32(tag)}, buf)
+		n, ok := e.recvs.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf)
 		e.recvs.began = 0
 		if ok {
 			addr := eager.PrefetchAddr(p.ch, n)
@@ -83,7 +83,7 @@ func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *
 			return nil
 		}
 	}
-	*st, err = e.recvs.posted(context, buf, src, tag, elem)
+	*st, err = e.recvs.waitAndUnlock(context, buf, src, tag, elem)
 	e.hook.end(CallRecv, start, src, tag, len(buf))
 	return err
 }
@@ -98,7 +98,7 @@ func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request,
 
 // irecvHooked is Irecv with a hook.
 func (e *Engine) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, src, tag, len(buf))
+	start := e.hook.begin(CallIrecv, len(buf))
 	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, len(buf))
 	return h, err
@@ -108,7 +108,7 @@ func (e *Engine) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Re
 func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem int) (h Request, err error) {
 	e := v.e
 	e.mu.Lock()
-	r, err := e.recvs.begin(context, buf, src, tag, elem)
+	r, err := e.recvs.beginLocked(context, buf, src, tag, elem)
 	if err == nil {
 		h = r.handle()
 	}
@@ -121,7 +121,7 @@ func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem in
 func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
 	if e.hook != nil {
 		n := bytesIn(vec)
-		start := e.hook.begin(CallIrecv, src, tag, n)
+		start := e.hook.begin(CallIrecv, n)
 		defer func() { e.hook.end(CallIrecv, start, src, tag, n) }()
 	}
 	e.mu.Lock()
@@ -131,13 +131,14 @@ func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Req
 	}
 	r := e.requests.get()
 	r.vec = vec
-	e.recvs.start(r, context, src, tag, elem)
+	e.recvs.startLocked(r, context, src, tag, elem)
 	return r.handle(), nil
 }
 
-// posted carries out a receive with a request, to its end. The lock is held, and given up.
-func (v *recvProtocol) posted(context uint32, buf []byte, src, tag, elem int) (Status, error) {
-	r, err := v.begin(context, buf, src, tag, elem)
+// waitAndUnlock carries out a receive with a request, to its end.
+func (v *recvProtocol) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (Status, error) {
+	v.e.mu.assertHeld()
+	r, err := v.beginLocked(context, buf, src, tag, elem)
 	v.e.mu.Unlock()
 	if err != nil {
 		return Status{}, err
@@ -145,27 +146,29 @@ func (v *recvProtocol) posted(context uint32, buf []byte, src, tag, elem int) (S
 	return v.e.waiters.wait(r)
 }
 
-// begin posts a receive into one buffer.
-func (v *recvProtocol) begin(context uint32, buf []byte, src, tag, elem int) (*request, error) {
+// beginLocked posts a receive into one buffer.
+func (v *recvProtocol) beginLocked(context uint32, buf []byte, src, tag, elem int) (*request, error) {
+	v.e.mu.assertHeld()
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
 	r := v.e.requests.get()
 	r.contiguous(buf)
-	v.start(r, context, src, tag, elem)
+	v.startLocked(r, context, src, tag, elem)
 	return r, nil
 }
 
-// start posts a receive that has a request and its buffer, or gives it the unexpected message that it
+// startLocked posts a receive that has a request and its buffer, or gives it the unexpected message that it
 // matches.
-func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
+func (v *recvProtocol) startLocked(r *request, context uint32, src, tag, elem int) {
+	v.e.mu.assertHeld()
 	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
 	if m := v.e.matching.Post(&r.posted); m != nil {
 		v.e.recorder.Note(recorder.Matched, context, int(m.Source), int(m.Tag), m.Value.bytes)
 		v.e.hook.match(context, int(m.Source), m.Tag, m.Value.bytes, true)
-		v.deliverUnexpected(r, m.Value)
+		v.deliverUnexpectedLocked(r, m.Value)
 		return
 	}
 	if v.e.failures.noted.Load() {
@@ -176,10 +179,11 @@ func (v *recvProtocol) start(r *request, context uint32, src, tag, elem int) {
 	}
 }
 
-// deliverUnexpected gives an unexpected message that was queued to the receive that matched it.
-func (v *recvProtocol) deliverUnexpected(r *request, a *unexpectedMessage) {
+// deliverUnexpectedLocked gives an unexpected message that was queued to the receive that matched it.
+func (v *recvProtocol) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
+	v.e.mu.assertHeld()
 	if a.self != nil {
-		v.e.sends.deliverSelf(r, a.self)
+		v.e.sends.deliverSelfLocked(r, a.self)
 		v.e.unexpected.release(a)
 		return
 	}
@@ -190,21 +194,22 @@ func (v *recvProtocol) deliverUnexpected(r *request, a *unexpectedMessage) {
 		v.e.unexpected.release(a)
 		return
 	}
-	v.placeParts(r, a)
+	v.placePartsLocked(r, a)
 	if a.incomplete {
 		p.incoming.r, p.incoming.a = r, nil
 	} else {
 		r.complete = true
 	}
 	v.e.unexpected.release(a)
-	v.completeIfWhole(r)
+	v.completeIfWholeLocked(r)
 }
 
-// placeParts gives a receive what has come of its message, and has it fetch what was announced.
-func (v *recvProtocol) placeParts(r *request, a *unexpectedMessage) {
+// placePartsLocked gives a receive what has come of its message, and has it fetch what was announced.
+func (v *recvProtocol) placePartsLocked(r *request, a *unexpectedMessage) {
+	v.e.mu.assertHeld()
 	for i := range a.parts {
 		if part := &a.parts[i]; part.announced {
-			v.fetch(r, a.peer, part.source)
+			v.fetchLocked(r, a.peer, part.source)
 		} else {
 			r.copyIn(r.received, part.payload)
 			r.received += len(part.payload)
@@ -227,8 +232,9 @@ func (v *recvProtocol) partialError(st *Status) error {
 	return &PartialError{max(0, st.Bytes-v.header), st.Elem, st.Source, st.Tag}
 }
 
-// complete ends a receive whose message is all there.
-func (v *recvProtocol) complete(r *request) {
+// completeLocked ends a receive whose message is all there.
+func (v *recvProtocol) completeLocked(r *request) {
+	v.e.mu.assertHeld()
 	if v.partial(r.status.Bytes, r.status.Elem) {
 		err := v.partialError(&r.status)
 		r.status.Bytes = min(r.status.Bytes, r.bufferLen())
@@ -248,14 +254,16 @@ func (v *recvProtocol) complete(r *request) {
 	v.e.requests.complete(r, nil)
 }
 
-func (v *recvProtocol) completeIfWhole(r *request) {
+func (v *recvProtocol) completeIfWholeLocked(r *request) {
+	v.e.mu.assertHeld()
 	if r.complete && r.openTransfers == 0 && !r.completed() {
-		v.complete(r)
+		v.completeLocked(r)
 	}
 }
 
-// drain takes every message that has come on a peer's channel.
-func (v *recvProtocol) drain(p *peer) {
+// drainLocked takes every message that has come on a peer's channel.
+func (v *recvProtocol) drainLocked(p *peer) {
+	v.e.mu.assertHeld()
 	if p.state != peerOpen {
 		return
 	}
@@ -285,14 +293,15 @@ func (v *recvProtocol) drain(p *peer) {
 			}
 		}
 	}
-	v.progressAfterRecv(p)
+	v.progressAfterRecvLocked(p)
 }
 
-// progressAfterRecv does what messages that have been taken give occasion to, and sees to the credit that
-// is owed for them. A message of ours carries that. Often one is about to be sent, in answer to what has
+// progressAfterRecvLocked does what messages that have been taken give occasion to, and sees to the credit
+// that is owed for them. A message of ours carries that. Often one is about to be sent, in answer to what has
 // just come: so CREDIT waits for the next pass, unless the peer might be waiting for it, or whoever makes
 // this pass may be the last for a while.
-func (v *recvProtocol) progressAfterRecv(p *peer) {
+func (v *recvProtocol) progressAfterRecvLocked(p *peer) {
+	v.e.mu.assertHeld()
 	if p.ch.Due() >= channel.DueNow || v.e.waiters.progressOwner != nil {
 		v.e.progress.advancePeer(p)
 	} else if v.e.progress.advanceProtocols(p) && p.ch.Due() != channel.DueNothing {
@@ -353,21 +362,21 @@ func (v *recvProtocol) onRun(p *peer, run *eager.Run) error {
 	for payloads := run.Payloads; run.Count > 0; run.Count-- {
 		if m := v.e.matching.Arrive(run.Context, int32(p.rank), run.Tag); m != nil {
 			matched++
-			v.deliver(p, m.Value, run.Envelope, payloads[:run.Length])
+			v.deliverLocked(p, m.Value, run.Envelope, payloads[:run.Length])
 		} else {
-			v.recordReceived(p, run, matched)
+			v.recordReceivedLocked(p, run, matched)
 			matched = 0
-			if err := v.storeUnexpected(p, run.Envelope, payloads[:run.Length]); err != nil {
+			if err := v.storeUnexpectedLocked(p, run.Envelope, payloads[:run.Length]); err != nil {
 				return err
 			}
 		}
 		payloads = payloads[run.Length:]
 	}
-	v.recordReceived(p, run, matched)
+	v.recordReceivedLocked(p, run, matched)
 	return nil
 }
 
-func (v *recvProtocol) recordReceived(p *peer, run *eager.Run, messages int) {
+func (v *recvProtocol) recordReceivedLocked(p *peer, run *eager.Run, messages int) {
 	if messages > 0 {
 		v.e.recorder.NoteTimes(recorder.Received, run.Context, p.rank, int(run.Tag), run.Length, messages)
 	}
@@ -417,21 +426,22 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 	}
 	m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag)
 	if m == nil {
-		return v.storeUnexpected(p, env, payload)
+		return v.storeUnexpectedLocked(p, env, payload)
 	}
 	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), len(payload))
-	v.deliver(p, m.Value, env, payload)
+	v.deliverLocked(p, m.Value, env, payload)
 	return nil
 }
 
-// deliver gives a whole message to the receive that matched it: by far the most common case.
-func (v *recvProtocol) deliver(p *peer, r *request, env envelope, payload []byte) {
+// deliverLocked gives a whole message to the receive that matched it: by far the most common case.
+func (v *recvProtocol) deliverLocked(p *peer, r *request, env envelope, payload []byte) {
+	v.e.mu.assertHeld()
 	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
 	r.matched(p.rank, int(env.Tag), len(payload))
 	switch {
 	case v.partial(len(payload), r.status.Elem):
 		r.copyIn(0, payload)
-		v.complete(r)
+		v.completeLocked(r)
 	case len(r.vec) == 1 && len(payload) <= len(r.vec[0]):
 		wordcopy.Copy(r.vec[0], payload)
 		v.e.requests.complete(r, nil)
@@ -440,12 +450,13 @@ func (v *recvProtocol) deliver(p *peer, r *request, env envelope, payload []byte
 		v.e.requests.complete(r, nil)
 	default:
 		r.copyIn(0, payload)
-		v.complete(r)
+		v.completeLocked(r)
 	}
 }
 
-// storeUnexpected keeps a whole message that no receive matches.
-func (v *recvProtocol) storeUnexpected(p *peer, env envelope, payload []byte) error {
+// storeUnexpectedLocked keeps a whole message that no receive matches.
+func (v *recvProtocol) storeUnexpectedLocked(p *peer, env envelope, payload []byte) error {
+	v.e.mu.assertHeld()
 	if v.e.unexpected.discards(env, p.rank, payload) {
 		return nil
 	}
@@ -488,7 +499,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byt
 		return nil
 	}
 	if v.e.unexpected.discards(env, p.rank, head) {
-		in.r = v.newDiscardReceive(env.Context, p.rank, env.Tag)
+		in.r = v.newDiscardReceiveLocked(env.Context, p.rank, env.Tag)
 		in.r.setPeer(p)
 		in.r.detached = true
 		return nil
@@ -534,7 +545,7 @@ func (v *recvProtocol) onAnnouncement(p *peer, s rendezvous.Source) error {
 	}
 	in.remaining -= int(s.Length)
 	if r := in.r; r != nil {
-		if v.fetch(r, p, s); p.state != peerOpen {
+		if v.fetchLocked(r, p, s); p.state != peerOpen {
 			return nil // the peer has been given up, and the receive with it
 		}
 	} else {
@@ -556,7 +567,7 @@ func (v *recvProtocol) onPieceDone(in *incoming) {
 		return
 	}
 	r.complete = true
-	v.completeIfWhole(r)
+	v.completeIfWholeLocked(r)
 }
 
 // onClaims takes where a sender and this rank claim what they copy.
@@ -571,8 +582,10 @@ func (v *recvProtocol) onClaims(p *peer, body []byte) error {
 // copyBudgetPerPass is how many bytes of announced messages one pass copies: then others have their turn.
 const copyBudgetPerPass = 4 << 20
 
-// fetch has announced bytes come into the receive that matched their message, after what has come so far.
-func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
+// fetchLocked has announced bytes come into the receive that matched their message, after what has come so
+// far.
+func (v *recvProtocol) fetchLocked(r *request, p *peer, s rendezvous.Source) {
+	v.e.mu.assertHeld()
 	if r.completed() {
 		return // it has failed already
 	}
@@ -582,7 +595,6 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	}
 	r.setPeer(p)
 	v.e.recorder.Note(recorder.Fetching, 0, p.rank, 0, int(s.Length))
-	v.e.hook.step(StepFetch, p.rank, int(s.Length))
 	r.openTransfers++
 	from := r.received
 	r.received += int(s.Length)
@@ -592,14 +604,14 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 		want := max(min(int(s.Length), r.bufferLen()-from), 0)
 		if r.view != nil && p.fabric.receiver.ReadsToView(s) {
 			done, err = p.fabric.receiver.StartView(p.ch, s, r.view, from, want, r.token())
-			v.fetchBegun(r, p, done, err)
+			v.fetchBegunLocked(r, p, done, err)
 			return
 		}
 		atOnce := want <= v.copyBudget
 		if done, err = p.fabric.receiver.StartStaged(p.ch, s, from, want, r.token(), atOnce); done {
 			v.copyBudget -= want
 		}
-		v.fetchBegun(r, p, done, err)
+		v.fetchBegunLocked(r, p, done, err)
 		return
 	}
 	v.destination = r.bufferRange(v.destination[:0], from, r.received)
@@ -611,11 +623,12 @@ func (v *recvProtocol) fetch(r *request, p *peer, s rendezvous.Source) {
 	if !done {
 		done, err = p.fabric.receiver.Start(p.ch, s, v.destination, r.token())
 	}
-	v.fetchBegun(r, p, done, err)
+	v.fetchBegunLocked(r, p, done, err)
 }
 
-// fetchBegun notes what has become of the beginning of a fetch: with done it has ended too.
-func (v *recvProtocol) fetchBegun(r *request, p *peer, done bool, err error) {
+// fetchBegunLocked notes what has become of the beginning of a fetch: with done it has ended too.
+func (v *recvProtocol) fetchBegunLocked(r *request, p *peer, done bool, err error) {
+	v.e.mu.assertHeld()
 	if done {
 		r.openTransfers--
 	}
@@ -633,7 +646,7 @@ func (v *recvProtocol) fetchBegun(r *request, p *peer, done bool, err error) {
 func (v *recvProtocol) onFetchDone(p *peer, token uint64, done bool, err error) {
 	if r := v.e.requests.byToken(token); done && r != nil && !r.completed() {
 		r.openTransfers--
-		v.completeIfWhole(r)
+		v.completeIfWholeLocked(r)
 	}
 	v.e.progress.advanceOrFail(p, err)
 }

@@ -114,7 +114,7 @@ func (r *request) setPeer(p *peer) { r.peer, r.observed = p, true }
 // isDone tells whether the operation of a generation is over, without the lock.
 func (r *request) isDone(gen uint32) bool { return atomic.LoadUint32(&r.done) == gen }
 
-// completed tells whether the operation is over. The lock is held.
+// completed reports whether the operation is over.
 func (r *request) completed() bool { return r.isDone(r.gen) }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
@@ -222,7 +222,7 @@ func (p *requestTable) put(r *request) {
 // forget takes out of a request what most receives never have.
 func (p *requestTable) forget(r *request) {
 	if r.view != nil {
-		p.e.views.release(r.view)
+		p.e.views.releaseLocked(r.view)
 	}
 	if r.kind == kindSend {
 		r.msg = eager.Message{}

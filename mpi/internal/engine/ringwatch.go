@@ -19,10 +19,11 @@ const (
 	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
-// attend looks for the message of a receive that the caller waits for, and tells whether the receive is done.
-// It keeps the lock, for a short while and as long as nobody else wants it.
-func (w *waiters) attend(r *request) bool {
-	if w.ringOf(r) == nil {
+// attendLocked looks for the message of a receive that the caller waits for, and tells whether the receive is
+// done. It keeps the lock, for a short while and as long as nobody else wants it.
+func (w *waiters) attendLocked(r *request) bool {
+	w.e.mu.assertHeld()
+	if w.ringOfLocked(r) == nil {
 		return false
 	}
 	w.attended++
@@ -31,7 +32,7 @@ func (w *waiters) attend(r *request) bool {
 		if round > 0 || w.attended%attendsPerPass == 0 || w.e.recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
-		if w.watch(r); r.completed() {
+		if w.watchLocked(r); r.completed() {
 			return true
 		}
 		if w.e.mu.wanted() {
@@ -41,19 +42,20 @@ func (w *waiters) attend(r *request) bool {
 	return false
 }
 
-// watch looks into the ring of the peer that a receive waits for, a few times, and takes all that is there.
-// It tells whether that was anything.
-func (w *waiters) watch(r *request) bool {
-	p := w.ringOf(r)
+// watchLocked looks into the ring of the peer that a receive waits for, a few times, and takes all that is
+// there. It tells whether that was anything.
+func (w *waiters) watchLocked(r *request) bool {
+	w.e.mu.assertHeld()
+	p := w.ringOfLocked(r)
 	if p == nil {
 		return false
 	}
-	pause := w.pauseFor(p)
+	pause := w.pauseForLocked(p)
 	for left := ringLooks; left > 0; left -= pause {
 		if p.ch.Ready() {
-			outer := w.e.collectives.enter()
-			w.e.recvs.drain(p)
-			w.e.collectives.leave(outer)
+			outer := w.e.collectives.enterLocked()
+			w.e.recvs.drainLocked(p)
+			w.e.collectives.leaveLocked(outer)
 			return true
 		}
 		if w.e.mu.wanted() {
@@ -66,11 +68,12 @@ func (w *waiters) watch(r *request) bool {
 	return false
 }
 
-// pauseFor is how long to pause between two looks into the ring of a peer. A look takes the line of the next
-// message away from who is about to write there. A sender of short messages is ahead, as a rule, and is not
-// kept from anything by that. One of longer ones is overtaken, and has to take back every line; so while many
-// receives wait, this rank leaves it the time to get ahead again.
-func (w *waiters) pauseFor(p *peer) int {
+// pauseForLocked is how long to pause between two looks into the ring of a peer. A look takes the line of the
+// next message away from who is about to write there. A sender of short messages is ahead, as a rule, and is
+// not kept from anything by that. One of longer ones is overtaken, and has to take back every line; so while
+// many receives wait, this rank leaves it the time to get ahead again.
+func (w *waiters) pauseForLocked(p *peer) int {
+	w.e.mu.assertHeld()
 	if p.ch.LastLines() <= shortLines {
 		return 1
 	}
@@ -78,9 +81,10 @@ func (w *waiters) pauseFor(p *peer) int {
 	return min(max(posted, 1), maxPause)
 }
 
-// ringOf is the peer from whose ring the message will come that a receive waits for, if this rank looks into
-// it: nil where no such peer is known, and where others make progress.
-func (w *waiters) ringOf(r *request) *peer {
+// ringOfLocked is the peer from whose ring the message will come that a receive waits for, if this rank looks
+// into it: nil where no such peer is known, and where others make progress.
+func (w *waiters) ringOfLocked(r *request) *peer {
+	w.e.mu.assertHeld()
 	if r.completed() || r.kind != kindRecv || r.rank < 0 || r.openTransfers > 0 || w.spinTime == 0 ||
 		w.e.completionHandler.active() || w.e.stopped != nil {
 		return nil

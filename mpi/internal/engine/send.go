@@ -68,11 +68,11 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	}
 	e.mu.Lock()
 	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
-	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEager(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 		return nil
 	}
-	return e.sends.blocking(env, buf, dst, sendBlocking)
+	return e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
 // SendAhead is Send of a short message which another one to the same rank is likely to follow at once: it may
@@ -87,17 +87,17 @@ func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
 			return nil
 		}
 	}
-	return e.sends.blocking(env, buf, dst, sendBlocking)
+	return e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
 // sendHooked is Send with a hook.
 func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
-	start := e.hook.begin(CallSend, dst, int(env.Tag), len(buf))
+	start := e.hook.begin(CallSend, len(buf))
 	e.mu.Lock()
-	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEager(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 	} else {
-		err = e.sends.blocking(env, buf, dst, sendBlocking)
+		err = e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
 	}
 	e.hook.end(CallSend, start, dst, int(env.Tag), len(buf))
 	return err
@@ -105,9 +105,9 @@ func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
 
 // Ssend sends buf and returns when its receive has started, and buf is the caller's again.
 func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
-	start := e.hook.begin(CallSsend, dst, tag, len(buf))
+	start := e.hook.begin(CallSsend, len(buf))
 	e.mu.Lock()
-	err := e.sends.blocking(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
+	err := e.sends.waitAndUnlock(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
 	e.hook.end(CallSsend, start, dst, tag, len(buf))
 	return err
 }
@@ -124,7 +124,7 @@ func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error
 // isendHooked is Isend with a hook.
 func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error) {
 	tag := int(env.Tag)
-	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	start := e.hook.begin(CallIsend, len(buf))
 	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
@@ -132,7 +132,7 @@ func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error)
 
 // Issend begins a synchronous send. buf must stay as it is until the request is complete.
 func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
-	start := e.hook.begin(CallIsend, dst, tag, len(buf))
+	start := e.hook.begin(CallIsend, len(buf))
 	h, err := e.sends.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
 		sendSynchronousNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
@@ -153,7 +153,7 @@ func (e *Engine) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request,
 func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
 	if e.hook != nil {
 		n := bytesIn(vec)
-		start := e.hook.begin(CallIsend, dst, tag, n)
+		start := e.hook.begin(CallIsend, n)
 		defer func() { e.hook.end(CallIsend, start, dst, tag, n) }()
 	}
 	e.mu.Lock()
@@ -164,7 +164,7 @@ func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool)
 	r := e.requests.get()
 	r.vec, r.sync = vec, sync
 	more := !sync && e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
-	e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
+	e.sends.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r.handle(), nil
 }
 
@@ -176,9 +176,10 @@ func bytesIn(vec [][]byte) (n int) {
 	return n
 }
 
-// blocking carries out a send with a request, to its end. The lock is held, and given up.
-func (s *sendProtocol) blocking(env envelope, buf []byte, dst int, mode sendMode) error {
-	r, err := s.request(env, buf, dst, mode, false)
+// waitAndUnlock carries out a send with a request, to its end.
+func (s *sendProtocol) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) error {
+	s.e.mu.assertHeld()
+	r, err := s.requestLocked(env, buf, dst, mode, false)
 	s.e.mu.Unlock()
 	if err == nil {
 		_, err = s.e.waiters.wait(r)
@@ -196,7 +197,7 @@ func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendM
 		s.e.mu.Unlock()
 		return h, nil
 	}
-	r, err := s.begin(env, buf, dst, mode)
+	r, err := s.beginLocked(env, buf, dst, mode)
 	switch {
 	case err != nil:
 	case r == nil:
@@ -208,44 +209,49 @@ func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendM
 	return h, err
 }
 
-// begin begins a nonblocking send of one buffer. Without an error and a request the message is
+// beginLocked begins a nonblocking send of one buffer. Without an error and a request the message is
 // with its protocol, and the buffer the caller's again: a request is only for what has to wait.
-func (s *sendProtocol) begin(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
+func (s *sendProtocol) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
+	s.e.mu.assertHeld()
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
 	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
 		if more && len(buf) <= eager.MaxBatched && s.e.coalescer.add(p, env, buf) ||
-			s.sendNow(p, env, buf, sendFlags(more)) {
+			s.sendNowLocked(p, env, buf, sendFlags(more)) {
 			return nil, nil
 		}
 		more = more && p.burst.coalesced
 	}
-	return s.request(env, buf, dst, mode, more)
+	return s.requestLocked(env, buf, dst, mode, more)
 }
 
-// request begins a send with a request.
-func (s *sendProtocol) request(env envelope, buf []byte, dst int, mode sendMode,
+// requestLocked begins a send with a request.
+func (s *sendProtocol) requestLocked(env envelope, buf []byte, dst int, mode sendMode,
 	more bool) (*request, error) {
+	s.e.mu.assertHeld()
 	if s.e.stopped != nil {
 		return nil, s.e.stopped
 	}
 	r := s.e.requests.get()
 	r.contiguous(buf)
 	r.sync = mode.synchronous()
-	s.start(r, env, dst, more)
+	s.startLocked(r, env, dst, more)
 	return r, nil
 }
 
-// sendNow sends a message that fits a slot and need not wait for others; false if it needs a request. What is
-// wrong with a channel the attempt with a request finds too.
-func (s *sendProtocol) sendNow(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
-	if !p.canSendEager(len(buf)) && !s.canSendAfterBatch(p, len(buf)) {
+// sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
+// What is wrong with a channel the attempt with a request finds too.
+func (s *sendProtocol) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+	s.e.mu.assertHeld()
+	if !p.canSendEager(len(buf)) && !s.canSendAfterBatchLocked(p, len(buf)) {
 		return false
 	}
-	return s.sendEager(p, env, buf, flags)
+	return s.sendEagerLocked(p, env, buf, flags)
 }
 
-// sendEager copies a message into the peer's ring, for which nothing waits; false if there is no room soon.
-func (s *sendProtocol) sendEager(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+// sendEagerLocked copies a message into the peer's ring, for which nothing waits; false if there is no room
+// soon.
+func (s *sendProtocol) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+	s.e.mu.assertHeld()
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
 	if sent {
 		p.stats.eager(len(buf))
@@ -253,11 +259,13 @@ func (s *sendProtocol) sendEager(p *peer, env envelope, buf []byte, flags channe
 		s.e.hook.sent(env, p.rank, len(buf))
 		return true
 	}
-	return err == nil && s.sendAfterCredits(p, env, buf, flags)
+	return err == nil && s.sendAfterCreditsLocked(p, env, buf, flags)
 }
 
-// canSendAfterBatch sends the batch that a message would pass, and tells whether the message can be sent now.
-func (s *sendProtocol) canSendAfterBatch(p *peer, n int) bool {
+// canSendAfterBatchLocked sends the batch that a message would pass, and tells whether the message can be
+// sent now.
+func (s *sendProtocol) canSendAfterBatchLocked(p *peer, n int) bool {
+	s.e.mu.assertHeld()
 	if p.batch.Count() == 0 || p.state != peerOpen {
 		return false
 	}
@@ -265,11 +273,13 @@ func (s *sendProtocol) canSendAfterBatch(p *peer, n int) bool {
 	return sent && err == nil && p.canSendEager(n)
 }
 
-// sendAfterCredits sends a message that has found no room, if there is some soon. When no credits come it
-// may leave the cache window of the ring. Where a pass was made nothing is coalesced any more.
-func (s *sendProtocol) sendAfterCredits(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+// sendAfterCreditsLocked sends a message that has found no room, if there is some soon. When no credits come
+// it may leave the cache window of the ring. Where a pass was made nothing is coalesced any more.
+func (s *sendProtocol) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
+	flags channel.SendFlags) bool {
+	s.e.mu.assertHeld()
 	for len(buf) <= eager.MaxPayload(p.ch) {
-		credits := s.spinForCredits(p)
+		credits := s.spinForCreditsLocked(p)
 		if !p.canSendEager(len(buf)) {
 			return false
 		}
@@ -301,12 +311,13 @@ func sendFlags(more bool) channel.SendFlags {
 	return 0
 }
 
-// spinForCredits waits for room in the ring of a peer who sees what is written there at once, and so most
-// likely is taking messages out at this moment: that costs less than a send that waits in the queue. When
-// it has been in vain the message leaves the cache window, or others are in the queue, and nobody waits
+// spinForCreditsLocked waits for room in the ring of a peer who sees what is written there at once, and so
+// most likely is taking messages out at this moment: that costs less than a send that waits in the queue.
+// When it has been in vain the message leaves the cache window, or others are in the queue, and nobody waits
 // here. Now and then it makes progress once: everything else needs those, and a stream of sends that never
 // waits for a request makes none.
-func (s *sendProtocol) spinForCredits(p *peer) bool {
+func (s *sendProtocol) spinForCreditsLocked(p *peer) bool {
+	s.e.mu.assertHeld()
 	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiters.spinTime == 0 ||
 		s.e.completionHandler.active() {
 		return false
@@ -342,11 +353,12 @@ const creditPolls = 200
 // shouldCoalesceTo tells whether the bytes of a send that nobody waits for yet may be coalesced, to travel
 // with others.
 func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
-	return dst != h.e.rank && h.shouldCoalesce(h.e.peer(dst), n)
+	return dst != h.e.rank && h.shouldCoalesce(h.e.peerLocked(dst), n)
 }
 
-// start begins a send that has a request. With more its bytes are coalesced, to travel with others.
-func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
+// startLocked begins a send that has a request. With more its bytes are coalesced, to travel with others.
+func (s *sendProtocol) startLocked(r *request, env envelope, dst int, more bool) {
+	s.e.mu.assertHeld()
 	r.kind, r.rank = kindSend, dst
 	if r.view != nil {
 		r.msg.StartGathered(env, r.view.bytes())
@@ -354,10 +366,10 @@ func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 		r.msg.Start(env, r.vec)
 	}
 	if dst == s.e.rank {
-		s.sendSelf(r)
+		s.sendSelfLocked(r)
 		return
 	}
-	p := s.e.peer(dst)
+	p := s.e.peerLocked(dst)
 	switch p.state {
 	case peerFailed:
 		s.e.requests.complete(r, p.cause)
@@ -366,7 +378,7 @@ func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 		s.e.requests.complete(r, ErrFinalized)
 		return
 	case peerIdle:
-		s.e.connections.connect(p)
+		s.e.connections.connectLocked(p)
 	}
 	if s.e.failures.noted.Load() {
 		if err := s.e.recovery.revokedErr(env.Context); err != nil {
@@ -376,27 +388,29 @@ func (s *sendProtocol) start(r *request, env envelope, dst int, more bool) {
 	}
 	r.setPeer(p)
 	if p.state != peerOpen || p.queued() {
-		s.queue(p, r)
+		s.queueLocked(p, r)
 		return
 	}
-	if through, err := s.trySend(p, r, more); err != nil {
+	if through, err := s.trySendLocked(p, r, more); err != nil {
 		p.enqueue(r) // so that it fails with all the others of this peer
 		s.e.failures.failPeer(p, err)
 	} else if !through {
-		s.queue(p, r)
-		s.retryIfQueueFull(p)
+		s.queueLocked(p, r)
+		s.retryIfQueueFullLocked(p)
 	}
 }
 
-// queue has a send wait for its peer.
-func (s *sendProtocol) queue(p *peer, r *request) {
+// queueLocked has a send wait for its peer.
+func (s *sendProtocol) queueLocked(p *peer, r *request) {
+	s.e.mu.assertHeld()
 	s.e.recorder.Note(recorder.Queued, r.msg.Context, p.rank, int(r.msg.Tag), r.msg.Total())
 	p.enqueue(r)
 }
 
-// retryIfQueueFull has the next pass try again to send to a peer whose send queue was full: nothing else
-// would. What waits for credits is tried again when they come.
-func (s *sendProtocol) retryIfQueueFull(p *peer) {
+// retryIfQueueFullLocked has the next pass try again to send to a peer whose send queue was full: nothing
+// else would. What waits for credits is tried again when they come.
+func (s *sendProtocol) retryIfQueueFullLocked(p *peer) {
+	s.e.mu.assertHeld()
 	if p.ch.TakeQueueFull() {
 		s.e.progress.deferPeer(p)
 	}
@@ -411,13 +425,15 @@ func (p *peer) canSendEager(n int) bool {
 // refusesPayload tells whether the peer has no memory to spare for a payload.
 func (p *peer) refusesPayload(n int) bool { return n > 0 && p.ch.PeerRefusesPayload() }
 
-// trySend hands a send to its protocols; false when there is no room now for all of it. It never blocks.
-func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, err error) {
+// trySendLocked hands a send to its protocols; false when there is no room now for all of it. It never
+// blocks.
+func (s *sendProtocol) trySendLocked(p *peer, r *request, more bool) (through bool, err error) {
+	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); !sent {
 		return false, err
 	}
 	if r.view != nil {
-		return s.e.views.trySend(p, r)
+		return s.e.views.trySendLocked(p, r)
 	}
 	m := &r.msg
 	for {
@@ -438,7 +454,7 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 		case channel.Waiting:
 			return false, nil
 		case channel.Oversized:
-			if ok, err := s.announce(p, r, more); !ok {
+			if ok, err := s.announceLocked(p, r, more); !ok {
 				return false, err
 			}
 			if begins {
@@ -457,15 +473,16 @@ func (s *sendProtocol) trySend(p *peer, r *request, more bool) (through bool, er
 				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
 				s.e.requests.complete(r, nil)
 			case r.cancel == cancelWanted:
-				return true, s.e.cancels.sendWithdraw(p, r)
+				return true, s.e.cancels.sendWithdrawLocked(p, r)
 			}
 			return true, nil
 		}
 	}
 }
 
-// announce has the peer fetch a message, or the front element of one, when it has matched it.
-func (s *sendProtocol) announce(p *peer, r *request, more bool) (ok bool, err error) {
+// announceLocked has the peer fetch a message, or the front element of one, when it has matched it.
+func (s *sendProtocol) announceLocked(p *peer, r *request, more bool) (ok bool, err error) {
+	s.e.mu.assertHeld()
 	m := &r.msg
 	var id uint64
 	switch {
@@ -486,15 +503,15 @@ func (s *sendProtocol) announce(p *peer, r *request, more bool) (ok bool, err er
 			p.stats.Rendezvous++
 		}
 		s.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), len(m.Front()))
-		s.e.hook.step(StepAnnounced, p.rank, len(m.Front()))
 		p.stats.RendezvousBytes += uint64(len(m.Front()))
 		m.Skip()
 	}
 	return ok, err
 }
 
-// sendQueued starts the sends that waited, in order, as far as there is room.
-func (s *sendProtocol) sendQueued(p *peer) {
+// sendQueuedLocked starts the sends that waited, in order, as far as there is room.
+func (s *sendProtocol) sendQueuedLocked(p *peer) {
+	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); err != nil {
 		s.e.failures.failPeer(p, err)
 		return
@@ -503,13 +520,13 @@ func (s *sendProtocol) sendQueued(p *peer) {
 	}
 	for p.state == peerOpen && p.queued() {
 		r := p.queue[p.head]
-		through, err := s.trySend(p, r, p.head+1 < len(p.queue))
+		through, err := s.trySendLocked(p, r, p.head+1 < len(p.queue))
 		if err != nil {
 			s.e.failures.failPeer(p, err)
 			return
 		}
 		if !through {
-			s.retryIfQueueFull(p)
+			s.retryIfQueueFullLocked(p)
 			break
 		}
 		p.dequeue()
@@ -519,15 +536,16 @@ func (s *sendProtocol) sendQueued(p *peer) {
 	}
 }
 
-// sendSelf delivers a message of this rank to itself. What finds no receive is copied if it is small; else it
-// stays with the sender, who waits for the receive as he would with any other rank.
-func (s *sendProtocol) sendSelf(r *request) {
+// sendSelfLocked delivers a message of this rank to itself. What finds no receive is copied if it is small;
+// else it stays with the sender, who waits for the receive as he would with any other rank.
+func (s *sendProtocol) sendSelfLocked(r *request) {
+	s.e.mu.assertHeld()
 	env := r.msg.Envelope
 	s.e.hook.sent(env, s.e.rank, r.msg.Total())
 	if m := s.e.matching.Arrive(env.Context, int32(s.e.rank), env.Tag); m != nil {
 		s.e.recorder.Note(recorder.Received, env.Context, s.e.rank, int(env.Tag), r.msg.Total())
 		s.e.hook.match(env.Context, s.e.rank, env.Tag, r.msg.Total(), false)
-		s.deliverSelf(m.Value, r)
+		s.deliverSelfLocked(m.Value, r)
 		return
 	}
 	a := s.e.unexpected.pool.get()
@@ -546,15 +564,16 @@ func (s *sendProtocol) sendSelf(r *request) {
 // yet.
 const selfCopied = 600
 
-// deliverSelf copies a message of this rank into its receive.
-func (s *sendProtocol) deliverSelf(r, from *request) {
+// deliverSelfLocked copies a message of this rank into its receive.
+func (s *sendProtocol) deliverSelfLocked(r, from *request) {
+	s.e.mu.assertHeld()
 	r.matched(s.e.rank, int(from.msg.Tag), from.msg.Total())
 	at := 0
 	for b := range s.e.views.pieces(from) {
 		r.copyIn(at, b)
 		at += len(b)
 	}
-	s.e.recvs.complete(r)
+	s.e.recvs.completeLocked(r)
 	s.e.requests.complete(from, nil)
 }
 
@@ -562,14 +581,14 @@ func (s *sendProtocol) deliverSelf(r, from *request) {
 func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {
 		s.e.recorder.Note(recorder.Taken, 0, p.rank, 0, 0)
-		s.e.hook.step(StepTaken, p.rank, 0)
-		s.announcementEnded(s.e.requests.byToken(token))
+		s.announcementEndedLocked(s.e.requests.byToken(token))
 	}
 	s.e.progress.advanceOrFail(p, err)
 }
 
-// announcementEnded notes that a send has one announcement less; nil is one that has ended already.
-func (s *sendProtocol) announcementEnded(r *request) {
+// announcementEndedLocked notes that a send has one announcement less; nil is one that has ended already.
+func (s *sendProtocol) announcementEndedLocked(r *request) {
+	s.e.mu.assertHeld()
 	if r == nil || r.completed() {
 		return
 	}

@@ -91,13 +91,14 @@ func (e *Engine) Shutdown() error {
 		case <-late:
 			return true
 		default:
-			return e.stopped != nil || e.closed()
+			return e.stopped != nil || e.closedLocked()
 		}
 	})
 	return e.Destroy(ErrUnderWay)
 }
 
-func (e *Engine) closed() bool {
+func (e *Engine) closedLocked() bool {
+	e.mu.assertHeld()
 	for _, p := range e.peers {
 		if p != nil && p.state == peerOpen {
 			if s := p.ch.QP().State(); s != transport.StateClosed && s != transport.StateError {
@@ -113,10 +114,11 @@ func (e *Engine) closed() bool {
 func (e *Engine) Fail(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fail(cause)
+	e.failLocked(cause)
 }
 
-func (e *Engine) fail(cause error) {
+func (e *Engine) failLocked(cause error) {
+	e.mu.assertHeld()
 	if e.stopped != nil {
 		return
 	}
@@ -133,12 +135,12 @@ func (e *Engine) fail(cause error) {
 	}
 	for r := range e.requests.underWay() { // of this rank with itself
 		if r.kind == kindCollective {
-			e.collectives.fail(r.collective, cause)
+			e.collectives.failLocked(r.collective, cause)
 			continue
 		}
 		e.requests.complete(r, cause)
 	}
-	e.waiters.wakeProbes()
+	e.waiters.wakeProbesLocked()
 }
 
 // Destroy fails what is left with cause and releases the device. Nothing of the engine runs when it returns.

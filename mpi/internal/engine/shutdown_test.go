@@ -52,7 +52,7 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 		asleep(func() bool { return e.waiters.progressOwner != nil })
 		go func() {
 			defer close(closed)
-			e.waiters.waitUntil(0, nil, e.closed)
+			e.waiters.waitUntil(0, nil, e.closedLocked)
 		}()
 		asleep(func() bool { return len(e.waiters.parked) == 1 })
 		for _, e := range w {
@@ -61,7 +61,7 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 			e.peers[1-e.rank].ch.QP().Close()
 			e.mu.Unlock()
 		}
-		go w[1].waiters.waitUntil(0, nil, w[1].closed)
+		go w[1].waiters.waitUntil(0, nil, w[1].closedLocked)
 		select {
 		case <-closed:
 		case <-time.After(time.Minute):
@@ -69,7 +69,7 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 		}
 		e.mu.Lock()
 		over = true
-		e.waiters.wakeAll()
+		e.waiters.wakeAllLocked()
 		e.mu.Unlock()
 		<-closed
 		<-driven

@@ -29,7 +29,7 @@ func (s *Sized) allocate(bytes int) [][]byte {
 
 // IrecvSized begins a receive of a message of any length, up to a limit.
 func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Request, error) {
-	start := e.hook.begin(CallIrecv, src, tag, 0)
+	start := e.hook.begin(CallIrecv, 0)
 	defer e.hook.end(CallIrecv, start, src, tag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,6 +38,6 @@ func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Reque
 	}
 	r := e.requests.get()
 	r.sized, r.observed = s, true
-	e.recvs.start(r, context, src, tag, elem)
+	e.recvs.startLocked(r, context, src, tag, elem)
 	return r.handle(), nil
 }

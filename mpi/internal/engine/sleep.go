@@ -50,7 +50,8 @@ func (w *waiters) init(e *Engine, spinTime time.Duration) {
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
-func (w *waiters) get(any bool) *waiter {
+func (w *waiters) getLocked(any bool) *waiter {
+	w.e.mu.assertHeld()
 	s := w.free
 	if s == nil {
 		s = &waiter{signal: make(chan struct{}, 1)}
@@ -61,8 +62,9 @@ func (w *waiters) get(any bool) *waiter {
 	return s
 }
 
-// wake ends the sleep of one waiter. The lock is held.
-func (w *waiters) wake(s *waiter) {
+// wakeLocked ends the sleep of one waiter.
+func (w *waiters) wakeLocked(s *waiter) {
+	w.e.mu.assertHeld()
 	if s == w.progressOwner {
 		w.e.progress.queues.wake()
 		return
@@ -78,33 +80,36 @@ func (w *waiters) wake(s *waiter) {
 	s.signal <- struct{}{}
 }
 
-// wakeProbes wakes the waiters that wait for something other than a request.
-func (w *waiters) wakeProbes() {
+// wakeProbesLocked wakes the waiters that wait for something other than a request.
+func (w *waiters) wakeProbesLocked() {
+	w.e.mu.assertHeld()
 	if w.progressOwner != nil && w.progressOwner.isProbe {
 		w.e.progress.queues.wake()
 	}
 	for i := len(w.parked) - 1; i >= 0; i-- {
 		if i < len(w.parked) && w.parked[i].isProbe {
-			w.wake(w.parked[i])
+			w.wakeLocked(w.parked[i])
 		}
 	}
 }
 
-// wakeAll wakes all waiters.
-func (w *waiters) wakeAll() {
+// wakeAllLocked wakes all waiters.
+func (w *waiters) wakeAllLocked() {
+	w.e.mu.assertHeld()
 	if w.progressOwner != nil {
 		w.e.progress.queues.wake()
 	}
 	for len(w.parked) > 0 {
-		w.wake(w.parked[len(w.parked)-1])
+		w.wakeLocked(w.parked[len(w.parked)-1])
 	}
 }
 
-// passOwnership is called by a waiter that leaves: if there is no progress owner, it wakes a parked waiter to
-// become one.
-func (w *waiters) passOwnership() {
+// passOwnershipLocked is called by a waiter that leaves: if there is no progress owner, it wakes a parked
+// waiter to become one.
+func (w *waiters) passOwnershipLocked() {
+	w.e.mu.assertHeld()
 	if w.progressOwner == nil && len(w.parked) > 0 && !w.e.completionHandler.active() {
-		w.wake(w.parked[len(w.parked)-1])
+		w.wakeLocked(w.parked[len(w.parked)-1])
 	}
 }
 
@@ -187,7 +192,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 	for {
 		if w.e.mu.TryLock() {
 			if r.gen != h.gen {
-				w.passOwnership()
+				w.passOwnershipLocked()
 				w.e.mu.Unlock()
 				return Status{}, errUsed
 			}
@@ -195,13 +200,13 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 			switch {
 			case r.completed():
 			case w.e.completionHandler.active():
-				w.e.completionHandler.armRetry()
+				w.e.completionHandler.armRetryLocked()
 			default:
-				busy = w.e.progress.poll() || w.watch(r)
+				busy = w.e.progress.poll() || w.watchLocked(r)
 			}
 			if r.completed() {
 				st, err := w.e.requests.collect(h, r)
-				w.passOwnership()
+				w.passOwnershipLocked()
 				w.e.mu.Unlock()
 				return st, err
 			}
@@ -247,14 +252,14 @@ func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() boo
 		seen := w.e.completionHandler.passes.Load()
 		if !ok {
 			if handled {
-				w.e.completionHandler.armRetry()
+				w.e.completionHandler.armRetryLocked()
 			} else {
 				busy = w.e.progress.poll()
 			}
 			ok = cond()
 		}
 		if ok {
-			w.passOwnership()
+			w.passOwnershipLocked()
 			w.e.mu.Unlock()
 			return
 		}
@@ -292,8 +297,9 @@ func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
 	return s.Err()
 }
 
-// anyDone tells whether one of n handles has nothing left to wait for.
-func (w *waiters) anyDone(n int, at func(i int) Request) bool {
+// anyDoneLocked tells whether one of n handles has nothing left to wait for.
+func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
+	w.e.mu.assertHeld()
 	for i := range n {
 		if h := at(i); h != (Request{}) {
 			if r := w.e.requests.find(h); r == nil || r.completed() || r.waitsForWork() {
@@ -308,14 +314,14 @@ func (w *waiters) anyDone(n int, at func(i int) Request) bool {
 func (e *Engine) WakeProbes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiters.wakeProbes()
+	e.waiters.wakeProbesLocked()
 }
 
 // sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
 // it is this goroutine's turn to make progress. It may return early.
 func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	w.e.mu.Lock()
-	if n > 0 && w.anyDone(n, at) || n == 0 && cond() {
+	if n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() {
 		w.e.mu.Unlock()
 		return
 	}
@@ -324,10 +330,10 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	w.asleep++
 	began := time.Since(w.began)
 	w.slept -= began
-	w.recordWaits(n, at)
+	w.recordWaitsLocked(n, at)
 	w.e.recorder.Note(recorder.Sleeps, 0, 0, 0, 0)
 	w.e.recorder.Stamp()
-	s := w.get(n == 0)
+	s := w.getLocked(n == 0)
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil {
 			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
@@ -348,15 +354,15 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		if probed != nil && probed.began == 0 {
 			probed.began = began
 		}
-		w.describe(n, at, probed)
+		w.describeLocked(n, at, probed)
 	}
 	if w.e.completionHandler.active() {
-		w.e.completionHandler.armRetry()
+		w.e.completionHandler.armRetryLocked()
 	}
 	if w.progressOwner == nil && !w.e.completionHandler.active() {
-		w.sleepInQueues(s)
+		w.sleepInQueuesLocked(s)
 	} else {
-		w.park(s)
+		w.parkLocked(s)
 	}
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil && r.waiter == s {
@@ -375,28 +381,30 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	}
 }
 
-// sleepInQueues makes a waiter the progress owner, which sleeps until there is traffic and then makes
-// progress. The lock is held, but not during the sleep.
-func (w *waiters) sleepInQueues(s *waiter) {
+// sleepInQueuesLocked makes a waiter the progress owner, which sleeps until there is traffic and then makes
+// progress. It releases the lock during the sleep.
+func (w *waiters) sleepInQueuesLocked(s *waiter) {
+	w.e.mu.assertHeld()
 	w.progressOwner = s
 	w.e.progress.beginPass()
 	w.e.progress.advanceDeferred() // deferred work must not wait for traffic
 	var err error
 	if !w.e.progress.moreToCopy() {
-		w.e.progress.queues.arm()
+		w.e.progress.queues.armLocked()
 		w.e.mu.Unlock()
 		err = w.e.progress.queues.sleep()
 		w.e.mu.Lock()
 	}
 	w.progressOwner = nil
 	if err != nil && w.e.stopped == nil {
-		w.e.fail(err)
+		w.e.failLocked(err)
 	}
 	w.e.progress.poll()
 }
 
-// park sleeps until another goroutine wakes this waiter. The lock is held, but not during the sleep.
-func (w *waiters) park(s *waiter) {
+// parkLocked sleeps until another goroutine wakes this waiter. It releases the lock during the sleep.
+func (w *waiters) parkLocked(s *waiter) {
+	w.e.mu.assertHeld()
 	s.at = len(w.parked)
 	w.parked = append(w.parked, s)
 	w.e.mu.Unlock()
@@ -407,9 +415,10 @@ func (w *waiters) park(s *waiter) {
 // recordedWaits is how many of the receives that a goroutine sleeps for are recorded.
 const recordedWaits = 8
 
-// recordWaits records the receives that a goroutine is about to sleep for. None is recorded when it is
+// recordWaitsLocked records the receives that a goroutine is about to sleep for. None is recorded when it is
 // posted: there are as many receives as messages, and a message tells of the receive that it has served.
-func (w *waiters) recordWaits(n int, at func(i int) Request) {
+func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
+	w.e.mu.assertHeld()
 	for i := range min(n, recordedWaits) {
 		if r := w.e.requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
 			w.e.recorder.Note(recorder.Posted, r.posted.Context, r.rank, int(r.posted.Tag), r.bufferLen())
@@ -417,7 +426,8 @@ func (w *waiters) recordWaits(n int, at func(i int) Request) {
 	}
 }
 
-// timeAsleep is how long goroutines have slept, with those that sleep now. The lock is held.
-func (w *waiters) timeAsleep() time.Duration {
+// timeAsleepLocked is how long goroutines have slept, with those that sleep now.
+func (w *waiters) timeAsleepLocked() time.Duration {
+	w.e.mu.assertHeld()
 	return w.slept + time.Duration(w.asleep)*time.Since(w.began)
 }

@@ -35,7 +35,9 @@ type ChannelStats struct {
 	channel.Stats
 	protocols
 	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
-	Reads transport.ReadStats // of the peer, that this rank's end has answered
+
+	// bytes of RDMA Reads of the peer that this rank's end has answered, and those of them that it copied
+	ReadBytes, ReadBytesCopied uint64
 }
 
 // protocols counts messages, and bytes of them, by the protocol that carried them.
@@ -55,10 +57,10 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil {
-		e.collectives.freeReleased()
+		e.collectives.freeReleasedLocked()
 	}
 	st := e.stats
-	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleep()
+	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleepLocked()
 	st.Collective = e.collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
@@ -67,7 +69,8 @@ func (e *Engine) Stats() Stats {
 		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
 			protocols: p.stats}
 		if qp := p.ch.QP(); qp != nil {
-			c.Lanes, c.Reads = qp.Lanes(), qp.ReadsAnswered()
+			reads := qp.ReadsAnswered()
+			c.Lanes, c.ReadBytes, c.ReadBytesCopied = qp.Lanes(), reads.Bytes, reads.Copied
 		}
 		st.Channels = append(st.Channels, c)
 		st.Registered += c.Registered

@@ -19,6 +19,6 @@ func (e *Engine) EndTask(h Request, err error) {
 	defer e.mu.Unlock()
 	if r := e.requests.find(h); r != nil && !r.completed() {
 		e.requests.complete(r, err)
-		e.waiters.wakeProbes()
+		e.waiters.wakeProbesLocked()
 	}
 }

@@ -199,9 +199,9 @@ func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source 
 	a.match.Context, a.match.Source, a.match.Tag = env.Context, int32(source), env.Tag
 	u.e.matching.AddUnexpected(&a.match)
 	if len(u.e.collectives.active) > 0 {
-		u.e.collectives.checkUnexpected(env, source)
+		u.e.collectives.checkUnexpectedLocked(env, source)
 	}
-	u.e.waiters.wakeProbes()
+	u.e.waiters.wakeProbesLocked()
 }
 
 // releaseParts gives back what is here of a message.

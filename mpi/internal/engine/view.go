@@ -60,13 +60,15 @@ func (b *viewBuffer) memory() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), n)
 }
 
-// setView makes bytes of memory the request's buffer.
-func (v *viewMessages) setView(r *request, l *layout.Layout, mem unsafe.Pointer) {
-	r.view = v.buffer(l, mem)
+// setViewLocked makes bytes of memory the request's buffer.
+func (v *viewMessages) setViewLocked(r *request, l *layout.Layout, mem unsafe.Pointer) {
+	v.e.mu.assertHeld()
+	r.view = v.bufferLocked(l, mem)
 }
 
-// buffer is bytes of memory as a buffer of its own, until it is released.
-func (v *viewMessages) buffer(l *layout.Layout, mem unsafe.Pointer) *viewBuffer {
+// bufferLocked is bytes of memory as a buffer of its own, until it is released.
+func (v *viewMessages) bufferLocked(l *layout.Layout, mem unsafe.Pointer) *viewBuffer {
+	v.e.mu.assertHeld()
 	b := v.free
 	if b == nil {
 		b = &viewBuffer{}
@@ -78,8 +80,9 @@ func (v *viewMessages) buffer(l *layout.Layout, mem unsafe.Pointer) *viewBuffer 
 	return b
 }
 
-// setBuffer makes a block the request's buffer, which may be contiguous, or have no bytes.
-func (v *viewMessages) setBuffer(r *request, b Block) {
+// setBufferLocked makes a block the request's buffer, which may be contiguous, or have no bytes.
+func (v *viewMessages) setBufferLocked(r *request, b Block) {
+	v.e.mu.assertHeld()
 	from, ok := b.Layout.Contiguous()
 	switch {
 	case b.Layout.Bytes() == 0:
@@ -87,12 +90,13 @@ func (v *viewMessages) setBuffer(r *request, b Block) {
 	case ok:
 		r.contiguous(unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), b.Layout.Bytes()))
 	default:
-		v.setView(r, b.Layout, b.Memory)
+		v.setViewLocked(r, b.Layout, b.Memory)
 	}
 }
 
-// release takes the buffer of a request back.
-func (v *viewMessages) release(b *viewBuffer) {
+// releaseLocked takes the buffer of a request back.
+func (v *viewMessages) releaseLocked(b *viewBuffer) {
+	v.e.mu.assertHeld()
 	*b = viewBuffer{next: v.free}
 	v.free = b
 }
@@ -100,39 +104,43 @@ func (v *viewMessages) release(b *viewBuffer) {
 // SendView is Send of the bytes of a layout of some memory, of which there is one at least.
 func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
 	if e.hook != nil {
-		start := e.hook.begin(CallSend, dst, tag, l.Bytes())
+		start := e.hook.begin(CallSend, l.Bytes())
 		e.mu.Lock()
-		err := e.views.blocking(context, l, mem, dst, tag)
+		err := e.views.sendAndUnlock(context, l, mem, dst, tag)
 		e.hook.end(CallSend, start, dst, tag, l.Bytes())
 		return err
 	}
 	e.mu.Lock()
 	p, n := e.peers[dst], l.Bytes()
 	if p == nil || n > stageBytes || !p.canSendEager(n) {
-		return e.views.blocking(context, l, mem, dst, tag)
+		return e.views.sendAndUnlock(context, l, mem, dst, tag)
 	}
 	// the common case, as in Send
 	buf := e.views.outgoing.room(n)
 	l.Gather(mem, buf)
-	if e.sends.sendEager(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
+	if e.sends.sendEagerLocked(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
 		e.mu.Unlock()
 		return nil
 	}
-	return e.views.posted(context, l, mem, dst, tag)
+	return e.views.recvAndUnlock(context, l, mem, dst, tag)
 }
 
-// blocking carries out a send to its end. The lock is held, and given up.
-func (v *viewMessages) blocking(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
-	if v.sendNow(context, l, mem, dst, tag, false) {
+// sendAndUnlock carries out a send to its end.
+func (v *viewMessages) sendAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
+	dst, tag int) error {
+	v.e.mu.assertHeld()
+	if v.sendNowLocked(context, l, mem, dst, tag, false) {
 		v.e.mu.Unlock()
 		return nil
 	}
-	return v.posted(context, l, mem, dst, tag)
+	return v.recvAndUnlock(context, l, mem, dst, tag)
 }
 
-// posted carries out a send with a request, to its end. The lock is held, and given up.
-func (v *viewMessages) posted(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
-	r, err := v.send(context, l, mem, dst, tag)
+// recvAndUnlock carries out a receive with a request, to its end.
+func (v *viewMessages) recvAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
+	dst, tag int) error {
+	v.e.mu.assertHeld()
+	r, err := v.sendLocked(context, l, mem, dst, tag)
 	v.e.mu.Unlock()
 	if err == nil {
 		_, err = v.e.waiters.wait(r)
@@ -147,7 +155,7 @@ func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	if e.hook == nil {
 		return e.views.beginSend(context, l, mem, dst, tag)
 	}
-	start := e.hook.begin(CallIsend, dst, tag, l.Bytes())
+	start := e.hook.begin(CallIsend, l.Bytes())
 	h, err := e.views.beginSend(context, l, mem, dst, tag)
 	e.hook.end(CallIsend, start, dst, tag, l.Bytes())
 	return h, err
@@ -158,12 +166,12 @@ func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Po
 	h Request, err error) {
 	v.e.mu.Lock()
 	more := v.e.stopped == nil && v.e.coalescer.shouldCoalesceTo(dst, l.Bytes())
-	if v.sendNow(context, l, mem, dst, tag, more) {
+	if v.sendNowLocked(context, l, mem, dst, tag, more) {
 		h = v.e.requests.newCompleted()
 		v.e.mu.Unlock()
 		return h, nil
 	}
-	r, err := v.send(context, l, mem, dst, tag)
+	r, err := v.sendLocked(context, l, mem, dst, tag)
 	if err == nil {
 		h = r.handle()
 	}
@@ -171,10 +179,11 @@ func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Po
 	return h, err
 }
 
-// sendNow sends a message that fits a slot and need not wait for others, or gathers it with others (more);
-// false if it needs a request.
-func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int,
+// sendNowLocked sends a message that fits a slot and need not wait for others, or gathers it with others
+// (more); false if it needs a request.
+func (v *viewMessages) sendNowLocked(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int,
 	more bool) bool {
+	v.e.mu.assertHeld()
 	p, n := v.e.peers[dst], l.Bytes()
 	if p == nil || n > min(p.eagerLimit, stageBytes) || v.e.stopped != nil {
 		return false
@@ -187,28 +196,30 @@ func (v *viewMessages) sendNow(context uint32, l *layout.Layout, mem unsafe.Poin
 			return true
 		}
 	}
-	if !p.canSendEager(n) && !v.e.sends.canSendAfterBatch(p, n) {
+	if !p.canSendEager(n) && !v.e.sends.canSendAfterBatchLocked(p, n) {
 		return false
 	}
 	l.Gather(mem, buf)
-	return v.e.sends.sendEager(p, env, buf, sendFlags(more))
+	return v.e.sends.sendEagerLocked(p, env, buf, sendFlags(more))
 }
 
-// send begins a send with a request.
-func (v *viewMessages) send(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (*request,
-	error) {
+// sendLocked begins a send with a request.
+func (v *viewMessages) sendLocked(context uint32, l *layout.Layout, mem unsafe.Pointer,
+	dst, tag int) (*request, error) {
+	v.e.mu.assertHeld()
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
 	r := v.e.requests.get()
-	v.setView(r, l, mem)
-	v.e.sends.start(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
+	v.setViewLocked(r, l, mem)
+	v.e.sends.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
 	return r, nil
 }
 
-// trySend is sendProtocol.trySend of a view: what is no longer than a slot may be is packed, and the rest
-// announced.
-func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
+// trySendLocked is sendProtocol.trySend of a view: what is no longer than a slot may be is packed, and the
+// rest announced.
+func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err error) {
+	v.e.mu.assertHeld()
 	m, n := &r.msg, r.view.bytes()
 	if !r.sync && n <= min(p.eagerLimit, stageBytes) && !p.refusesPayload(n) {
 		buf := v.outgoing.room(n)
@@ -241,7 +252,6 @@ func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
 	p.stats.RendezvousBytes += uint64(n)
 	v.e.recorder.Note(recorder.Announced, m.Context, p.rank, int(m.Tag), n)
 	v.e.hook.sent(m.Envelope, p.rank, n)
-	v.e.hook.step(StepAnnounced, p.rank, n)
 	return true, nil
 }
 
@@ -250,11 +260,11 @@ func (v *viewMessages) trySend(p *peer, r *request) (through bool, err error) {
 func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
 	st *Status) (err error) {
 	room := l.Bytes()
-	start := e.hook.begin(CallRecv, src, tag, room)
+	start := e.hook.begin(CallRecv, room)
 	e.mu.Lock()
-	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirect(src) {
+	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
 		buf := e.views.incoming.room(room)
-		n, ok := e.recvs.recvDirect(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
+		n, ok := e.recvs.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 		if ok {
 			l.Scatter(mem, buf[:n])
 			addr := eager.PrefetchAddr(e.peers[src].ch, n)
@@ -268,7 +278,7 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 			return nil
 		}
 	}
-	r, err := e.views.receive(context, l, mem, src, tag, elem)
+	r, err := e.views.receiveLocked(context, l, mem, src, tag, elem)
 	e.mu.Unlock()
 	if err == nil {
 		*st, err = e.waiters.wait(r)
@@ -284,7 +294,7 @@ func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	if e.hook == nil {
 		return e.views.beginReceive(context, l, mem, src, tag, elem)
 	}
-	start := e.hook.begin(CallIrecv, src, tag, l.Bytes())
+	start := e.hook.begin(CallIrecv, l.Bytes())
 	h, err := e.views.beginReceive(context, l, mem, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, l.Bytes())
 	return h, err
@@ -294,7 +304,7 @@ func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer,
 func (v *viewMessages) beginReceive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag,
 	elem int) (h Request, err error) {
 	v.e.mu.Lock()
-	r, err := v.receive(context, l, mem, src, tag, elem)
+	r, err := v.receiveLocked(context, l, mem, src, tag, elem)
 	if err == nil {
 		h = r.handle()
 	}
@@ -302,14 +312,15 @@ func (v *viewMessages) beginReceive(context uint32, l *layout.Layout, mem unsafe
 	return h, err
 }
 
-func (v *viewMessages) receive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (
-	*request, error) {
+func (v *viewMessages) receiveLocked(context uint32, l *layout.Layout, mem unsafe.Pointer,
+	src, tag, elem int) (*request, error) {
+	v.e.mu.assertHeld()
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
 	r := v.e.requests.get()
-	v.setView(r, l, mem)
-	v.e.recvs.start(r, context, src, tag, elem)
+	v.setViewLocked(r, l, mem)
+	v.e.recvs.startLocked(r, context, src, tag, elem)
 	return r, nil
 }
 

@@ -9,7 +9,7 @@ func (e *Engine) Wait(h Request) (Status, error) {
 	case Null:
 		return nullStatus, nil
 	}
-	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallWait, 0)
 	st, err := e.waitHandle(h)
 	e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	return st, err
@@ -22,7 +22,7 @@ func (e *Engine) waitHandle(h Request) (Status, error) {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
-	if r.completed() || e.waiters.attend(r) {
+	if r.completed() || e.waiters.attendLocked(r) {
 		st, err := e.requests.collect(h, r)
 		e.mu.Unlock()
 		return st, err
@@ -48,7 +48,7 @@ func (e *Engine) test(h Request, look bool) (Status, bool, error) {
 	case Null:
 		return nullStatus, true, nil
 	}
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,7 +9,7 @@ package engine
 // take. It returns how many that were; 0, at once, when all handles are zero.
 func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
-	start := e.hook.begin(CallWait, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallWait, 0)
 	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
@@ -24,7 +24,7 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 // tells too whether any handle is active.
 func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 // TestAll makes progress once if not all of the requests are complete, and gives all to take if they are
 // then, none if not.
 func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
-	start := e.hook.begin(CallTest, AnySource, AnyTag, 0)
+	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,33 +55,39 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 	return true
 }
 
-// Between LockForCollect and UnlockAfterCollect the caller has the engine's lock: he calls CollectLocked and
-// nothing else of the engine, and does not wait for anything else. It is what Waitall does for each of its
-// requests, so there is as little as can be between them.
-
-// LockForCollect takes the lock. What is coalesced goes out: the messages travel while one counts.
-func (e *Engine) LockForCollect() {
+// Collect gives the results of requests from the first on, as long as each is complete, or is so soon: it
+// returns how many those are. It ends with one that has failed, whose error it returns. The handles are used
+// up then. st gets the statuses; it is as long as hs, or nil. Waitall does this for all of its requests, so
+// as little as can be happens for each.
+func (e *Engine) Collect(hs []Request, st []Status) (n int, err error) {
 	e.mu.Lock()
-	e.coalescer.flush()
+	defer e.mu.Unlock()
+	e.coalescer.flush() // the messages travel while one counts
+	for n < len(hs) && err == nil {
+		h := hs[n]
+		var into *Status
+		if st != nil {
+			into = &st[n]
+		}
+		if h == (Request{}) {
+			n++
+			continue
+		}
+		r := e.requests.find(h)
+		if r == nil {
+			err = e.requests.collectNull(h, into)
+			n++
+			continue
+		}
+		if !r.completed() && (e.hook != nil || !e.waiters.attendLocked(r)) {
+			return n, nil // a hook is told of waits
+		}
+		if into != nil {
+			*into = r.status
+		}
+		err = r.err
+		e.requests.release(h, r)
+		n++
+	}
+	return n, err
 }
-
-// CollectLocked gives the result of a request if it is complete, or is so soon: its status, if into is not
-// nil, and its error. The handle is used up then.
-func (e *Engine) CollectLocked(h Request, into *Status) (done bool, err error) {
-	r := e.requests.find(h)
-	if r == nil {
-		return e.requests.collectNull(h, into)
-	}
-	if !r.completed() && (e.hook != nil || !e.waiters.attend(r)) {
-		return false, nil // a hook is told of waits
-	}
-	if into != nil {
-		*into = r.status
-	}
-	err = r.err
-	e.requests.release(h, r)
-	return true, err
-}
-
-// UnlockAfterCollect gives the lock back.
-func (e *Engine) UnlockAfterCollect() { e.mu.Unlock() }

@@ -98,7 +98,7 @@ func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamic
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
-	w.enableSharedMoves()
+	w.enableSharedMovesLocked()
 	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
 	if dynamic != nil {
 		card.Dynamic = 1
@@ -109,18 +109,19 @@ func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamic
 	for i, f := range e.fabrics {
 		keys := &card.Fabrics[i]
 		copy(keys.Name[:], f.name)
-		if keys.Control, err = w.register(f, control); err == nil && len(mem) > 0 {
-			keys.Mem, err = w.register(f, mem)
+		if keys.Control, err = w.registerLocked(f, control); err == nil && len(mem) > 0 {
+			keys.Mem, err = w.registerLocked(f, mem)
 		}
 		if err != nil {
-			return nil, WindowCard{Failed: 1}, errors.Join(err, w.deregister())
+			return nil, WindowCard{Failed: 1}, errors.Join(err, w.deregisterLocked())
 		}
 	}
 	return w, card, nil
 }
 
-// register gives the peers of a fabric a region. Memory that is not aligned is no place for Atomics.
-func (w *Window) register(f *fabric, mem []byte) (transport.Key, error) {
+// registerLocked gives the peers of a fabric a region. Memory that is not aligned is no place for Atomics.
+func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
+	w.e.mu.assertHeld()
 	rights := windowRights
 	if !aligned(mem) {
 		rights &^= transport.RemoteAtomic
@@ -138,7 +139,8 @@ func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
 }
 
-func (w *Window) deregister() (err error) {
+func (w *Window) deregisterLocked() (err error) {
+	w.e.mu.assertHeld()
 	for _, mr := range w.regions {
 		err = errors.Join(err, mr.Deregister())
 	}
@@ -178,9 +180,9 @@ func (w *Window) Target(rank int) *Target { return &w.targets[rank] }
 // touches it any more.
 func (w *Window) Free() error {
 	w.e.mu.Lock()
-	err := w.deregister()
+	err := w.deregisterLocked()
 	for i := range w.targets {
-		err = errors.Join(err, w.targets[i].unmap(), w.targets[i].parts.unmapAll())
+		err = errors.Join(err, w.targets[i].unmapLocked(), w.targets[i].parts.unmapAllLocked())
 	}
 	if w.dynamic != nil {
 		for _, a := range w.dynamic.entries {
@@ -197,7 +199,7 @@ func (w *Window) Free() error {
 // Discard gives back a part of a window that has not come about.
 func (w *Window) Discard() error {
 	w.e.mu.Lock()
-	err := w.deregister()
+	err := w.deregisterLocked()
 	w.e.mu.Unlock()
 	return errors.Join(err, w.e.Free(w.control))
 }

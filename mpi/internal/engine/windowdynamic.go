@@ -156,9 +156,10 @@ func (w *Window) Detach(at int, s *Canceller) error {
 	return a.deregister()
 }
 
-// memoryAt is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits to
-// take out is attached still: who sends an UPDATE is one of its users.
-func (w *Window) memoryAt(position uint64) (mem []byte, offset uint64) {
+// memoryAtLocked is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits
+// to take out is attached still: who sends an UPDATE is one of its users.
+func (w *Window) memoryAtLocked(position uint64) (mem []byte, offset uint64) {
+	w.e.mu.assertHeld()
 	if w.dynamic == nil {
 		return w.mem, position
 	}
@@ -285,7 +286,7 @@ func (a *attachedParts) drop(entry uint64, detached func(p *attachedPart) bool) 
 		if !detached(p) {
 			return false
 		}
-		_ = p.unmap() // the peer's memory does not depend on it
+		_ = p.unmapLocked() // the peer's memory does not depend on it
 		return true
 	})
 	if a.byEntry[entry] = left; len(left) == 0 {
@@ -316,7 +317,7 @@ func (p *attachedPart) learn(entry int) error {
 		}
 		return nil
 	}
-	peer, err := p.base.reach(nil)
+	peer, err := p.base.reachLocked(nil)
 	if err != nil {
 		return err
 	}
@@ -403,8 +404,8 @@ func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
 	return first
 }
 
-// fail has a peer's failure known. The engine's lock is held.
-func (a *attachedParts) fail(cause *error) {
+// failLocked has a peer's failure known.
+func (a *attachedParts) failLocked(cause *error) {
 	if a == nil {
 		return
 	}
@@ -417,8 +418,8 @@ func (a *attachedParts) fail(cause *error) {
 	}
 }
 
-// unmapAll gives back what was mapped.
-func (a *attachedParts) unmapAll() (err error) {
+// unmapAllLocked gives back what was mapped.
+func (a *attachedParts) unmapAllLocked() (err error) {
 	if a == nil {
 		return nil
 	}
@@ -426,7 +427,7 @@ func (a *attachedParts) unmapAll() (err error) {
 	defer a.mu.Unlock()
 	for _, parts := range a.byEntry {
 		for _, p := range parts {
-			err = errors.Join(err, p.unmap())
+			err = errors.Join(err, p.unmapLocked())
 		}
 	}
 	a.byEntry, a.used = nil, nil
@@ -438,11 +439,11 @@ func (t *Target) readControl(dst []byte, at int) error {
 	e := t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, err := t.reach(nil)
+	p, err := t.reachLocked(nil)
 	if err != nil {
 		return err
 	}
-	o, err := t.newOperation(p, nil)
+	o, err := t.newOperationLocked(p, nil)
 	if err != nil {
 		return err
 	}
@@ -450,7 +451,7 @@ func (t *Target) readControl(dst []byte, at int) error {
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(dst)}
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(at), Length: uint64(len(dst))}
 	o.wr.Op = transport.OpRead
-	if err := t.postOperation(p, o, nil); err != nil {
+	if err := t.postOperationLocked(p, o, nil); err != nil {
 		return err
 	}
 	if !o.done {
@@ -459,6 +460,6 @@ func (t *Target) readControl(dst []byte, at int) error {
 		e.mu.Lock()
 	}
 	err = o.err
-	t.drop(o)
+	t.dropLocked(o)
 	return err
 }

@@ -40,7 +40,7 @@ func TestFlushWaitsForWhatWasBegunBefore(t *testing.T) {
 			left := map[int]bool{0: true, 1: true, 2: true}
 			for _, i := range order {
 				caller.mu.Lock()
-				target.drop(begun[i])
+				target.dropLocked(begun[i])
 				caller.mu.Unlock()
 				delete(left, i)
 				if !left[0] {
@@ -62,7 +62,7 @@ func begunOperation(t *testing.T, target *Target) *oneSided {
 	t.Helper()
 	target.w.e.mu.Lock()
 	defer target.w.e.mu.Unlock()
-	o, err := target.newOperation(target.w.e.peer(target.rank), nil)
+	o, err := target.newOperationLocked(peerOf(target.w.e, target.rank), nil)
 	require.NoError(t, err)
 	return o
 }

@@ -213,7 +213,7 @@ func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 	for {
 		e.mu.Lock()
 		if over() {
-			e.waiters.passOwnership()
+			e.waiters.passOwnershipLocked()
 			err := e.stopped
 			e.mu.Unlock()
 			if cond() {
@@ -240,7 +240,7 @@ func (w *Window) anyFailed() error {
 		return err
 	}
 	for i := range w.targets {
-		if err := w.targets[i].unusable(); err != nil {
+		if err := w.targets[i].unusableLocked(); err != nil {
 			return err
 		}
 	}
@@ -253,8 +253,8 @@ func (w *Window) connectAll() {
 	defer w.e.mu.Unlock()
 	for i := range w.targets {
 		t := &w.targets[i]
-		if p := w.e.peer(t.rank); p.state == peerIdle && t.rank != w.e.rank && w.e.stopped == nil {
-			w.e.connections.connect(p)
+		if p := w.e.peerLocked(t.rank); p.state == peerIdle && t.rank != w.e.rank && w.e.stopped == nil {
+			w.e.connections.connectLocked(p)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (t *Target) controlWord(word int) *uint64 {
 func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (uint64, error) {
 	e := t.w.e
 	e.mu.Lock()
-	p, err := t.reach(nil)
+	p, err := t.reachLocked(nil)
 	if err != nil {
 		e.mu.Unlock()
 		return 0, err
@@ -300,7 +300,7 @@ func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (u
 		}
 		return t.add(word, operand)
 	}
-	v, err := t.fetch(p, op, t.keys.Control, word, operand, 0)
+	v, err := t.fetchLocked(p, op, t.keys.Control, word, operand, 0)
 	e.mu.Unlock()
 	return v, err
 }
@@ -313,26 +313,27 @@ func (t *Target) beginAdd(word int, by uint64, s *Canceller) error {
 	}
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
-	p, err := t.reach(s)
+	p, err := t.reachLocked(s)
 	if err != nil {
 		return err
 	}
-	o, err := t.newOperation(p, s)
+	o, err := t.newOperationLocked(p, s)
 	if err != nil {
 		return err
 	}
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(word), Length: wordBytes}
 	o.wr.Op, o.wr.Operand, o.wr.Compare = transport.OpFetchAdd, by, 0
-	return t.postOperation(p, o, s)
+	return t.postOperationLocked(p, o, s)
 }
 
-// fetch carries out a Read or an Atomic of a word and waits for what it brings. The lock is held, and left
+// fetchLocked carries out a Read or an Atomic of a word and waits for what it brings. It releases the lock
 // meanwhile.
-func (t *Target) fetch(p *peer, op transport.Opcode, key transport.Key, at int, operand, compare uint64) (
-	uint64, error) {
+func (t *Target) fetchLocked(p *peer, op transport.Opcode, key transport.Key, at int,
+	operand, compare uint64) (uint64, error) {
+	t.w.e.mu.assertHeld()
 	e := t.w.e
-	o, err := t.newOperation(p, nil)
+	o, err := t.newOperationLocked(p, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -340,7 +341,7 @@ func (t *Target) fetch(p *peer, op transport.Opcode, key transport.Key, at int, 
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: wordBytes}
 	o.wr.Op, o.wr.Operand, o.wr.Compare = op, operand, compare
-	if err := t.postOperation(p, o, nil); err != nil {
+	if err := t.postOperationLocked(p, o, nil); err != nil {
 		return 0, err
 	}
 	if !o.done {
@@ -349,6 +350,6 @@ func (t *Target) fetch(p *peer, op transport.Opcode, key transport.Key, at int, 
 		e.mu.Lock()
 	}
 	v, err := o.word(), o.err
-	t.drop(o)
+	t.dropLocked(o)
 	return v, err
 }

@@ -90,15 +90,16 @@ func (t *oneSidedTable) grow(pd transport.PD) error {
 	return nil
 }
 
-// newOperation takes an operation for the target; it waits, without the lock, while there is no room, until s
-// ends.
-func (t *Target) newOperation(p *peer, s *Canceller) (*oneSided, error) {
+// newOperationLocked takes an operation for the target; it waits, without the lock, while there is no room,
+// until s ends.
+func (t *Target) newOperationLocked(p *peer, s *Canceller) (*oneSided, error) {
+	t.w.e.mu.assertHeld()
 	e := t.w.e
 	for p.oneSided >= maxOneSided {
 		e.mu.Unlock()
 		err := e.waiters.waitUnless(s, t.hasRoom)
 		e.mu.Lock()
-		if err := cmp.Or(t.unusable(), err); err != nil {
+		if err := cmp.Or(t.unusableLocked(), err); err != nil {
 			return nil, err
 		}
 	}
@@ -112,13 +113,14 @@ func (t *Target) newOperation(p *peer, s *Canceller) (*oneSided, error) {
 	table.free = o.next
 	o.target, o.peer = t, p
 	o.wr.ID, o.wr.Flags = o.id(), transport.FlagSignaled
-	t.link(o)
+	t.linkLocked(o)
 	p.oneSided++
 	return o, nil
 }
 
-// link makes an operation the newest of the target's.
-func (t *Target) link(o *oneSided) {
+// linkLocked makes an operation the newest of the target's.
+func (t *Target) linkLocked(o *oneSided) {
+	t.w.e.mu.assertHeld()
 	t.begun++
 	o.serial, o.before, o.after = t.begun, t.newest, nil
 	if t.newest != nil {
@@ -129,15 +131,17 @@ func (t *Target) link(o *oneSided) {
 	t.newest = o
 }
 
-// unlink takes an operation out of the target's. A flush that waits for it goes on when it was the oldest.
-func (t *Target) unlink(o *oneSided) {
+// unlinkLocked takes an operation out of the target's. A flush that waits for it goes on when it was the
+// oldest.
+func (t *Target) unlinkLocked(o *oneSided) {
+	t.w.e.mu.assertHeld()
 	if o.before != nil {
 		o.before.after = o.after
 		o.before.awaited = o.before.awaited || o.awaited
 	} else {
 		t.oldest = o.after
 		if o.awaited {
-			t.w.e.waiters.wakeProbes()
+			t.w.e.waiters.wakeProbesLocked()
 		}
 	}
 	if o.after != nil {
@@ -151,10 +155,11 @@ func (t *Target) unlink(o *oneSided) {
 // idle tells whether no operation is under way.
 func (t *Target) idle() bool { return t.oldest == nil }
 
-// drop takes back an operation that was not posted, or is over.
-func (t *Target) drop(o *oneSided) {
+// dropLocked takes back an operation that was not posted, or is over.
+func (t *Target) dropLocked(o *oneSided) {
+	t.w.e.mu.assertHeld()
 	if o.target != nil {
-		t.unlink(o)
+		t.unlinkLocked(o)
 		o.peer.oneSided--
 	}
 	if o.request != nil { // which was not told, as nothing was posted
@@ -165,7 +170,7 @@ func (t *Target) drop(o *oneSided) {
 		o.err = cmp.Or(o.err, o.mr.Deregister())
 	}
 	if o.view != nil {
-		t.w.e.views.release(o.view)
+		t.w.e.views.releaseLocked(o.view)
 	}
 	o.generation = (o.generation + 1) & generationMask
 	o.target, o.peer, o.mr, o.into, o.view, o.request, o.err = nil, nil, nil, nil, nil, nil, nil
@@ -225,24 +230,24 @@ func (w *windows) complete(o *oneSided, err error) {
 	p, kept := o.peer, o.kept
 	if kept {
 		o.err, o.done, o.target = err, true, nil
-		t.unlink(o)
+		t.unlinkLocked(o)
 		p.oneSided--
 	} else {
-		t.drop(o)
+		t.dropLocked(o)
 	}
 	if kept || p.oneSided == maxOneSided/2 {
-		w.e.waiters.wakeProbes()
+		w.e.waiters.wakeProbesLocked()
 	}
 }
 
 // onPeerFailed ends what is posted at a peer that has failed; nothing is placed any more.
 func (w *windows) onPeerFailed(p *peer) {
 	for _, win := range w.list {
-		win.endUse(p)
+		win.endUseLocked(p)
 		for i := range win.targets {
 			if t := &win.targets[i]; t.rank == p.rank {
 				t.failure.CompareAndSwap(nil, &p.cause)
-				t.parts.fail(&p.cause)
+				t.parts.failLocked(&p.cause)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func fillQueue(t *testing.T, caller *Engine, window *Window) {
 	require.NoError(t, err)
 	for !isQueueFull(err) {
 		require.NoError(t, err)
-		err = caller.peer(1).ch.QP().PostSend(&transport.SendWR{
+		err = peerOf(caller, 1).ch.QP().PostSend(&transport.SendWR{
 			ID: oneSidedOwner<<56 | 1<<30, // no operation has this number: nobody looks at the completion
 			Op: transport.OpRead, Flags: transport.FlagSignaled,
 			Local:  []transport.SGE{{MR: mr, Length: wordBytes}},
@@ -122,8 +122,8 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 	target, other := window.Target(1), window.Target(2)
 	ended := posting(t, caller, target, func() error { return target.Put(make([]byte, 8000), 0, nil) })
 	caller.mu.Lock()
-	caller.failures.failPeer(caller.peer(1), transport.ErrPeerLost)
-	o, err := other.newOperation(caller.peer(2), nil)
+	caller.failures.failPeer(peerOf(caller, 1), transport.ErrPeerLost)
+	o, err := other.newOperationLocked(peerOf(caller, 2), nil)
 	require.NoError(t, err)
 	o.kept = true
 	caller.mu.Unlock()
@@ -131,7 +131,7 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
 	assert.Same(t, o, other.oldest, "the other's operation is gone")
-	other.drop(o)
+	other.dropLocked(o)
 }
 
 // A send that is cancelled while there is no room for its WITHDRAW is cancelled when there is.
@@ -142,7 +142,7 @@ func TestCancelWithoutRoom(t *testing.T) {
 	drive(t, w, func() bool { return unexpected(w[1]) == 1 })
 	fillQueue(t, w[0], window)
 	require.NoError(t, w[0].Cancel(r))
-	p := w[0].peer(1)
+	p := peerOf(w[0], 1)
 	require.True(t, p.fabric.sender.SendQueueFull(p.ch), "there is room, so nothing is tested")
 	require.True(t, p.deferred, "no pass would try again")
 	drive(t, w, func() bool { return w[0].isDone(r) })

@@ -28,16 +28,18 @@ type sharedMoves struct {
 	peer              transport.Segment
 }
 
-// enableSharedMoves has this rank copy for others while it waits, if it has a core of its own for that and
-// they have its part mapped. The lock is held.
-func (w *Window) enableSharedMoves() {
+// enableSharedMovesLocked has this rank copy for others while it waits, if it has a core of its own for that
+// and they have its part mapped.
+func (w *Window) enableSharedMovesLocked() {
+	w.e.mu.assertHeld()
 	if w.dynamic == nil && w.e.waiters.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
 		w.shared.Claims = sharedcopy.In(w.control[wordClaims:])
 	}
 }
 
-// endUse has others use the claims of this rank's part if a peer that has failed used them.
-func (w *Window) endUse(p *peer) {
+// endUseLocked has others use the claims of this rank's part if a peer that has failed used them.
+func (w *Window) endUseLocked(p *peer) {
+	w.e.mu.assertHeld()
 	user := (*uint64)(unsafe.Pointer(&w.control[wordUser]))
 	atomic.CompareAndSwapUint64(user, uint64(p.rank)+1, 0)
 }
@@ -136,10 +138,10 @@ func (t *Target) waitOn(o *ownerWait) bool {
 	if e.stopped == nil && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	if p := e.peers[t.rank]; o.lasted > e.windows.peerTimeout && t.unusable() == nil {
+	if p := e.peers[t.rank]; o.lasted > e.windows.peerTimeout && t.unusableLocked() == nil {
 		e.failures.failPeer(p, errShareStands)
 	}
-	return t.unusable() == nil
+	return t.unusableLocked() == nil
 }
 
 var errShareStands = fmt.Errorf("%w: its share of a Put to its part of a window, or of a Get, stands",
@@ -175,21 +177,22 @@ const claimsPerPass = 4
 // there was anything. Call it in every pass.
 func (w *windows) copyShared() (did bool) {
 	for _, win := range w.list {
-		for k := 0; k < claimsPerPass && win.shared.Due() && win.copyPages(); k++ {
+		for k := 0; k < claimsPerPass && win.shared.Due() && win.copyPagesLocked(); k++ {
 			did = true
 		}
 	}
 	return did
 }
 
-// copyPages copies the pages of one claim; false if all are claimed.
-func (w *Window) copyPages() bool {
+// copyPagesLocked copies the pages of one claim; false if all are claimed.
+func (w *Window) copyPagesLocked() bool {
+	w.e.mu.assertHeld()
 	s := &w.shared
 	o, ok := s.Next()
 	if !ok {
 		return false
 	}
-	p := w.e.openPeer(o.ID &^ movesIn)
+	p := w.e.openPeerLocked(o.ID &^ movesIn)
 	if p == nil || !o.Within(uint64(len(w.mem))) {
 		s.Ignore(&o)
 		return false
@@ -214,8 +217,9 @@ func (w *Window) copyPages() bool {
 	return true
 }
 
-// openPeer is the peer of a world rank that one has named; nil if it is not open.
-func (e *Engine) openPeer(rank uint64) *peer {
+// openPeerLocked is the peer of a world rank that one has named; nil if it is not open.
+func (e *Engine) openPeerLocked(rank uint64) *peer {
+	e.mu.assertHeld()
 	if rank >= uint64(len(e.peers)) {
 		return nil
 	}

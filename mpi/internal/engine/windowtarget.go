@@ -46,8 +46,10 @@ type Target struct {
 
 // conditions sets the conditions that calls wait for.
 func (t *Target) conditions() {
-	t.reached = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).state == peerOpen }
-	t.hasRoom = func() bool { return t.unusable() != nil || t.w.e.peer(t.rank).oneSided < maxOneSided }
+	t.reached = func() bool { return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).state == peerOpen }
+	t.hasRoom = func() bool {
+		return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).oneSided < maxOneSided
+	}
 }
 
 // maxOneSided is how many operations on the windows of a peer are posted at once: the other protocols have
@@ -71,8 +73,9 @@ func (t *Target) Err() error {
 	return nil
 }
 
-// unusable is why nothing can be done with the target.
-func (t *Target) unusable() error {
+// unusableLocked is why nothing can be done with the target.
+func (t *Target) unusableLocked() error {
+	t.w.e.mu.assertHeld()
 	e := t.w.e
 	if e.stopped != nil {
 		return e.stopped
@@ -90,18 +93,19 @@ func (t *Target) Reach(s *Canceller) error {
 	}
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
-	_, err := t.reach(s)
+	_, err := t.reachLocked(s)
 	return err
 }
 
-// reach is Reach under the lock, which it leaves while it waits. It gives the peer.
-func (t *Target) reach(s *Canceller) (*peer, error) {
+// reachLocked is Reach under the lock, which it leaves while it waits. It gives the peer.
+func (t *Target) reachLocked(s *Canceller) (*peer, error) {
+	t.w.e.mu.assertHeld()
 	e := t.w.e
 	for {
-		if err := t.unusable(); err != nil {
+		if err := t.unusableLocked(); err != nil {
 			return nil, err
 		}
-		p := e.peer(t.rank)
+		p := e.peerLocked(t.rank)
 		switch {
 		case p.state == peerOpen && t.keys != nil:
 			return p, nil
@@ -111,10 +115,10 @@ func (t *Target) reach(s *Canceller) (*peer, error) {
 				return nil, err
 			}
 			t.keys = keys
-			t.mapParts(p)
+			t.mapPartsLocked(p)
 			return p, nil
 		case p.state == peerIdle:
-			e.connections.connect(p)
+			e.connections.connectLocked(p)
 		}
 		e.mu.Unlock()
 		err := e.waiters.waitUnless(s, t.reached)
@@ -125,8 +129,9 @@ func (t *Target) reach(s *Canceller) (*peer, error) {
 	}
 }
 
-// mapParts has memory and control block be part of this process, where both can be.
-func (t *Target) mapParts(p *peer) {
+// mapPartsLocked has memory and control block be part of this process, where both can be.
+func (t *Target) mapPartsLocked(p *peer) {
+	t.w.e.mu.assertHeld()
 	m, ok := p.ch.QP().(transport.Mapper)
 	if !ok {
 		return
@@ -139,7 +144,7 @@ func (t *Target) mapParts(p *peer) {
 	if t.card.Bytes > 0 {
 		mem, unmap, ok := m.MapRegion(t.keys.Mem)
 		if !ok || uint64(len(mem)) < t.card.Bytes {
-			_ = t.unmap()
+			_ = t.unmapLocked()
 			return
 		}
 		t.unmaps = append(t.unmaps, unmap)
@@ -148,7 +153,8 @@ func (t *Target) mapParts(p *peer) {
 	t.control.Store(unsafe.SliceData(control))
 }
 
-func (t *Target) unmap() (err error) {
+func (t *Target) unmapLocked() (err error) {
+	t.w.e.mu.assertHeld()
 	t.base.Store(nil)
 	t.control.Store(nil)
 	for _, unmap := range t.unmaps {
@@ -187,31 +193,31 @@ func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Poin
 	}
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
-	p, err := t.reach(s)
+	p, err := t.reachLocked(s)
 	if err != nil {
 		return true, err
 	}
 	if p.fabric.views == nil {
 		return false, nil
 	}
-	o, err := t.newOperation(p, s)
+	o, err := t.newOperationLocked(p, s)
 	if err != nil {
 		return true, err
 	}
 	n := l.Bytes()
-	o.view = t.w.e.views.buffer(l, mem)
+	o.view = t.w.e.views.bufferLocked(l, mem)
 	o.name(op, n, t.keys.Mem, at)
 	switch {
 	case n > slotBytes:
 		if o.mr, err = p.fabric.views.RegisterView(o.view, n, accessOf(op)); err != nil {
-			t.drop(o)
+			t.dropLocked(o)
 			return true, err
 		}
 		o.local[0].MR, o.local[0].Offset = o.mr, 0
 	case op == transport.OpWrite:
 		o.view.Gather(0, o.bytes()[:n])
 	}
-	return true, t.postTransfer(p, o, s)
+	return true, t.postTransferLocked(p, o, s)
 }
 
 // move begins a Put or a Get of buf. A request, if there is one, counts what is under way.
@@ -221,10 +227,10 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 	}
 	if t.control.Load() == nil {
 		t.w.e.mu.Lock()
-		p, err := t.reach(s)
+		p, err := t.reachLocked(s)
 		if err != nil || t.control.Load() == nil {
 			if err == nil {
-				err = t.post(p, op, buf, at, r, s)
+				err = t.postLocked(p, op, buf, at, r, s)
 			}
 			t.w.e.mu.Unlock()
 			return err
@@ -299,9 +305,9 @@ func (t *Target) beginFlush(s *Canceller) error {
 	if !t.written {
 		return nil
 	}
-	p, err := t.reach(s)
+	p, err := t.reachLocked(s)
 	if err == nil {
-		err = t.confirm(p, s)
+		err = t.confirmLocked(p, s)
 	}
 	return err
 }
@@ -318,8 +324,8 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 	var err error
 	if t.written && placed {
 		var p *peer
-		if p, err = t.reach(s); err == nil {
-			err = t.confirm(p, s)
+		if p, err = t.reachLocked(s); err == nil {
+			err = t.confirmLocked(p, s)
 		}
 	}
 	if err == nil && !t.idle() {
@@ -328,21 +334,23 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 		t.newest.awaited = true
 		e.mu.Unlock()
 		err = e.waiters.waitUnless(s, func() bool {
-			return t.idle() || t.oldest.serial > last || t.unusable() != nil
+			return t.idle() || t.oldest.serial > last || t.unusableLocked() != nil
 		})
 		e.mu.Lock()
 	}
 	if err == nil {
-		err = cmp.Or(t.unusable(), t.broken)
+		err = cmp.Or(t.unusableLocked(), t.broken)
 		t.broken = nil
 	}
 	e.mu.Unlock()
 	return err
 }
 
-// post has the peer's queue pair carry a transfer out. The lock is held, and left while there is no room.
-func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *request, s *Canceller) error {
-	o, err := t.newOperation(p, s)
+// postLocked has the peer's queue pair carry a transfer out. It releases the lock while there is no room.
+func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r *request,
+	s *Canceller) error {
+	t.w.e.mu.assertHeld()
+	o, err := t.newOperationLocked(p, s)
 	if err != nil {
 		return err
 	}
@@ -353,7 +361,7 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 	switch {
 	case len(buf) > slotBytes:
 		if o.mr, err = p.fabric.pd.Register(buf, accessOf(op)); err != nil {
-			t.drop(o)
+			t.dropLocked(o)
 			return err
 		}
 		o.local[0].MR, o.local[0].Offset = o.mr, 0
@@ -362,7 +370,7 @@ func (t *Target) post(p *peer, op transport.Opcode, buf []byte, at int, r *reque
 	default:
 		o.into = buf
 	}
-	return t.postTransfer(p, o, s)
+	return t.postTransferLocked(p, o, s)
 }
 
 // name has an operation be a transfer between its slot and n bytes at an offset of a region.
@@ -380,38 +388,43 @@ func accessOf(op transport.Opcode) transport.Access {
 	return 0
 }
 
-// postTransfer posts a Write or a Read that is described.
-func (t *Target) postTransfer(p *peer, o *oneSided, s *Canceller) error {
+// postTransferLocked posts a Write or a Read that is described.
+func (t *Target) postTransferLocked(p *peer, o *oneSided, s *Canceller) error {
+	t.w.e.mu.assertHeld()
 	if o.wr.Op == transport.OpWrite {
 		t.written = true
 		if o.mr == nil {
 			o.wr.Flags |= transport.FlagMore // the Flush, or any pass, sends it
 		}
 	}
-	return t.postOperation(p, o, s)
+	return t.postOperationLocked(p, o, s)
 }
 
-// confirm posts the Read of which the completion says that all earlier Writes are placed, if there are any.
-func (t *Target) confirm(p *peer, s *Canceller) error {
-	o, err := t.newOperation(p, s)
+// confirmLocked posts the Read of which the completion says that all earlier Writes are placed, if there are
+// any.
+func (t *Target) confirmLocked(p *peer, s *Canceller) error {
+	t.w.e.mu.assertHeld()
+	o, err := t.newOperationLocked(p, s)
 	if err != nil {
 		return err
 	}
 	if !t.written { // another goroutine's Read comes after the Writes
-		t.drop(o)
+		t.dropLocked(o)
 		return nil
 	}
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
 	o.wr.Op = transport.OpRead
-	if err = t.postOperation(p, o, s); err == nil {
+	if err = t.postOperationLocked(p, o, s); err == nil {
 		t.written = false // not before: it may be given up, and others rely on it
 	}
 	return err
 }
 
-// postOperation posts an operation, which is gone if that fails. The lock is left while there is no room.
-func (t *Target) postOperation(p *peer, o *oneSided, s *Canceller) error {
+// postOperationLocked posts an operation, which is gone if that fails. It releases the lock while there is no
+// room.
+func (t *Target) postOperationLocked(p *peer, o *oneSided, s *Canceller) error {
+	t.w.e.mu.assertHeld()
 	e, generation := t.w.e, o.generation
 	for {
 		err := p.ch.QP().PostSend(&o.wr)
@@ -419,21 +432,21 @@ func (t *Target) postOperation(p *peer, o *oneSided, s *Canceller) error {
 			return nil
 		}
 		if !isQueueFull(err) {
-			t.drop(o)
+			t.dropLocked(o)
 			return t.w.e.failures.because(p, err)
 		}
 		e.progress.poll()
 		e.mu.Unlock()
 		runtime.Gosched()
 		e.mu.Lock()
-		if err := t.unusable(); err != nil {
+		if err := t.unusableLocked(); err != nil {
 			if o.generation == generation { // else the failure has ended it, and it may serve another
-				t.drop(o)
+				t.dropLocked(o)
 			}
 			return err
 		}
 		if err := s.Err(); err != nil {
-			t.drop(o)
+			t.dropLocked(o)
 			return err
 		}
 	}

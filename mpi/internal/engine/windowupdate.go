@@ -109,10 +109,10 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 	e := t.w.e
 	if t.control.Load() == nil {
 		e.mu.Lock()
-		p, err := t.reach(s)
+		p, err := t.reachLocked(s)
 		if err != nil || t.control.Load() == nil {
 			if err == nil {
-				err = t.askUpdate(p, src, old, compare, at, op, r, s)
+				err = t.askUpdateLocked(p, src, old, compare, at, op, r, s)
 			}
 			e.mu.Unlock()
 			return err
@@ -130,14 +130,15 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 	return nil
 }
 
-// askUpdate sends the UPDATEs of an accumulate. The lock is held, and left while there is no room.
-func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
+// askUpdateLocked sends the UPDATEs of an accumulate. It releases the lock while there is no room.
+func (t *Target) askUpdateLocked(p *peer, src, old, compare []byte, at int, op rma.Code, r *request,
 	s *Canceller) error {
+	t.w.e.mu.assertHeld()
 	size := t.w.typ.Size
 	maxPart := (rma.MaxUpdate - len(compare)) / size * size
 	for len(src) > 0 {
 		n := min(len(src), maxPart)
-		o, err := t.newOperation(p, s)
+		o, err := t.newOperationLocked(p, s)
 		if err != nil {
 			return err
 		}
@@ -148,13 +149,14 @@ func (t *Target) askUpdate(p *peer, src, old, compare []byte, at int, op rma.Cod
 		if old != nil {
 			o.into, old = old[:n], old[n:]
 		}
-		t.sendUpdate(p, o, src[:n], compare, at, op)
+		t.sendUpdateLocked(p, o, src[:n], compare, at, op)
 		src, at = src[n:], at+n
 	}
 	return nil
 }
 
-func (t *Target) sendUpdate(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
+func (t *Target) sendUpdateLocked(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
+	t.w.e.mu.assertHeld()
 	m := t.w.e.windows.newMessage(channel.Update)
 	u := rma.Update{Window: t.w.id, Generation: o.generation, Number: uint32(o.index), Op: op,
 		Fetch: o.into != nil, Offset: t.position(at), Data: compare}
@@ -171,7 +173,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		return t.Update(src, old, compare, at, op, s)
 	}
 	e.mu.Lock()
-	p, err := t.reach(s)
+	p, err := t.reachLocked(s)
 	if err != nil || t.control.Load() != nil {
 		e.mu.Unlock()
 		if err != nil {
@@ -180,12 +182,12 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		return t.Update(src, old, compare, at, op, s)
 	}
 	defer e.mu.Unlock()
-	o, err := t.newOperation(p, s)
+	o, err := t.newOperationLocked(p, s)
 	if err != nil {
 		return err
 	}
 	o.kept, o.asked, o.into = true, true, old
-	t.sendUpdate(p, o, src, compare, at, op)
+	t.sendUpdateLocked(p, o, src, compare, at, op)
 	if !o.done {
 		e.mu.Unlock()
 		err = e.waiters.waitUnless(s, o.ended)
@@ -196,7 +198,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 		}
 	}
 	err = o.err
-	t.drop(o)
+	t.dropLocked(o)
 	return err
 }
 
@@ -252,7 +254,7 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		}
 		compare, data = data[:size], data[size:]
 	}
-	mem, offset := win.memoryAt(u.Offset)
+	mem, offset := win.memoryAtLocked(u.Offset)
 	if len(data) == 0 || len(data)%size != 0 || offset%uint64(size) != 0 ||
 		offset > uint64(len(mem)) || uint64(len(data)) > uint64(len(mem))-offset {
 		return rma.Refused, nil

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
@@ -37,7 +37,7 @@ func (j *Job) Neighbors() (here, elsewhere bool) {
 // kernelBound tells whether a provider reaches only processes of the same kernel, in the same network
 // namespace, where the names of its sockets are.
 func kernelBound(provider string) bool {
-	return slices.ContainsFunc(fabrics.All, func(f transport.Fabric) bool {
+	return slices.ContainsFunc(fabrics.All, func(f fabric.Fabric) bool {
 		return f.Local && f.Name == provider
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/pmi"
@@ -270,30 +269,3 @@ func (j *Job) SpinFor() (time.Duration, error) {
 // spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a
 // rank costs some 50 µs.
 const spinFor = 2 * time.Millisecond
-
-// Lanes is how many connections to each peer there are, and whether one that was lost is made again.
-func Lanes(set setting.Values) (n int, reconnect bool, err error) {
-	if n, err = set.Of(setting.Lanes).Int(1, setting.MaxLanes); err == nil {
-		reconnect, err = set.Of(setting.Reconnect).On()
-	}
-	return n, reconnect, err
-}
-
-// Ports are the bounds of the ports to listen on; 0, 0 lets the system choose.
-func Ports(set setting.Values) (low, high int, err error) {
-	s := set.Of(setting.Ports).String()
-	if s == "0" {
-		return 0, 0, nil
-	}
-	a, b, ok := strings.Cut(s, "-")
-	if !ok {
-		b = a
-	}
-	low, err1 := strconv.Atoi(a)
-	high, err2 := strconv.Atoi(b)
-	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
-		return 0, 0, fmt.Errorf("%s=%q: not LOW-HIGH with ports from 1 to 65535, nor 0", setting.Ports.Name,
-			s)
-	}
-	return low, high, nil
-}

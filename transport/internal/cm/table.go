@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ type Peer[Q QueuePair] struct {
 	changed   chan struct{} // closed when the state changes
 }
 
-// NewTable makes a table. Close it.
+// NewTable makes a table. The caller closes it.
 func NewTable[Q QueuePair]() *Table[Q] {
 	t := &Table[Q]{peers: map[uint32]*Peer[Q]{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -60,22 +61,26 @@ func NewTable[Q QueuePair]() *Table[Q] {
 // Context ends when the table is closed.
 func (t *Table[Q]) Context() context.Context { return t.ctx }
 
-// Go runs f on a goroutine that Wait waits for.
+// Go runs f on a goroutine that Close waits for.
 func (t *Table[Q]) Go(f func()) { t.wg.Go(f) }
 
-// Close has every call end, and no other begin. Wait waits for them.
-func (t *Table[Q]) Close() {
+// Close closes the endpoint's listeners, ends every call, lets no other begin, and returns when every call and
+// every goroutine of Go has ended.
+func (t *Table[Q]) Close(listeners func() error) error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel()
+	err := listeners()
+	t.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
-// Wait returns when every call and every goroutine of Go has ended.
-func (t *Table[Q]) Wait() { t.wg.Wait() }
-
 // Begin begins a call that makes a connection. Its context ends with the table too. The caller calls end when
-// the call is over; Wait waits for that.
+// the call is over; Close waits for that.
 func (t *Table[Q]) Begin(ctx context.Context) (_ context.Context, end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,10 +101,23 @@ func (t *Table[Q]) Cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Connect returns when there is a connection to a rank: one that exists, one that the peer begins, or the one
-// that dial makes. What dial returns with ErrCollision or ErrBusy is tried again until the context ends; the
-// error tells of the last attempt then. A connection of dial is made final with Commit.
-func (t *Table[Q]) Connect(ctx context.Context, rank uint32,
+// Connect returns when there is a connection from this rank to another one at an address: one that exists, one
+// that the peer begins, or the one that dial makes. When dial returns ErrCollision or ErrBusy, Connect tries
+// again until the context ends; the error then has that of the last attempt. A connection of dial is made final
+// with Commit.
+func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, rank uint32, addr string,
+	dial func(context.Context, *Peer[Q]) (Q, error)) error {
+	if rank == id.Rank || rank >= id.Size {
+		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, id.Rank, id.Size,
+			rank)
+	}
+	if err := t.connect(ctx, rank, dial); err != nil {
+		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
+	}
+	return nil
+}
+
+func (t *Table[Q]) connect(ctx context.Context, rank uint32,
 	dial func(context.Context, *Peer[Q]) (Q, error)) error {
 	ctx, end, err := t.Begin(ctx)
 	if err != nil {

@@ -54,6 +54,14 @@ type Handling struct {
 	served  int32                   // its number at its handler's thread
 }
 
+// By is the handler that has the queue; 0 for none.
+func (h *Handling) By() transport.HandlerID {
+	if by := h.handler.Load(); by != nil {
+		return by.id
+	}
+	return 0
+}
+
 // Free refuses what cannot be done to a queue that a handler has.
 func (h *Handling) Free(what string) error {
 	if by := h.handler.Load(); by != nil {

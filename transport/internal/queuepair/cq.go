@@ -18,15 +18,24 @@ import (
 type ProviderCQ interface {
 	handlers.Queue
 
-	// Each goes through the queue pairs that are attached. They may end meanwhile.
+	// Each yields the queue pairs that are attached. They may end meanwhile.
 	Each(yield func(*QP) bool)
 
-	// Dispose ends whoever waits, closes the poller with ClosePoller, and gives up what has been handed over.
+	// Sleep has what comes from now on end a wait of the poller. It returns false if a pass has something to
+	// do already. Awake ends what Sleep began, whatever it returned.
+	Sleep() bool
+	Awake()
+
+	// Dispose closes the queue. CQ.Dispose is a part of it.
 	Dispose()
 }
 
-// CQ is a completion queue's completions and events. It does not drive queue pairs.
+// CQ is a completion queue's completions and events, what is handed over to its driver, and how that sleeps. It
+// does not drive queue pairs.
 type CQ struct {
+	Sleepers Sleepers
+
+	inbox       inbox
 	completions verbs.CompletionRing
 	handling    handlers.Handling
 	placed      []*QP // with Writes placed that nobody has been told of
@@ -127,11 +136,10 @@ func (c *CQ) Others() iter.Seq[*handlers.Handling] {
 // Poller is where the queue's driver sleeps; nil once the queue is closed.
 func (c *CQ) Poller() *sys.Poller { return c.poller }
 
-// Descriptor is the poller's own: it is readable when a Wait would end.
+// Descriptor returns the poller's descriptor, which is readable when a Wait would end.
 func (c *CQ) Descriptor() int { return c.poller.Descriptor() }
 
-// ClosePoller closes the poller.
-func (c *CQ) ClosePoller() {
+func (c *CQ) closePoller() {
 	if c.poller != nil {
 		c.poller.Close()
 		c.poller = nil

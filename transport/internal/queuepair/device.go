@@ -72,7 +72,7 @@ func (d *Device) AddCQ(c *CQ, p ProviderCQ, poller *sys.Poller, depth int, id tr
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.handlers.Add(p, id); err != nil {
-		c.ClosePoller()
+		c.closePoller()
 		return err
 	}
 	d.cqs = append(d.cqs, c)
@@ -140,15 +140,6 @@ func (d *Device) SetEndpoint(begin func() (transport.Endpoint, error)) (transpor
 		d.end = e
 	}
 	return e, err
-}
-
-// CheckPeer refuses to connect a rank of a job with itself, or with one that the job does not have.
-func CheckPeer(id transport.Identity, rank uint32) error {
-	if rank == id.Rank || rank >= id.Size {
-		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, id.Rank, id.Size,
-			rank)
-	}
-	return nil
 }
 
 // Close ends everything of the device. last, if it is not nil, gives up what the provider has besides.

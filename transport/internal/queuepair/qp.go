@@ -95,6 +95,7 @@ func (q *QP) Released() bool { return q.released.Load() }
 func (q *QP) Query() transport.QPAttr {
 	a := q.Attr
 	a.State = q.state
+	a.SendHandler, a.RecvHandler = q.SendCQ.handling.By(), q.RecvCQ.handling.By()
 	return a
 }
 

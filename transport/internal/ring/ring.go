@@ -10,3 +10,23 @@ func Grow[T any, I uint32 | uint64](ring []T, head, tail I) []T {
 	}
 	return bigger
 }
+
+// Queue is a queue that grows. Its entries are those from Head up to Tail, modulo 2^32.
+type Queue[T any] struct {
+	Ring       []T
+	Head, Tail uint32
+}
+
+// At returns the place of an entry.
+func (q *Queue[T]) At(i uint32) *T { return &q.Ring[i&uint32(len(q.Ring)-1)] }
+
+// Room returns the place after the last entry. Tail counts it as an entry once the caller has advanced it.
+func (q *Queue[T]) Room() *T {
+	if int(q.Tail-q.Head) == len(q.Ring) {
+		q.Ring = Grow(q.Ring, q.Head, q.Tail)
+	}
+	return q.At(q.Tail)
+}
+
+// Len returns the number of entries.
+func (q *Queue[T]) Len() int { return int(q.Tail - q.Head) }

@@ -46,10 +46,6 @@ func (n *Network) Device() (transport.Device, error) {
 
 func (d *device) Query() transport.DeviceAttr { return *d.Regions.DeviceAttr() }
 
-func (d *device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, error) {
-	return d.NewNotifyCQ(depth, id)
-}
-
 // Close releases everything.
 func (d *device) Close() error { return d.Device.Close(nil) }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
@@ -41,22 +40,13 @@ func (e *endpoint) Close() error {
 	n.mu.Lock()
 	delete(n.endpoints, e.addr)
 	n.mu.Unlock()
-	e.table.Close()
-	e.table.Wait()
-	return nil
+	return e.table.Close(func() error { return nil })
 }
 
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	if err := queuepair.CheckPeer(e.id, rank); err != nil {
-		return err
-	}
-	err := e.table.Connect(ctx, rank, func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
+	return e.table.Connect(ctx, e.id, rank, addr, func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
 		return e.dial(ctx, p, rank, addr)
 	})
-	if err != nil {
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
-	}
-	return nil
 }
 
 // dial begins a connection and brings it to its end: both sides of it, in this goroutine.
@@ -130,7 +120,7 @@ func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
 	for i, s := range sides {
 		s.acceptor.Connected(ends[i].rank, ends[i], append([]byte(nil), private[1-i]...))
 		for _, c := range ends[i].queues() {
-			c.HandOver(ends[i])
+			c.handOver(ends[i])
 		}
 	}
 	return ends[0], ends[1], nil

@@ -39,8 +39,8 @@ func (q *qp) post(f func(*qp) error) {
 }
 
 // queues are the completion queues, the same one twice where there is one.
-func (q *qp) queues() [2]*queuepair.NotifyCQ {
-	return [2]*queuepair.NotifyCQ{q.Attr.SendCQ.(*queuepair.NotifyCQ), q.Attr.RecvCQ.(*queuepair.NotifyCQ)}
+func (q *qp) queues() [2]*cq {
+	return [2]*cq{q.Attr.SendCQ.(*cq), q.Attr.RecvCQ.(*cq)}
 }
 
 // notify has the drivers make a pass. It may be called from any goroutine.
@@ -73,7 +73,7 @@ func (q *qp) Disconnect() {
 	q.inbox, q.ended = nil, true
 	q.mu.Unlock()
 	for _, c := range q.queues() {
-		c.Detach(q)
+		c.qps.Remove(q)
 	}
 	q.next = q.SQ.Tail
 }

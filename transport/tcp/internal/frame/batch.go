@@ -3,8 +3,6 @@ package frame
 import (
 	"hash/crc32"
 	"unsafe"
-
-	"github.com/weft-mpi/weft/internal/sys"
 )
 
 const (
@@ -14,11 +12,12 @@ const (
 	BatchSize = 64<<10 + 256
 	// bytes of one write: a large message goes fastest whole, the kernel of the other side having no part in
 	// its sending then
-	MaxWrite  = 2 << 20
-	writeVecs = 64 // pieces of one write
+	MaxWrite = 2 << 20
+	// MaxPieces is how many pieces of memory one write has at most.
+	MaxPieces = 64
 
 	// MaxBatchFrames is how many frames go into one write at most.
-	MaxBatchFrames = 8 * writeVecs
+	MaxBatchFrames = 8 * MaxPieces
 
 	// MaxSGE is how many pieces of memory the payload of a frame is gathered from at most.
 	MaxSGE = 8
@@ -34,7 +33,7 @@ type Batch struct {
 	buf   [BatchSize]byte
 	used  int
 	from  int // of buf, not yet in vec
-	vec   [writeVecs]sys.Iovec
+	vec   [MaxPieces][]byte
 	n     int
 	bytes int
 	ends  [MaxBatchFrames]int // of the frames: bytes from the beginning
@@ -82,12 +81,12 @@ func (o *Batch) Contiguous() []byte {
 }
 
 // Pieces are the pieces of a sealed batch.
-func (o *Batch) Pieces() []sys.Iovec { return o.vec[:o.n] }
+func (o *Batch) Pieces() [][]byte { return o.vec[:o.n] }
 
 // Full tells whether the next frame might not fit.
 func (o *Batch) Full() bool {
 	return o.bytes >= MaxWrite || o.used > BatchSize-LaneHeaderSize-2*SumSize-MaxCopied ||
-		o.n > writeVecs-MaxSGE-3 || o.count == len(o.ends)
+		o.n > MaxPieces-MaxSGE-3 || o.count == len(o.ends)
 }
 
 // Begin puts a frame's header into the buffer, and gives room after it for n bytes of payload.
@@ -109,7 +108,7 @@ func (o *Batch) room(n int) []byte {
 // Seal puts what has been filled of the buffer into the list.
 func (o *Batch) Seal() {
 	if o.from < o.used {
-		o.vec[o.n] = sys.Vec(o.buf[o.from:o.used])
+		o.vec[o.n] = o.buf[o.from:o.used]
 		o.n++
 		o.from = o.used
 	}
@@ -118,13 +117,13 @@ func (o *Batch) Seal() {
 // Direct adds memory from where it lies.
 func (o *Batch) Direct(b []byte) {
 	o.Seal()
-	o.vec[o.n] = sys.Vec(b)
+	o.vec[o.n] = b
 	o.n++
 	o.bytes += len(b)
 }
 
 // Sum puts the checksums of the frame that was made last into the room after its header and after its
-// payload. The frame goes out as it stands now: what is copied stands in the outbox, and what is gathered
+// payload. The frame goes out as it stands now: what is copied stands in the batch, and what is gathered
 // from a request's memory must not change before that completes.
 func (o *Batch) Sum() {
 	header := o.buf[o.begun:][:o.header-SumSize]
@@ -133,17 +132,14 @@ func (o *Batch) Sum() {
 	sum := crc32.Update(0, Castagnoli, copied)
 	gathered := o.vec[min(o.pieces+1, o.n):o.n] // after the piece that the header ends
 	for _, v := range gathered {
-		sum = crc32.Update(sum, Castagnoli, VecBytes(v))
+		sum = crc32.Update(sum, Castagnoli, v)
 	}
 	if len(copied) > 0 || len(gathered) > 0 {
 		putSum(o.room(SumSize), sum)
 	}
 }
 
-// VecBytes is the memory that an Iovec describes.
-func VecBytes(v sys.Iovec) []byte { return unsafe.Slice(v.Base, int(v.Len)) }
-
-// owns tells whether b lies in the outbox's buffer.
+// owns tells whether b lies in the batch's buffer.
 func (o *Batch) owns(b []byte) bool {
 	p, base := uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&o.buf[0]))
 	return p >= base && p < base+BatchSize

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 // Where two ends have agreed on it, a CRC32C (Castagnoli) of 4 bytes stands after every header and another
@@ -59,7 +60,7 @@ func CheckPayload(told []byte, sum uint32, o Op, length int) error {
 
 // Damaged ends the connection over a CRC that is not what the bytes have.
 func Damaged(what string, sum, told uint32) error {
-	return &Violation{Code: ReasonChecksum,
+	return &violation.Error{Reason: violation.Checksum,
 		Err: fmt.Errorf("%w: the CRC32C of %s is %08x where %08x was sent: bytes were changed on the way",
 			transport.ErrProtocol, what, sum, told)}
 }

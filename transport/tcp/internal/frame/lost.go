@@ -5,19 +5,35 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
+
+// Window is how many numbers a direction may be ahead of its acknowledgement. It bounds every list of frames,
+// the holes too: a sender is held back by it, nothing is dropped (H4).
+const Window = 2048
+
+// MaxHoles is how many holes can be open at once: each has at least one number that is missing and one that
+// has come.
+const MaxHoles = Window / 2
+
+// LostLanes is what one end says of the lanes that it has closed.
+type LostLanes struct {
+	Version, Heard uint32   // of this state, and of the peer's newest
+	Closed         []uint16 // lanes of which it places nothing any more
+}
+
+// Range is a stretch of numbers that have arrived.
+type Range struct{ From, To uint64 }
 
 const (
 	lostHead     = 12 // versions (4 + 4), lanes (2), ranges (2)
 	lostLane     = 2
 	lostRange    = 8   // first and last number after the acknowledged ones, 4 bytes each
 	MaxLostLanes = 256 // that can be told of at once
-	MaxLost      = lostHead + lostLane*MaxLostLanes + lostRange*sequence.MaxHoles
+	MaxLost      = lostHead + lostLane*MaxLostLanes + lostRange*MaxHoles
 )
 
 // AppendLost writes the payload of Lost. The ranges are after ack, which the frame has too.
-func AppendLost(b []byte, t sequence.FailoverState, ack uint64, ranges []sequence.Range) []byte {
+func AppendLost(b []byte, t LostLanes, ack uint64, ranges []Range) []byte {
 	closed := t.Closed[:min(len(t.Closed), MaxLostLanes)]
 	b = binary.LittleEndian.AppendUint32(b, t.Version)
 	b = binary.LittleEndian.AppendUint32(b, t.Heard)
@@ -34,7 +50,7 @@ func AppendLost(b []byte, t sequence.FailoverState, ack uint64, ranges []sequenc
 }
 
 // ParseLost reads it.
-func ParseLost(b []byte, ack uint64) (t sequence.FailoverState, ranges []sequence.Range, err error) {
+func ParseLost(b []byte, ack uint64) (t LostLanes, ranges []Range, err error) {
 	bad := fmt.Errorf("%w: Lost of %d bytes that do not fit together", transport.ErrProtocol, len(b))
 	if len(b) < lostHead {
 		return t, nil, bad
@@ -52,11 +68,11 @@ func ParseLost(b []byte, ack uint64) (t sequence.FailoverState, ranges []sequenc
 	after := uint64(0)
 	for range count {
 		from, to := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-		if from <= after || to < from || to >= sequence.Window {
+		if from <= after || to < from || to >= Window {
 			return t, nil, bad
 		}
 		after = to
-		ranges = append(ranges, sequence.Range{From: ack + from, To: ack + to})
+		ranges = append(ranges, Range{From: ack + from, To: ack + to})
 		b = b[lostRange:]
 	}
 	return t, ranges, nil

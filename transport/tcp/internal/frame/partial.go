@@ -1,13 +1,11 @@
 package frame
 
-import "github.com/weft-mpi/weft/internal/sys"
-
 // Partial is the rest of a frame of which the socket has taken a part.
 type Partial struct {
 	head []byte // header and copied payload
 	tail []byte // the CRC after a gathered payload
 	n    int    // of vec
-	vec  [MaxSGE]sys.Iovec
+	vec  [MaxSGE][]byte
 }
 
 func (c *Partial) Empty() bool { return len(c.head) == 0 && c.n == 0 && len(c.tail) == 0 }
@@ -23,17 +21,16 @@ func (c *Partial) Held() int { return cap(c.head) + cap(c.tail) }
 
 func (c *Partial) Reset() { c.head, c.n, c.tail = c.head[:0], 0, c.tail[:0] }
 
-// Save takes the bytes from n to end of what the outbox held.
+// Save takes the bytes from n to end of a batch.
 func (c *Partial) Save(o *Batch, n, end int) {
 	at := 0
 	for _, v := range o.vec[:o.n] {
-		length := int(v.Len)
-		from, to := max(n, at), min(end, at+length)
+		from, to := max(n, at), min(end, at+len(v))
 		if from < to {
-			b := VecBytes(v)[from-at : to-at]
+			b := v[from-at : to-at]
 			switch {
 			case !o.owns(b):
-				c.vec[c.n] = sys.Vec(b)
+				c.vec[c.n] = b
 				c.n++
 			case c.n > 0:
 				c.tail = append(c.tail, b...)
@@ -41,7 +38,7 @@ func (c *Partial) Save(o *Batch, n, end int) {
 				c.head = append(c.head, b...)
 			}
 		}
-		at += length
+		at += len(v)
 	}
 }
 
@@ -50,7 +47,7 @@ func (c *Partial) AppendTo(o *Batch) {
 		o.Direct(c.head)
 	}
 	for _, v := range c.vec[:c.n] {
-		o.Direct(VecBytes(v))
+		o.Direct(v)
 	}
 	if len(c.tail) > 0 {
 		o.Direct(c.tail)
@@ -63,9 +60,9 @@ func (c *Partial) Advance(n int) {
 	c.head = c.head[:copy(c.head, c.head[k:])]
 	n -= k
 	for n > 0 && c.n > 0 {
-		v := VecBytes(c.vec[0])
+		v := c.vec[0]
 		if n < len(v) {
-			c.vec[0] = sys.Vec(v[n:])
+			c.vec[0] = v[n:]
 			return
 		}
 		n -= len(v)

@@ -3,7 +3,7 @@ package frame
 import (
 	"fmt"
 
-	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 // Reason is why a connection is cut: layer, type and code as in the IANA registry of RDDP errors, where it
@@ -26,12 +26,22 @@ func (t Reason) String() string {
 	return fmt.Sprintf("layer %d, type %d, code %d", t>>16, t>>8&0xff, t&0xff)
 }
 
-// Violation is an error that the peer is told of with a code.
-type Violation struct {
-	Code   Reason
-	Status transport.Status // of the receive that it ends, if any
-	Err    error
+// reasons are the codes of the reasons that all providers have. Own is another end's access.
+var reasons = [...]Reason{
+	violation.Local: ReasonLocal, violation.Access: ReasonAccess, violation.Key: ReasonKey,
+	violation.Protocol: ReasonProtocol, violation.NoRecv: ReasonNoRecv, violation.Reads: ReasonReads,
+	violation.TooLong: ReasonTooLong, violation.Own: ReasonLocal, violation.Checksum: ReasonChecksum,
 }
 
-func (v *Violation) Error() string { return v.Err.Error() }
-func (v *Violation) Unwrap() error { return v.Err }
+// ReasonOf returns the code of a reason.
+func ReasonOf(r violation.Reason) Reason { return reasons[r] }
+
+// Violation returns the reason that a code stands for, Protocol if it is not known.
+func (t Reason) Violation() violation.Reason {
+	for r, code := range reasons {
+		if r > 0 && code == t {
+			return violation.Reason(r)
+		}
+	}
+	return violation.Protocol
+}

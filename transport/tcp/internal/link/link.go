@@ -55,7 +55,12 @@ func (l Link) Write(o *frame.Batch) (n int, err error) {
 	if b := o.Contiguous(); b != nil {
 		return sys.Write(l.fd, b)
 	}
-	return sys.Writev(l.fd, o.Pieces())
+	var v [frame.MaxPieces]sys.Iovec
+	pieces := o.Pieces()
+	for i, p := range pieces {
+		v[i] = sys.Vec(p)
+	}
+	return sys.Writev(l.fd, v[:len(pieces)])
 }
 
 // WriteFrame gives the socket one frame, as Write does.

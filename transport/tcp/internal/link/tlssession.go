@@ -130,7 +130,7 @@ func (s *Session) takeHeard() bool {
 
 func (s *Session) write(o *frame.Batch) (int, error) {
 	for _, v := range o.Pieces() {
-		if _, err := s.TLS.Write(frame.VecBytes(v)); err != nil {
+		if _, err := s.TLS.Write(v); err != nil {
 			return 0, fmt.Errorf("encrypting: %w", err)
 		}
 	}

@@ -1,6 +1,10 @@
 package sequence
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+)
 
 // Failover is how two ends agree that lanes are gone. Each end closes its own side of a lane, so that nothing
 // of it is placed any more, and tells the other so, together with what has arrived; only then does the other
@@ -19,12 +23,6 @@ type lostLane struct {
 	number uint16
 	here   uint32 // the version from which on we tell that our side is closed
 	there  bool   // the peer has told that its side is
-}
-
-// FailoverState is the state of one end.
-type FailoverState struct {
-	Version, Heard uint32
-	Closed         []uint16 // lanes of which it places nothing any more
 }
 
 // Closed notes that this side of a lane is closed, and everything that had come of it placed or dropped.
@@ -61,19 +59,19 @@ func (l *Failover) Len() int { return len(l.list) }
 func (l *Failover) Due() bool { return l.due }
 
 // Tell gives the state to be told, in closed's memory.
-func (l *Failover) Tell(closed []uint16) FailoverState {
+func (l *Failover) Tell(closed []uint16) frame.LostLanes {
 	l.due = false
 	for _, e := range l.list {
 		if e.here != 0 {
 			closed = append(closed, e.number)
 		}
 	}
-	return FailoverState{l.version, l.heard, closed}
+	return frame.LostLanes{Version: l.version, Heard: l.heard, Closed: closed}
 }
 
 // Hear takes the peer's state. For each lane that is new in it fresh is called: what it carried of ours, and
 // has not arrived, is to be sent again; our side of it is closed first, if it is not.
-func (l *Failover) Hear(t FailoverState, fresh func(number uint16)) {
+func (l *Failover) Hear(t frame.LostLanes, fresh func(number uint16)) {
 	l.confirmed = max(l.confirmed, t.Heard)
 	if t.Version > l.heard {
 		l.heard = t.Version

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // ErrBeyondWindow is a number that no sender that keeps the rules can have used.
@@ -51,9 +53,6 @@ type Run struct {
 	since time.Duration
 }
 
-// Range is a stretch of numbers that have arrived.
-type Range struct{ From, To uint64 }
-
 // Inbound is the receiving half of a sequence. T is what is held back of a Write until all the rest of it is
 // there.
 type Inbound[T any] struct {
@@ -93,7 +92,7 @@ func (in *Inbound[T]) Fresh(n uint64) (bool, error) {
 	switch {
 	case n < in.next:
 		return false, nil
-	case n-in.next >= Window:
+	case n-in.next >= frame.Window:
 		return false, fmt.Errorf("%w: %d where %d is due", ErrBeyondWindow, n, in.next)
 	case n == in.next:
 		return true, nil
@@ -220,12 +219,12 @@ func (in *Inbound[T]) Release() (what T, last uint64, ok bool) {
 }
 
 // Ranges appends what has arrived beyond the first hole.
-func (in *Inbound[T]) Ranges(to []Range) []Range {
+func (in *Inbound[T]) Ranges(to []frame.Range) []frame.Range {
 	for _, r := range in.runs[in.told:] {
 		if k := len(to); k > 0 && to[k-1].To+1 == r.From {
 			to[k-1].To = r.To
 		} else {
-			to = append(to, Range{r.From, r.To})
+			to = append(to, frame.Range{From: r.From, To: r.To})
 		}
 	}
 	return to

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // naive is the receiving half as one would write it with no thought of memory: a record of each number.
@@ -140,12 +141,12 @@ func TestInbound_H4_HolesAreBounded(t *testing.T) {
 			in.Arrived(n, Message, 0)
 		}
 	}
-	require.Equal(t, MaxHoles, in.Stats.Open)
-	require.Equal(t, uint64(Window+1), out.Next(), "the sender is held back")
+	require.Equal(t, frame.MaxHoles, in.Stats.Open)
+	require.Equal(t, uint64(frame.Window+1), out.Next(), "the sender is held back")
 	_, err := in.Fresh(out.Next())
 	require.ErrorIs(t, err, ErrBeyondWindow)
-	require.LessOrEqual(t, cap(in.runs), Window)
-	require.Len(t, out.ring, Window)
+	require.LessOrEqual(t, cap(in.runs), frame.Window)
+	require.Len(t, out.ring, frame.Window)
 	for n := uint64(1); n < out.Next(); n += 2 {
 		in.Arrived(n, Data, 0)
 		for _, ok := in.Deliver(); ok; _, ok = in.Deliver() {
@@ -200,7 +201,7 @@ func TestOutbound_H5_OnlyWhatTheLaneCarriedAndDidNotArrive(t *testing.T) {
 	for n := uint64(1); n <= 10; n++ {
 		out.Add(uint16(n%2), int(n))
 	}
-	require.Equal(t, 3, out.Lost(1, []Range{{3, 4}, {9, 9}}))
+	require.Equal(t, 3, out.Lost(1, []frame.Range{{From: 3, To: 4}, {From: 9, To: 9}}))
 	require.Equal(t, []uint64{1, 5, 7}, out.again)
 	out.Sent(2, 2)
 	require.Equal(t, 0, out.Lost(1, nil),

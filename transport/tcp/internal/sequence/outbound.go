@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // ErrAck is an acknowledgement of what was never sent, or not yet whole.
@@ -38,7 +39,7 @@ func (out *Outbound[R]) Next() uint64  { return out.next }
 func (out *Outbound[R]) First() uint64 { return out.first }
 
 // Room tells whether the window has room for one more. If not, the sender is held back (H4).
-func (out *Outbound[R]) Room() bool { return out.next-out.first < Window }
+func (out *Outbound[R]) Room() bool { return out.next-out.first < frame.Window }
 
 // Add takes a segment in, to go on a lane.
 func (out *Outbound[R]) Add(lane uint16, what R) uint64 {
@@ -77,7 +78,7 @@ func (out *Outbound[R]) Ack(next, below uint64) (last *R, err error) {
 // Lost notes that the peer has told that it takes nothing from a lane any more, and what has arrived there:
 // only now can what the lane carried be sent again, and only what has not arrived. It tells how many there
 // are.
-func (out *Outbound[R]) Lost(lane uint16, ranges []Range) (count int) {
+func (out *Outbound[R]) Lost(lane uint16, ranges []frame.Range) (count int) {
 	for n := out.first; n != out.next; n++ {
 		e := out.at(n)
 		for len(ranges) > 0 && ranges[0].To < n {

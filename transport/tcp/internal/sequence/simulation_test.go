@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
 // The simulation: two ends with the machines of this package, and lanes between them that run ahead of each
@@ -62,8 +64,8 @@ type packet struct {
 	n, ack uint64
 	what   cargo
 	cells  []uint64
-	tell   *FailoverState
-	ranges []Range
+	tell   *frame.LostLanes
+	ranges []frame.Range
 	begun  bool // the first half of it has come
 	drop   bool // and was not wanted
 }
@@ -303,7 +305,7 @@ func (s *simulation) send(i int) {
 			})
 			e.mentioned = append(e.mentioned, t.Closed...)
 		}
-		var ranges []Range
+		var ranges []frame.Range
 		if s.random.IntN(3) > 0 { // who does not tell gets everything again
 			ranges = e.in.Ranges(nil)
 		}

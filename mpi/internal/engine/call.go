@@ -1,0 +1,69 @@
+package engine
+
+// Call says which call of package mpi an event is of. A call that consists of several, such as Sendrecv,
+// comes as those.
+type Call uint8
+
+const (
+	CallSend Call = iota
+	CallSsend
+	CallIsend
+	CallRecv
+	CallIrecv
+	CallProbe
+	CallWait // of one request, some or all
+	CallTest // likewise
+	CallCollective
+
+	// Those from here on are told of by package mpi. What they consist of comes within them.
+	CallFinalize
+	CallWinAllocate
+	CallWinCreate
+	CallWinAllocateShared
+	CallWinCreateDynamic
+	CallWinFree
+	CallAttach
+	CallDetach
+	CallPut
+	CallGet
+	CallPutView
+	CallGetView
+	CallRput
+	CallRget
+	CallAccumulate
+	CallGetAccumulate
+	CallRaccumulate
+	CallRgetAccumulate
+	CallFetchAndOp
+	CallCompareAndSwap
+	CallFence
+	CallLock
+	CallUnlock
+	CallLockAll
+	CallUnlockAll
+	CallFlush
+	CallFlushLocal
+	CallFlushAll
+	CallFlushLocalAll
+	CallPost
+	CallStart
+	CallComplete
+	CallWinWait
+	Calls // how many there are
+)
+
+var callNames = [Calls]string{
+	"Send", "Ssend", "Isend", "Recv", "Irecv", "Probe", "Wait", "Test", "collectives", "Finalize",
+	"WinAllocate", "WinCreate", "WinAllocateShared", "WinCreateDynamic", "Win.Free", "Win.Attach",
+	"Win.Detach", "Win.Put", "Win.Get", "Win.PutView", "Win.GetView", "Win.Rput", "Win.Rget",
+	"Win.Accumulate", "Win.GetAccumulate", "Win.Raccumulate", "Win.RgetAccumulate", "Win.FetchAndOp",
+	"Win.CompareAndSwap", "Win.Fence", "Win.Lock", "Win.Unlock", "Win.LockAll", "Win.UnlockAll",
+	"Win.Flush", "Win.FlushLocal", "Win.FlushAll", "Win.FlushLocalAll", "Win.Post", "Win.Start",
+	"Win.Complete", "Win.Wait",
+}
+
+// String is the name of the MPI call, or of the first of its family.
+func (c Call) String() string { return callNames[c] }
+
+// Composite reports whether a call may consist of others, which come within it.
+func (c Call) Composite() bool { return c >= CallFinalize }

@@ -1,0 +1,142 @@
+package observe
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
+)
+
+// callSites counts the calls of this rank by where the program makes them, for weft run --report. It is a
+// hook of the engine. Finding the place costs about a microsecond at each event.
+type callSites struct {
+	mu      sync.Mutex
+	byStack map[stack]*callPlace
+	bySite  map[[2]string]*callPlace
+}
+
+// stack is the innermost part of one, which has the call of package mpi in it.
+type stack [24]uintptr
+
+// callPlace is a place, and what its calls came to.
+type callPlace struct {
+	call, site string
+	calls      [engine.Calls]callCount
+	waiting    time.Duration
+}
+
+// callCount is what the calls of one kind came to.
+type callCount struct {
+	count, bytes uint64
+	time         time.Duration
+}
+
+func newCallSites() *callSites {
+	return &callSites{byStack: map[stack]*callPlace{}, bySite: map[[2]string]*callPlace{}}
+}
+
+// event takes an event of the engine, on the goroutine that makes the call.
+func (c *callSites) event(e engine.Event) {
+	if e.Kind == engine.EventMatch || e.Call == engine.CallFinalize {
+		return
+	}
+	var callers stack
+	runtime.Callers(2, callers[:])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.at(callers)
+	switch e.Kind {
+	case engine.EventCallBegin:
+		s.calls[e.Call].count++
+		s.calls[e.Call].bytes += uint64(max(e.Bytes, 0))
+	case engine.EventCallEnd:
+		s.calls[e.Call].time += e.Elapsed
+	case engine.EventSlept:
+		s.waiting += e.Elapsed
+	}
+}
+
+// at is the place of a stack. The lock is held.
+func (c *callSites) at(callers stack) *callPlace {
+	s := c.byStack[callers]
+	if s != nil {
+		return s
+	}
+	n := 0
+	for n < len(callers) && callers[n] != 0 {
+		n++
+	}
+	call, site := program.CalledFrom(callers[:n])
+	if site == "" {
+		call, site = "weft", "itself"
+	}
+	key := [2]string{call, site}
+	if s = c.bySite[key]; s == nil {
+		s = &callPlace{call: call, site: site}
+		c.bySite[key] = s
+	}
+	c.byStack[callers] = s
+	return s
+}
+
+// total is what the calls of the place came to. A composite call is counted alone, as it has the others
+// within it. Another call of package mpi may come as several, such as Isend, Recv and two of Wait: it is
+// counted by the one that there are most of, and by those of Wait and Test only if there are no others.
+func (s *callPlace) total() (total callCount) {
+	var waits uint64
+	composite := false
+	for c := range engine.Calls {
+		n := &s.calls[c]
+		if n.count == 0 {
+			continue
+		}
+		if c.Composite() && !composite {
+			composite, total, waits = true, callCount{}, 0
+		}
+		if c.Composite() != composite {
+			continue
+		}
+		total.bytes += n.bytes
+		total.time += n.time
+		if c == engine.CallWait || c == engine.CallTest {
+			waits = max(waits, n.count)
+		} else {
+			total.count = max(total.count, n.count)
+		}
+	}
+	total.count = cmp.Or(total.count, waits)
+	return total
+}
+
+// encoded is what the launcher gets. Where a rank only slept, as in Finalize, there is no call to tell of.
+func (c *callSites) encoded() ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []snapshot.CallSite
+	for s := range maps.Values(c.bySite) {
+		n := s.total()
+		if n.count == 0 {
+			continue
+		}
+		list = append(list, snapshot.CallSite{Call: s.call, Site: s.site, Count: n.count, Bytes: n.bytes,
+			Time: n.time, Waiting: s.waiting})
+	}
+	return json.Marshal(list)
+}
+
+// leaveCallSites hands the counts over.
+func (o *Observer) leaveCallSites() {
+	data, err := o.sites.encoded()
+	if err == nil {
+		err = o.reporter.leave(snapshot.CallSites, data)
+	}
+	if err != nil {
+		o.rank.Log.Warn("the report of this rank's calls is lost", "error", err)
+	}
+}

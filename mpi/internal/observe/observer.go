@@ -1,0 +1,152 @@
+// Package observe shows what a rank does: to its launcher, which asks for the rank's state when a job stands
+// still and takes profiles and traces; to the user, by counters and reports; and to monitoring, by metrics.
+// It knows communicators only as values of type Communicator.
+package observe
+
+import (
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/deadlock"
+	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/trace"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/wireup"
+)
+
+// Options are what is observed.
+type Options struct {
+	Statistics bool // print counters at the end
+	Report     bool // count calls by where the program makes them
+	Trace      int  // bytes of memory for a trace; 0 for no trace
+
+	// Settings that are read when a rank knows its number.
+	Profile, Metrics, MetricsToken setting.Value
+
+	StuckAfter  time.Duration // how long a standstill lasts before it is reported; 0 for never
+	StuckAction deadlock.Action
+}
+
+// Rank is the rank that is observed.
+type Rank struct {
+	Engine *engine.Engine
+	Wire   *wireup.Job
+	Comms  Communicators
+	Log    *slog.Logger
+	Out    io.Writer      // standard error, as a rule
+	End    func(code int) // ends the job and the rank; does not return
+}
+
+// Communicator is what observers see of a communicator.
+type Communicator struct {
+	ID      uint32 // which is the context of its point-to-point messages
+	Name    string
+	Ranks   []int32 // in the world, of its members; nil for all of the world
+	Begun   uint32  // collectives with numbers; in checking mode, comparisons of them
+	Checked bool    // in checking mode
+	Held    []int   // ranks in the world whose parts of a window this rank has locked
+}
+
+// Communicators are those of a rank that are not freed.
+type Communicators interface {
+	// List returns them in the order of their ids.
+	List() []Communicator
+	// Find returns that of an engine context, or false.
+	Find(context uint32) (Communicator, bool)
+}
+
+// Observer observes one rank.
+type Observer struct {
+	options  Options
+	rank     Rank
+	calls    *callStats // nil unless counters are printed
+	sites    *callSites // nil unless calls are reported
+	tracer   *tracer    // nil unless the rank is traced
+	profile  profiler   // nil for none
+	metrics  *metricsServer
+	hooks    *exitHooks // nil where nothing is handed over at the end
+	reporter *Reporter  // nil where nobody wants to know the rank's state
+	tracing  atomic.Pointer[trace.Buffer]
+}
+
+// New begins to observe a rank, before its engine is there.
+func New(options Options) (o *Observer, err error) {
+	o = &Observer{options: options}
+	if options.Statistics {
+		o.calls = &callStats{}
+	}
+	if options.Report {
+		o.sites = newCallSites()
+	}
+	if options.Trace > 0 {
+		o.tracer = newTracer(options.Trace)
+	}
+	o.profile, err = startProfile(options.Profile)
+	return o, err
+}
+
+// Hook is what the rank's engine is to tell of events; nil for nothing.
+func (o *Observer) Hook() *engine.Hook {
+	var tell []func(engine.Event)
+	if o.calls != nil {
+		tell = append(tell, o.calls.event)
+	}
+	if o.sites != nil {
+		tell = append(tell, o.sites.event)
+	}
+	return newHook(o.tracer, tell)
+}
+
+// Attach tells the observer of the rank, whose engine has started, and serves its metrics.
+func (o *Observer) Attach(r Rank) (err error) {
+	o.rank = r
+	var hooks []func(last bool)
+	if o.calls != nil {
+		s := statistics{e: r.Engine, out: r.Out, calls: o.calls}
+		hooks = append(hooks, func(bool) { s.print() })
+	}
+	if o.sites != nil {
+		hooks = append(hooks, func(bool) { o.leaveCallSites() })
+	}
+	if o.profile != nil {
+		hooks = append(hooks, o.leaveProfile)
+	}
+	if o.tracer != nil {
+		hooks = append(hooks, o.leaveTrace)
+	}
+	o.hooks = newExitHooks(hooks)
+	o.metrics, err = startMetrics(o.options.Metrics, o.options.MetricsToken, r.Engine, r.Log)
+	return err
+}
+
+// Joined tells the observer that the rank is a part of its job. r is the reporter to the launcher, or nil.
+// gather puts a word of each rank into all; it is a collective call on the world.
+func (o *Observer) Joined(r *Reporter, gather func(mine uint64, all []uint64) error) {
+	o.reporter = r.joined(o)
+	o.beginTrace(gather)
+}
+
+// Asked tells the observer that the rank is a part of its job, and that its owner asks for its state by
+// Snapshot: nobody else does.
+func (o *Observer) Asked(gather func(mine uint64, all []uint64) error) {
+	r := newReporter(nil, snapshot.Running)
+	r.observer.Store(o)
+	r.moved = time.Now()
+	o.reporter = r
+	o.beginTrace(gather)
+}
+
+// Reporter is what reports the rank's state, or nil.
+func (o *Observer) Reporter() *Reporter { return o.reporter }
+
+// Tracing is where records go; nil while the rank is not traced.
+func (o *Observer) Tracing() *trace.Buffer { return o.tracing.Load() }
+
+// HandOver hands over what is measured, at the end of the rank.
+func (o *Observer) HandOver() { o.hooks.run() }
+
+// Close ends what serves the rank's counters.
+func (o *Observer) Close() { o.metrics.close() }

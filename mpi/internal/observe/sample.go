@@ -1,0 +1,55 @@
+package observe
+
+import (
+	"runtime/metrics"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/snapshot"
+)
+
+// sample says what the rank does, and its counters. From Finalize on the counters are those of the latest
+// sample before it.
+func (r *Reporter) sample() *snapshot.Sample {
+	s := r.latest
+	s.State, s.Up = *r.Snapshot(), time.Since(r.began)
+	state := &s.State
+	if n := len(state.Waits); n > snapshot.MaxSampleWaits {
+		state.Waits = state.Waits[:snapshot.MaxSampleWaits]
+		state.MoreWaits += n - snapshot.MaxSampleWaits
+	}
+	state.Unexpected, state.More, state.Locks, state.Channels = nil, 0, nil, nil
+	for i := range state.Comms {
+		state.Comms[i].Ranks = nil
+	}
+	s.Memory = memoryInUse()
+	if state.Phase == snapshot.Running {
+		r.count(&s)
+	}
+	r.latest = s
+	return &s
+}
+
+// count takes the engine's counters.
+func (r *Reporter) count(s *snapshot.Sample) {
+	st := r.observer.Load().rank.Engine.Stats()
+	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
+	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
+	for i := range st.Channels {
+		c := &st.Channels[i]
+		s.Sent += c.Eager + c.Rendezvous
+		s.SentBytes += c.EagerBytes + c.RendezvousBytes
+		s.Lanes, s.LanesLost = s.Lanes+c.Lanes.Lanes, s.LanesLost+c.Lanes.Down
+		for len(s.Phases) <= c.Phase {
+			s.Phases = append(s.Phases, 0)
+		}
+		s.Phases[c.Phase]++
+	}
+}
+
+// memoryInUse is how many bytes the Go runtime has from the system and has not given back.
+func memoryInUse() uint64 {
+	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(m)
+	return m[0].Value.Uint64() - m[1].Value.Uint64()
+}

@@ -1,0 +1,93 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// reportWithin bounds the time for the counters of an engine that is in trouble.
+const reportWithin = time.Second
+
+// statistics prints the counters of a rank.
+type statistics struct {
+	e       *engine.Engine
+	out     io.Writer
+	calls   *callStats
+	printed string // the latest, which are not repeated
+}
+
+func (s *statistics) print() {
+	e, calls := s.e, s.calls
+	text := make(chan string, 1)
+	go func() { text <- table(e.Rank(), e.Stats()) + calls.line(e.Rank()) }()
+	select {
+	case t := <-text:
+		if t != s.printed {
+			fmt.Fprint(s.out, t)
+		}
+		s.printed = t
+	case <-time.After(reportWithin):
+		fmt.Fprintf(s.out, "weft: rank %d: no counters within %v\n", e.Rank(), reportWithin)
+	}
+}
+
+// table is what weft run --stats shows of a rank: a line for each peer that it has talked to.
+func table(rank int, st engine.Stats) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d more of "+
+		"collectives, %d unexpected messages\n", rank, st.Connections, st.Registered, st.Collective,
+		st.Unexpected)
+	if len(st.Channels) == 0 {
+		return b.String()
+	}
+	fmt.Fprintln(w, "to\tphase\tregistered\tasked\tacked\trefused\tshrunk\tzero\thead "+
+		"only\teager\tbytes\trendezvous\tbytes\t")
+	for _, c := range st.Channels {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Peer, c.Phase+1,
+			c.Registered, c.EnlargesSent, c.EnlargesGranted, c.ResizesRefused,
+			c.ShrinksGranted, c.ZeroTransfers, c.HeadsWithoutTail, c.Eager, c.EagerBytes, c.Rendezvous,
+			c.RendezvousBytes)
+	}
+	w.Flush()
+	laneTable(&b, st)
+	readTable(&b, st)
+	return b.String()
+}
+
+// readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
+// of them it copied for a byte that it moved (R2).
+func readTable(b *strings.Builder, st engine.Stats) {
+	for _, c := range st.Channels {
+		if c.ReadBytes > 0 {
+			fmt.Fprintf(b, "weft: rank %d read %d bytes; %d of them were copied first: %.2f per byte moved\n",
+				c.Peer, c.ReadBytes, c.ReadBytesCopied, float64(c.ReadBytesCopied)/float64(c.ReadBytes))
+		}
+	}
+}
+
+// laneTable is what it shows of the lanes to each peer that has several, or has lost one: how many there are,
+// those lost and those come back, bytes sent again, segments dropped because they were there, and the holes
+// in what arrives: open now, most at once, all, and for how long.
+func laneTable(b *strings.Builder, st engine.Stats) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "to\tlanes\tdown\tup\tsent again\tdropped\tholes open\tmost\tclosed\tlongest\tin all\t")
+	some := false
+	for _, c := range st.Channels {
+		if l := c.Lanes; l.Lanes > 1 || l.Down > 0 || l.Up > 0 {
+			some = true
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", c.Peer, l.Lanes, l.Down, l.Up,
+				l.Resent, l.Duplicates,
+				l.Holes, l.MaxHoles, l.HolesClosed, l.LongestHole.Round(time.Microsecond),
+				l.HoleTime.Round(time.Microsecond))
+		}
+	}
+	if some {
+		w.Flush()
+	}
+}

@@ -1,0 +1,69 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
+)
+
+// maxUnfinished is how many entries a warning lists.
+const maxUnfinished = 8
+
+// FinalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
+// nothing; open are the epochs that it has not closed.
+func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
+	parts := slices.Clone(open[:min(len(open), maxUnfinished)])
+	more := 0
+	for _, l := range left {
+		text := UnfinishedText(l)
+		if text == "" {
+			continue
+		}
+		if len(parts) == maxUnfinished {
+			more++
+			continue
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("weft: warning: rank %d came to Finalize with ", rank) + strings.Join(parts, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(", and more with %d other peers and tags", more)
+	}
+	return text + "\n"
+}
+
+// UnfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
+func UnfinishedText(l engine.Unfinished) string {
+	if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
+		return ""
+	}
+	what, direction, state := "message", "from", "never received"
+	switch l.Kind {
+	case engine.UnfinishedCollective:
+		if l.Count == 1 {
+			return "1 collective never waited for"
+		}
+		return fmt.Sprintf("%d collectives never waited for", l.Count)
+	case engine.UnfinishedSend:
+		what, direction, state = "send", "to", "never waited for"
+	case engine.UnfinishedReceive:
+		what, direction, state = "receive", "from", "never waited for"
+	}
+	if l.Count > 1 {
+		what += "s"
+	}
+	peer, tag := fmt.Sprintf("rank %d", l.Peer), fmt.Sprintf("tag %d", l.Tag)
+	if l.Peer == engine.AnySource {
+		peer = "any rank"
+	}
+	if l.Tag == engine.AnyTag {
+		tag = "any tag"
+	}
+	return fmt.Sprintf("%d %s %s %s with %s %s", l.Count, what, direction, peer, tag, state)
+}

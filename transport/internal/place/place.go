@@ -1,0 +1,114 @@
+// Package place stores the bytes of Writes and Atomics so that whoever polls the last of them finds all others in
+// place.
+package place
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+)
+
+// Word is the word at an aligned offset that has all its bytes in mem.
+func Word(mem []byte, off int) *uint64 {
+	_ = mem[off+verbs.WordSize-1]
+	return (*uint64)(unsafe.Pointer(&mem[off]))
+}
+
+// maxWordCopy is the largest Write that is placed word by word.
+const maxWordCopy = 64
+
+// Bytes copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are
+// aligned, so that whoever polls them finds everything before them in place.
+func Bytes(dst, src []byte) {
+	if len(src) > 0 {
+		_ = dst[len(src)-1]
+		At(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), len(src))
+	}
+}
+
+// At is Bytes by addresses, of n bytes (n > 0) that are there.
+func At(d, s unsafe.Pointer, n int) {
+	if n < verbs.WordSize {
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
+		return
+	}
+	n -= verbs.WordSize
+	if n <= maxWordCopy-verbs.WordSize && n%verbs.WordSize == 0 {
+		for at := 0; at < n; at += verbs.WordSize {
+			*(*uint64)(unsafe.Add(d, at)) = *(*uint64)(unsafe.Add(s, at))
+		}
+	} else {
+		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
+	}
+	Tail(unsafe.Add(d, n), *(*uint64)(unsafe.Add(s, n)))
+}
+
+// Tail stores 8 bytes after everything before, as one word if they are aligned.
+func Tail(p unsafe.Pointer, v uint64) {
+	if uintptr(p)%verbs.WordSize == 0 {
+		sys.StoreRelease((*uint64)(p), v)
+		return
+	}
+	sys.StoreBarrier()
+	*(*[verbs.WordSize]byte)(p) = *(*[verbs.WordSize]byte)(unsafe.Pointer(&v))
+}
+
+// Atomic carries an Atomic out on a word, and returns the word as it was.
+func Atomic(at *uint64, op transport.Opcode, operand, compare uint64) uint64 {
+	if op == transport.OpFetchAdd {
+		return atomic.AddUint64(at, operand) - operand
+	}
+	for {
+		if old := atomic.LoadUint64(at); old != compare {
+			return old
+		}
+		if atomic.CompareAndSwapUint64(at, compare, operand) {
+			return compare
+		}
+	}
+}
+
+// Original places the word as it was where the poster of an Atomic wants it.
+func Original(w *verbs.Request, v uint64) {
+	p := w.Local[0]
+	var b [verbs.WordSize]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	Bytes(p.Region.Mem[p.Off:][:verbs.WordSize], b[:])
+	w.Got = verbs.WordSize
+}
+
+// ErrUnaligned is the error of an Atomic on no word.
+func ErrUnaligned(key transport.Key, off uint64) error {
+	return fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
+		transport.ErrAccess, off, uint64(key), verbs.WordSize)
+}
+
+// Operations of an Atomic frame.
+const (
+	OperationFetchAdd    = 1
+	OperationCompareSwap = 2
+)
+
+// Operation returns the number of an Atomic's opcode in its frame.
+func Operation(op transport.Opcode) uint64 {
+	if op == transport.OpCompareSwap {
+		return OperationCompareSwap
+	}
+	return OperationFetchAdd
+}
+
+// ParseOperation is the inverse of Operation. It returns 0 for what is no operation.
+func ParseOperation(n uint64) transport.Opcode {
+	switch n {
+	case OperationFetchAdd:
+		return transport.OpFetchAdd
+	case OperationCompareSwap:
+		return transport.OpCompareSwap
+	}
+	return 0
+}

@@ -1,0 +1,165 @@
+package queuepair
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Arrival is what connection management hands over to a queue's driver.
+type Arrival struct {
+	Enter func() // called by the driver
+	Drop  func() // called instead if the queue is closed; may be nil
+}
+
+// inbox is what has been handed over to a queue's driver and waits for it.
+type inbox struct {
+	due atomic.Bool // the driver has to look; it stays set when the queue is closed
+
+	mu     sync.Mutex // guards what follows, and the poller's end
+	list   []Arrival
+	closed bool
+}
+
+// HandOver gives the driver an arrival. It may be called from any goroutine.
+func (c *CQ) HandOver(a Arrival) {
+	c.inbox.mu.Lock()
+	closed := c.inbox.closed
+	if !closed {
+		c.inbox.list = append(c.inbox.list, a)
+		c.notify()
+	}
+	c.inbox.mu.Unlock()
+	if closed && a.Drop != nil {
+		a.Drop()
+	}
+}
+
+// Notify has the driver make a pass. It may be called from any goroutine.
+func (c *CQ) Notify() {
+	c.inbox.due.Store(true)
+	if c.Sleepers.Any() {
+		c.inbox.mu.Lock() // so that the poller is not closed meanwhile
+		defer c.inbox.mu.Unlock()
+		c.notify()
+	}
+}
+
+// notify is Notify with the inbox's lock held. Whoever goes to sleep looks at due after it counts as asleep.
+func (c *CQ) notify() {
+	c.inbox.due.Store(true)
+	if c.Sleepers.Any() && !c.inbox.closed {
+		c.poller.Wake()
+	}
+}
+
+// Due reports whether HandOver or Notify has been called since the last TakeIn, or the queue is closed.
+func (c *CQ) Due() bool { return c.inbox.due.Load() }
+
+// TakeIn has what was handed over enter. It returns false if the queue is closed: nothing of it may be used.
+func (c *CQ) TakeIn() bool {
+	c.inbox.mu.Lock()
+	if c.inbox.closed {
+		c.inbox.mu.Unlock()
+		return false
+	}
+	list := c.inbox.list
+	c.inbox.list = nil
+	c.inbox.due.Store(false)
+	c.inbox.mu.Unlock()
+	for _, a := range list {
+		a.Enter()
+	}
+	return true
+}
+
+// Admit attaches what was handed over.
+func (c *CQ) Admit() { c.TakeIn() }
+
+// Poll makes a pass and returns completions.
+func (c *CQ) Poll(wc []transport.WC) int {
+	c.provider.Pass()
+	return c.Take(wc)
+}
+
+// Wait blocks in the poller.
+func (c *CQ) Wait(d time.Duration) error {
+	if entered, err := c.EnterWait(); !entered {
+		return err
+	}
+	defer c.Unpark()
+	return c.poller.Wait(d)
+}
+
+// EnterWait begins a wait. It returns false if something may have come already, or nothing would end the wait.
+func (c *CQ) EnterWait() (bool, error) {
+	if err := c.handling.Free("Wait"); err != nil {
+		return false, err
+	}
+	if c.Sleepers.Closed() {
+		return false, transport.ErrDeviceGone
+	}
+	if c.Due() || !c.Sleepers.Enter() {
+		return false, nil
+	}
+	if !c.sleep() {
+		c.Unpark()
+		return false, nil
+	}
+	return true, nil
+}
+
+// sleep has the provider show the poller what comes from now on. It returns false if there is something
+// already.
+func (c *CQ) sleep() bool { return c.provider.Sleep() && !c.Due() }
+
+// LeaveWait ends a wait, and consumes what has ended it.
+func (c *CQ) LeaveWait() {
+	c.poller.Drain()
+	c.Unpark()
+}
+
+// Wake ends a Wait.
+func (c *CQ) Wake() { c.poller.Wake() }
+
+// Waited reports whether a goroutine is in Wait.
+func (c *CQ) Waited() bool { return c.Sleepers.Any() }
+
+// Park has the poller show what comes, even if the consumer polls the queue meanwhile.
+func (c *CQ) Park() bool {
+	if !c.Sleepers.Enter() {
+		return false
+	}
+	if !c.sleep() {
+		c.Wake()
+	}
+	return true
+}
+
+// Unpark ends what Park or EnterWait began.
+func (c *CQ) Unpark() {
+	c.provider.Awake()
+	c.Sleepers.Leave()
+}
+
+// Dispose closes the queue: it drops what was handed over, ends every Wait and closes the poller.
+func (c *CQ) Dispose() {
+	c.inbox.mu.Lock()
+	c.inbox.closed = true
+	c.inbox.due.Store(true)
+	list := c.inbox.list
+	c.inbox.list = nil
+	c.inbox.mu.Unlock()
+	for _, a := range list {
+		if a.Drop != nil {
+			a.Drop()
+		}
+	}
+	c.Sleepers.Close(c.handling.Parked(), c.Wake)
+	c.inbox.mu.Lock()
+	defer c.inbox.mu.Unlock()
+	c.closePoller()
+}

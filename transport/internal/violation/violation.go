@@ -1,0 +1,103 @@
+// Package violation is what can be wrong with what a peer sends over a queue pair, and what both ends are told
+// when that cuts the connection.
+package violation
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+)
+
+// Reason is why a connection is cut.
+type Reason uint8
+
+// The numbers are those of a Terminate over shared memory.
+const (
+	Local    Reason = iota + 1 // nothing that the peer has done
+	Access                     // key, domain, right or bounds
+	Key                        // a key that cannot be invalidated
+	Protocol                   // another rule was broken
+	NoRecv                     // a message found no Recv
+	Reads                      // too many Reads
+	TooLong                    // a message was longer than its Recv
+	Own                        // the end that cuts has requested what it may not access
+	Checksum                   // bytes were changed on the way
+)
+
+func (r Reason) String() string {
+	names := [...]string{"", "local error", "access refused", "no such key", "protocol violation",
+		"no Recv", "too many Reads", "message too long", "own request refused", "checksum wrong"}
+	if int(r) < len(names) && r > 0 {
+		return names[r]
+	}
+	return fmt.Sprintf("code %d", uint8(r))
+}
+
+// Told returns what an end reports that is told the reason: the cause, and the status of the request that the
+// peer refused.
+func (r Reason) Told() (cause error, status transport.Status) {
+	switch r {
+	case Access, Key, Own:
+		return transport.ErrAccess, transport.StatusRemoteAccess
+	case Local:
+		return transport.ErrPeerLost, transport.StatusRemoteOp
+	case NoRecv:
+		return transport.ErrProtocol, transport.StatusRNR
+	}
+	return transport.ErrProtocol, transport.StatusRemoteOp
+}
+
+// Of returns the reason of an error that cuts a connection.
+func Of(cause error) Reason {
+	var v *Error
+	switch {
+	case errors.As(cause, &v):
+		return v.Reason
+	case errors.Is(cause, transport.ErrProtocol):
+		return Protocol
+	}
+	return Local
+}
+
+// Error is an error with a reason that the peer is told.
+type Error struct {
+	Reason Reason
+	Status transport.Status // of the receive that it ends, if any
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrNoRecv is the error of a message that comes before the receiver has posted a Recv for it.
+var ErrNoRecv error = &Error{Reason: NoRecv,
+	Err: fmt.Errorf("%w: a message of the peer found no Recv posted", transport.ErrProtocol)}
+
+// ErrRecvGone is the error of a message for a Recv whose region has been deregistered.
+var ErrRecvGone error = &Error{Reason: NoRecv, Status: transport.StatusLocalProt,
+	Err: fmt.Errorf("%w: the region of a posted Recv was deregistered", transport.ErrInvalid)}
+
+// ErrTooLong returns the error of a message that is longer than its Recv.
+func ErrTooLong(room int) error {
+	return &Error{Reason: TooLong, Status: transport.StatusLocalLength,
+		Err: fmt.Errorf("%w: a message of the peer is longer than the posted Recv of %d bytes",
+			transport.ErrProtocol, room)}
+}
+
+// ErrReads returns the error of a Read or an Atomic beyond those that may be outstanding.
+func ErrReads(limit int) error {
+	return &Error{Reason: Reads, Err: fmt.Errorf("%w: more Reads and Atomics outstanding than agreed: %d",
+		transport.ErrProtocol, limit)}
+}
+
+// ErrWrite returns the error of a Write that may not be placed.
+func ErrWrite(err error) error {
+	return &Error{Reason: Access, Err: fmt.Errorf("Write from the peer: %w", err)}
+}
+
+// ErrInvalidate returns the error of a Send that invalidates the key of no window.
+func ErrInvalidate(key uint64) error {
+	return &Error{Reason: Key, Err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is "+
+		"bound to this queue pair", transport.ErrAccess, key)}
+}

@@ -42,8 +42,8 @@ var (
 // Processes runs body as a job of n ranks that are processes of this host, as weft run starts them. Each is
 // the test binary, which runs the calling test up to this call, and there body in place of what follows. So
 // the test must do the same in every process until then, and what it does is done n times more. Errors, and
-// what the ranks write, are reported as Run does. A deadlock that is proven ends the job; coverage and the race
-// detector see each process alone, and the coverage of the ranks is lost.
+// what the ranks write, are reported as Run does. A deadlock that is proven ends the job. Coverage and the
+// race detector see each process alone, and the coverage of the ranks is lost.
 //
 // Of the options, Config and Fabric apply; the fabric is "auto" by default.
 func Processes(t *testing.T, n int, body Body, opts ...Option) {

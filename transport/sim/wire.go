@@ -374,7 +374,8 @@ func (q *qp) spots() []spot {
 			untagged++
 		}
 		for i := range m.pieces[:m.sent] {
-			if p := &m.pieces[i]; p.placed || p.travels || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
+			p := &m.pieces[i]
+			if p.placed || p.travels || m.kind == kindSend && recv == nil || q.tailWaits(m, i) {
 				continue
 			}
 			list = append(list, spot{m: m, i: i, recv: recv, late: late})

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("mpitest.seed", 1, "`seed` of the network that mpitest.Run simulates")
+	seedFlag = flag.Uint64("mpitest.seed", defaultSeed, "`seed` of the network that mpitest.Run simulates")
 	runsFlag = flag.Int("mpitest.runs", 1,
 		"have mpitest.Run run each job `n` times, with seeds from -mpitest.seed on, until one fails")
 )
@@ -18,14 +18,20 @@ var (
 type Option func(*options)
 
 type options struct {
-	seed   uint64
-	runs   int // with seeds from seed on
-	config []mpi.Config
+	seed      uint64
+	runs      int // with seeds from seed on
+	config    []mpi.Config
+	matchings int // see MaxMatchings
+	kills     map[int]int
+	slow      map[int]bool
+	free      bool // see Concurrent
 }
 
-// Seed chooses what the simulated network draws: how far messages come before others, where they are cut,
-// when sends complete. Without this option the seed is that of -mpitest.seed, 1 by default. Runs of one seed
-// still differ in the order in which the Go runtime schedules the ranks.
+// Seed chooses what MPI leaves open: which rank goes on, how far messages come before others, so which
+// message a receive from any source takes, which request Waitany, Testany, Waitsome and Testsome return,
+// which messages are eager, when a channel changes its phase and when credits return. Without this option
+// the seed is that of -mpitest.seed, 1 by default, whose jobs have the default settings. A seed repeats a
+// run if each rank has one goroutine, and what it does follows from the messages that it gets.
 func Seed(seed uint64) Option { return func(o *options) { o.seed, o.runs = seed, 1 } }
 
 // Config changes settings of all ranks.
@@ -41,3 +47,8 @@ func Sizes(t *testing.T, sizes []int, body Body, opts ...Option) {
 		})
 	}
 }
+
+// Concurrent has the goroutines of the ranks run as the Go runtime schedules them. Without it one runs at a
+// time, until its next call, and the seed says which. It is for ranks with several goroutines that hold a
+// sync.Mutex during a call, while others wait for it. A seed does not repeat such a run.
+func Concurrent() Option { return func(o *options) { o.free = true } }

@@ -26,23 +26,9 @@ type Body = func(ctx context.Context, world *mpi.Comm) error
 // Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest.
 func Run(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
-	if t.Context().Err() != nil {
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
-	}
-	switch {
-	case n < 1:
-		t.Fatalf("mpitest: Run with %d ranks: a job has at least one", n)
-	case body == nil:
-		t.Fatal("mpitest: Run without a body")
-	case program.InBubble():
-		t.Fatal("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of its world")
-	}
-	o := options{seed: *seedFlag, runs: *runsFlag}
-	for _, option := range opts {
-		option(&o)
-	}
+	o := checkRun(t, "Run", n, body, opts)
 	for i := range max(o.runs, 1) {
-		runOnce(newJob(t, n, body, o.seed+uint64(i), o.config))
+		runOnce(newJob(t, n, body, o.seed+uint64(i), o))
 		switch {
 		case t.Failed():
 			return
@@ -50,6 +36,27 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 			t.SkipNow()
 		}
 	}
+}
+
+// checkRun checks the arguments of Run, or of a function like it.
+func checkRun(t *testing.T, op string, n int, body Body, opts []Option) options {
+	t.Helper()
+	if t.Context().Err() != nil {
+		panic(fmt.Sprintf("mpitest: %s with the *testing.T of %s, which has ended", op, t.Name()))
+	}
+	switch {
+	case n < 1:
+		t.Fatalf("mpitest: %s with %d ranks: a job has at least one", op, n)
+	case body == nil:
+		t.Fatalf("mpitest: %s without a body", op)
+	case program.InBubble():
+		t.Fatalf("mpitest: %s inside another Run or synctest.Test: a rank has one job, that of its world", op)
+	}
+	o := options{seed: *seedFlag, runs: *runsFlag}
+	for _, option := range opts {
+		option(&o)
+	}
+	return o
 }
 
 // runOnce runs a job, and fails its test if anything is wrong.
@@ -61,7 +68,7 @@ func runOnce(j *job) {
 		if len(lines) == 0 {
 			return
 		}
-		if j.seed != 1 {
+		if j.seed != defaultSeed {
 			again := fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed)
 			lines = append(lines, again)
 		}
@@ -75,18 +82,24 @@ func runOnce(j *job) {
 type job struct {
 	t     *testing.T
 	body  Body
-	conf  []mpi.Config
 	seed  uint64
 	ranks []*rank
+	turns *turns
+	trace *trace // nil for none
+
+	survives bool // failed ranks
+
+	explored *exploredRun // nil unless all matchings are explored
 
 	// of the bubble
 	cancel  context.CancelCauseFunc // ends the ranks
-	gaveUp  chan struct{}           // closed when ranks are left behind
-	begun   atomic.Int32            // bodies
-	begin   chan struct{}           // closed when all have
-	before  map[uint64]bool         // goroutines that are not the job's
-	ended   atomic.Int32            // ranks that have ended
-	allDone atomic.Bool             // all have ended; their goroutines may go on
+	network *sim.Network
+	gaveUp  chan struct{}   // closed when ranks are left behind
+	begun   atomic.Int32    // bodies
+	begin   chan struct{}   // closed when all have
+	before  map[uint64]bool // goroutines that are not the job's
+	ended   atomic.Int32    // ranks that have ended
+	allDone atomic.Bool     // all have ended; their goroutines may go on
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -94,12 +107,18 @@ type job struct {
 	left  bool     // goroutines are left in the bubble
 }
 
-func newJob(t *testing.T, n int, body Body, seed uint64, config []mpi.Config) *job {
+func newJob(t *testing.T, n int, body Body, seed uint64, o options) *job {
 	checked := mpi.Config{Settings: map[string]string{"WEFT_CHECK": "on", "WEFT_PASSIVE": "100ms",
 		"WEFT_LOG": "error"}}
-	j := &job{t: t, body: body, seed: seed, conf: append([]mpi.Config{checked}, config...)}
+	if o.kills != nil {
+		checked.Settings["WEFT_SURVIVE"] = "on"
+	}
+	j := &job{t: t, body: body, seed: seed, survives: o.kills != nil, turns: newTurns(seed, n)}
+	j.turns.over = o.free
 	for number := range n {
-		j.ranks = append(j.ranks, &rank{job: j, number: number})
+		conf := append([]mpi.Config{checked, drawnSettings(seed, number)}, o.config...)
+		j.ranks = append(j.ranks, &rank{job: j, number: number, conf: conf, killAt: int64(o.kills[number])})
+		j.turns.engines[number].slow = o.slow[number]
 	}
 	return j
 }
@@ -124,11 +143,18 @@ func (j *job) live() {
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true
 	}
-	network := sim.NewNetwork(j.seed)
+	stopTurns := j.startTurns()
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
+	meeting.Survives = j.survives
 	for _, r := range j.ranks {
-		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: network.Device(),
-			Out: &output{rank: r}, Exit: r.exit}
+		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Device: j.network.Device(),
+			Out: &output{rank: r}, Exit: r.exit, Turns: j.turns.engines[r.number], Tell: r.tell}
+	}
+	if x := j.explored; x != nil {
+		for _, r := range j.ranks {
+			r.place.Decided = func(number int) (int, bool) { return x.decided(choiceKey{r.number, number}) }
+		}
+		go x.choose(j)
 	}
 	var ranks sync.WaitGroup
 	for _, r := range j.ranks {
@@ -147,9 +173,35 @@ func (j *job) live() {
 	case <-done:
 		<-watched
 		j.allDone.Store(true)
+		stopTurns()
 		synctest.Wait()
 		j.findGoroutines()
 	case <-j.gaveUp:
+		stopTurns()
+	}
+}
+
+// startTurns makes the network, and has the ranks take turns, until what it returns is called.
+func (j *job) startTurns() (stop func()) {
+	if j.turns.over {
+		j.network = sim.NewNetwork(j.seed)
+		return func() {}
+	}
+	j.network = sim.NewNetwork(j.seed, sim.ManualConnect())
+	j.turns.arrived = make(chan struct{}, 1)
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		j.turns.run(over)
+	}()
+	go func() {
+		for j.turns.wait(nil, 0, 0, j.network.Connecting) {
+			j.network.Step()
+		}
+	}()
+	return func() {
+		close(over)
+		<-stopped
 	}
 }
 

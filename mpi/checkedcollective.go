@@ -308,7 +308,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx), nil}
 	}
 	c.checker.underWay.Add(1)
-	go func() {
+	c.e.Go(func() {
 		defer c.checker.underWay.Done()
 		defer c.e.EndGroupCall(explanation)
 		if x.awaitDigests(c) != nil || x.agrees() {
@@ -317,7 +317,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 		if err := c.explainDifference(x, &s); err != nil {
 			end(err)
 		}
-	}()
+	})
 }
 
 // operation is what a collective does with memory.

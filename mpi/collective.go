@@ -330,7 +330,7 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	a.plan(x)
 	a.fill(x, tag)
 	return &Persistent{
-		c: c, collective: x, memoryUse: a.memoryUse(), memory: c.e.PinMemory(a.in),
+		mu: c.e.NewLock(), c: c, collective: x, memoryUse: a.memoryUse(), memory: c.e.PinMemory(a.in),
 		memory2: c.e.PinMemory(a.out),
 		peer:    NoPeer, tag: NoPeer,
 	}, nil

@@ -3,9 +3,9 @@ package mpi
 import (
 	"errors"
 	"math/bits"
-	"sync"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
 // maxCounterBits bounds the communicators that one rank can lead at a time, and the memory for their ids.
@@ -29,7 +29,7 @@ var errNoID = errors.New("no context id is free at all ranks: free communicators
 // was refused, or until Free. A rank that gives up after its vote does not learn the result, so its claim
 // stays: others may use the id.
 type contextIDs struct {
-	mu          sync.Mutex
+	mu          *engine.Lock // not a mutex: whoever has it sleeps
 	rank        uint32
 	counterBits int
 	next        uint32              // the counter that this rank proposes next
@@ -50,13 +50,16 @@ type contextTraffic interface {
 
 func newContextIDs(rank, size int, traffic contextTraffic) *contextIDs {
 	rankBits := bits.Len(uint(size - 1))
-	return &contextIDs{
+	x := &contextIDs{
+		mu:          new(engine.Lock),
 		rank:        uint32(rank),
 		counterBits: min(maxCounterBits, contextid.NumberBits-rankBits),
 		claimed:     map[uint32]struct{}{contextid.World: {}},
 		freed:       map[uint32]struct{}{},
 		traffic:     traffic,
 	}
+	x.mu.Init()
+	return x
 }
 
 // propose claims an id of this rank's own for a new communicator. It reports false if all are claimed.

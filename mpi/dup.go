@@ -36,7 +36,7 @@ func (c *Comm) Idup(into **Comm) (Request, error) {
 		return Request{}, c.failColl("Idup", err)
 	}
 	x, compare := c.newCompoundCallLater()
-	go func() {
+	c.e.Go(func() {
 		x.err = compare()
 		id, err := x.agree()
 		if err == nil {
@@ -45,7 +45,7 @@ func (c *Comm) Idup(into **Comm) (Request, error) {
 			*into = d
 		}
 		c.e.EndTask(h, c.failColl("Idup", err))
-	}()
+	})
 	return Request{h, c}, nil
 }
 

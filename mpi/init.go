@@ -217,6 +217,10 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 		return nil, err
 	}
 	conf.Hook = j.observer.Hook()
+	if r.place != nil {
+		conf.Turns, conf.Decided = r.place.Turns, r.place.Decided
+		conf.Hook = conf.Hook.With(r.place.Tell)
+	}
 	if o.Check {
 		j.checker = newChecker(int(wire.Identity.Rank), j.out)
 		j.checker.strict = r.place != nil
@@ -247,6 +251,7 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 		return err
 	}
 	j.ids = newContextIDs(e.Rank(), e.Size(), e)
+	j.ids.mu = e.NewLock()
 	j.wire.WhenEnded(func(why error) {
 		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
 	}, func(code int, why error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/check"
@@ -38,7 +37,7 @@ type Partitioned struct {
 	site       *check.Site // of PrecvInit
 	operations []check.Operation
 
-	mu     sync.Mutex
+	mu     *engine.Lock
 	active bool
 	freed  bool
 	failed error
@@ -82,9 +81,12 @@ func PsendInit[T any](c *Comm, buf []T, partitions, dst, tag int) (*Partitioned,
 	if err == nil {
 		err = c.checkSend(dst, tag)
 	}
-	if err == nil && dst != ProcNull {
-		p.peer, p.tag = dst, tag
-		err = p.announce()
+	if err == nil {
+		p.mu = c.e.NewLock()
+		if dst != ProcNull {
+			p.peer, p.tag = dst, tag
+			err = p.announce()
+		}
 	}
 	if err != nil {
 		return nil, c.fail("PsendInit", dst, tag, err)
@@ -102,6 +104,7 @@ func PrecvInit[T any](c *Comm, buf []T, partitions, src, tag int) (*Partitioned,
 		err = c.checkSend(src, tag) // wildcards are refused
 	}
 	if err == nil {
+		p.mu = c.e.NewLock()
 		p.receive, p.peer, p.tag = true, src, tag
 		if src != ProcNull {
 			err = p.awaitAnnouncement()

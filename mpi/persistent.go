@@ -2,7 +2,6 @@ package mpi
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -25,7 +24,7 @@ type Persistent struct {
 	memory2    *engine.Memory     // of its other buffer, if it comes from Alloc
 	memoryUse  check.Operation    // of the collective, in checking mode
 
-	mu    sync.Mutex
+	mu    *engine.Lock
 	h     engine.Request // of the last Start
 	freed bool
 }
@@ -50,8 +49,8 @@ func sendInit[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (*Per
 	if err != nil {
 		return nil, c.fail(op, dst, tag, err)
 	}
-	return &Persistent{c: c, sync: sync, buf: b, memory: c.e.PinMemory(b), element: elementOf[T](c),
-		peer: dst, tag: tag}, nil
+	return &Persistent{mu: c.e.NewLock(), c: c, sync: sync, buf: b, memory: c.e.PinMemory(b),
+		element: elementOf[T](c), peer: dst, tag: tag}, nil
 }
 
 // RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). It
@@ -64,8 +63,8 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{c: c, receive: true, buf: b, memory: c.e.PinMemory(b), elem: sizeOf[T](),
-		element: elementOf[T](c), peer: src, tag: tag}, nil
+	return &Persistent{mu: c.e.NewLock(), c: c, receive: true, buf: b, memory: c.e.PinMemory(b),
+		elem: sizeOf[T](), element: elementOf[T](c), peer: src, tag: tag}, nil
 }
 
 // Start begins the operation, as Isend or Irecv would, and returns its request. Until that request is used up

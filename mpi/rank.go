@@ -160,6 +160,14 @@ func (r *rank) Moves() uint64 {
 	return 0
 }
 
+// Engine is the rank's; nil before it is there.
+func (r *rank) Engine() *engine.Engine {
+	if c := r.world.Load(); c != nil {
+		return c.e
+	}
+	return nil
+}
+
 // Discard releases what the rank still has if it has not come through Finalize.
 func (r *rank) Discard(cause error) error {
 	r.mu.Lock()

@@ -47,7 +47,7 @@ type windowState struct {
 	owned     []byte // memory that Free gives back
 	freed     atomic.Bool
 
-	mu              sync.Mutex
+	mu              *engine.Lock
 	posted, started []int       // ranks of the last Post and Start; nil for none
 	arrived         map[int]int // Posts that have come for a Start that was given up, by rank
 }
@@ -158,8 +158,9 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 		broken = err
 	}
 	elem := sizeOf[T]()
-	x := window{&windowState{comm: own, w: w, elem: elem, sizes: make([]int, c.size), dynamic: dynamic,
-		access: make([]atomic.Uint32, c.size)}, own, c.e.Hooked()}
+	x := window{&windowState{mu: c.e.NewLock(), comm: own, w: w, elem: elem, sizes: make([]int, c.size),
+		dynamic: dynamic,
+		access:  make([]atomic.Uint32, c.size)}, own, c.e.Hooked()}
 	worlds := make([]int, c.size)
 	for rank, k := range cards {
 		worlds[rank] = c.worldRank(rank)

@@ -14,8 +14,10 @@
 //		})
 //	}
 //
-// Each rank is in checking mode (WEFT_CHECK), and the messages go through a simulated network, which draws
-// what MPI leaves open from a seed.
+// Each rank is in checking mode (WEFT_CHECK), and the messages go through a simulated network. One rank runs
+// at a time, until its next call. What MPI leaves open is drawn from a seed, which so repeats a run; see
+// [Seed]. [Explore] runs all matchings of receives from any source, and [KillEach] kills a rank at each of
+// its calls.
 //
 // # The ranks' time
 //

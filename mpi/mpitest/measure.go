@@ -38,13 +38,11 @@ type Result struct {
 func Measure(t *testing.T, n int, body Body, opts ...Option) Result {
 	t.Helper()
 	var result Result
-	if err := checkCall(t, n, body); err != nil {
+	chosen, err := chosen(t, "Measure", n, body, append([]Option{On(Cluster)}, opts...))
+	if err != nil {
 		t.Fatal(err)
 	}
-	first := options{seed: *seedFlag, network: &Cluster}
-	for _, option := range opts {
-		option(&first)
-	}
+	first := *chosen
 	if first.fabric != "" {
 		t.Fatal("mpitest: Measure is for the simulated network; Fabric has no place in it")
 	}

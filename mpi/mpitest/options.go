@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("mpitest.seed", 1, "`seed` of the network that mpitest.Run simulates")
+	seedFlag = flag.Uint64("mpitest.seed", defaultSeed, "`seed` of the network that mpitest.Run simulates")
 	runsFlag = flag.Int("mpitest.runs", 1,
 		"have mpitest.Run run each job `n` times, with seeds from -mpitest.seed on, until one fails")
 )
@@ -24,6 +24,11 @@ type options struct {
 	config  []mpi.Config
 	fabric  string   // a real one; empty for the simulated network
 	network *Network // what messages cost; nil where nothing is measured
+
+	matchings int // see MaxMatchings
+	kills     map[int]int
+	slow      map[int]bool
+	free      bool // see Concurrent
 }
 
 // simulated is the name of the fabric that Run has by default.
@@ -53,9 +58,11 @@ func (o *options) check() error {
 	return nil
 }
 
-// Seed chooses what the simulated network draws: how far messages come before others, where they are cut,
-// when sends complete. Without this option the seed is that of -mpitest.seed, 1 by default. Runs of one seed
-// still differ in the order in which the Go runtime schedules the ranks.
+// Seed chooses what MPI leaves open: which rank goes on, how far messages come before others, so which
+// message a receive from any source takes, which request Waitany, Testany, Waitsome and Testsome return,
+// which messages are eager, when a channel changes its phase and when credits return. Without this option
+// the seed is that of -mpitest.seed, 1 by default, whose jobs have the default settings. A seed repeats a
+// run if each rank has one goroutine, and what it does follows from the messages that it gets.
 func Seed(seed uint64) Option { return func(o *options) { o.seed, o.runs = seed, 1 } }
 
 // Config changes settings of all ranks.
@@ -71,3 +78,8 @@ func Sizes(t *testing.T, sizes []int, body Body, opts ...Option) {
 		})
 	}
 }
+
+// Concurrent has the goroutines of the ranks run as the Go runtime schedules them. Without it one runs at a
+// time, until its next call, and the seed says which. It is for ranks with several goroutines that hold a
+// sync.Mutex during a call, while others wait for it. A seed does not repeat such a run.
+func Concurrent() Option { return func(o *options) { o.free = true } }

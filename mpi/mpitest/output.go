@@ -2,6 +2,7 @@ package mpitest
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 )
 
@@ -32,5 +33,15 @@ func (o *output) line(text string) {
 		j.mu.Unlock()
 		return
 	}
-	j.t.Logf("rank %d: %s", o.rank.number, text)
+	j.log(fmt.Sprintf("rank %d: %s", o.rank.number, text))
+}
+
+// log logs a line, in a run of many once it has failed.
+func (j *job) log(text string) {
+	j.t.Helper()
+	if j.explored != nil {
+		j.explored.log(text)
+	} else {
+		j.t.Log(text)
+	}
 }

@@ -48,20 +48,16 @@ var (
 // Of the options, Config and Fabric apply; the fabric is "auto" by default.
 func Processes(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
-	err := checkCall(t, n, body)
-	o := options{}
-	for _, option := range opts {
-		option(&o)
-	}
-	o.fabric = cmp.Or(o.fabric, fabrics.Auto)
-	if err = cmp.Or(err, o.check()); err != nil {
+	o, err := chosen(t, "Processes", n, body, opts)
+	if err != nil {
 		t.Fatal(err)
 	}
+	o.fabric = cmp.Or(o.fabric, fabrics.Auto)
 	callsMu.Lock()
 	calls[t.Name()]++
 	call := strconv.Itoa(calls[t.Name()])
 	callsMu.Unlock()
-	j := newJob(t, n, body, 0, &o)
+	j := newJob(t, n, body, defaultSeed, o)
 	switch name, isRank := os.LookupEnv(processVariable); {
 	case !isRank:
 		j.start(call)
@@ -77,7 +73,7 @@ func (j *job) playProcess() {
 		rank = world.Rank()
 		r := j.ranks[rank]
 		return j.body(context.WithValue(ctx, rankKey{}, r), world)
-	}, j.conf...)
+	}, j.ranks[0].conf...) // that of all ranks
 	if err == nil {
 		os.Exit(0)
 	}

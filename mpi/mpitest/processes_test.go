@@ -65,7 +65,7 @@ func TestProcesses_Wrong(t *testing.T) {
 		`--- FAIL: TestProcesses_Wrong/an_error .*\n(.*\n)*.*processes_test.go:\d+: rank 1: boom\n`,
 		`--- FAIL: TestProcesses_Wrong/Fatal .*\n(.*\n)*.*processes_test.go:\d+: rank 1: no good\n`,
 		`--- FAIL: TestProcesses_Wrong/a_deadlock .*\n(.*\n)*.*rank 1: Recv from 0, tag 5, at processes_test.go:\d+`,
-		`processes_test.go:\d+: mpitest: Run with 0 ranks`,
+		`processes_test.go:\d+: mpitest: Processes with 0 ranks`,
 	} {
 		require.Regexp(t, want, out)
 	}

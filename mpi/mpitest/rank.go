@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,12 +22,16 @@ import (
 type rank struct {
 	job       *job
 	number    int
+	conf      []mpi.Config
 	place     *inprocess.Place
 	goroutine atomic.Uint64 // that the body runs in
 	exited    atomic.Int32  // the status of Abort, plus one; 0 for none
 	returned  atomic.Bool   // the body has ended
 	ended     atomic.Bool   // nothing of the rank is left
 	cost      cost          // of the body, where it is measured
+	calls     atomic.Int64  // that have begun
+	killAt    int64         // the call at which it is killed; 0 for none
+	killed    atomic.Bool
 
 	// guarded by the job's lock
 	failed bool
@@ -34,16 +40,16 @@ type rank struct {
 
 // live is the life of the rank.
 func (r *rank) live(ctx context.Context) {
-	err := mpi.Run(inprocess.NewContext(ctx, r.place), r.play, r.job.conf...)
+	err := mpi.Run(inprocess.NewContext(ctx, r.place), r.play, r.conf...)
 	switch {
-	case err == nil:
+	case err == nil, err == errKilled:
 	case errors.Is(err, inprocess.ErrChecked):
 		r.checked(err)
 	default:
 		r.job.fail(r, err)
 	}
 	if made := r.place.Rank(); made != nil {
-		if err := made.Discard(err); err != nil {
+		if err := made.Discard(err); err != nil && !r.killed.Load() {
 			r.job.fail(r, err)
 		}
 	}
@@ -62,9 +68,13 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 		defer close(ended)
 		r.guard(&err, func() error {
 			r.job.awaitBegin(ctx)
+			r.takeTurn()
+			ctx = context.WithValue(ctx, rankKey{}, r)
+			ctx = pprof.WithLabels(ctx, pprof.Labels("rank", strconv.Itoa(r.number)))
+			pprof.SetGoroutineLabels(ctx)
 			began := time.Now()
-			err := r.job.body(context.WithValue(ctx, rankKey{}, r), world)
-			if r.job.network != nil {
+			err := frame(r.number, func() error { return r.job.body(ctx, world) })
+			if r.job.costs != nil {
 				r.cost.take(world, began)
 			}
 			return err
@@ -75,7 +85,7 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 	if errors.Is(err, inprocess.ErrChecked) {
 		time.Sleep(r.job.othersFind())
 	}
-	if err != nil {
+	if err != nil && err != errKilled {
 		r.job.fail(r, err)
 	}
 	return err
@@ -112,6 +122,8 @@ func (r *rank) guard(err *error, body func() error) {
 		case returned:
 		case r.exited.Load() > 0:
 			*err = r.abort(int(r.exited.Load() - 1))
+		case r.killed.Load():
+			*err = errKilled
 		case r.job.t.Skipped():
 			*err = errSkipped
 		default:

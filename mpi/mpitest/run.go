@@ -39,18 +39,12 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 // itself (FailNow, Errorf, Skip, a data race) fails or ends the test all the same.
 func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	t.Helper()
-	if err := checkCall(t, n, body); err != nil {
-		return err
-	}
-	o := options{seed: *seedFlag, runs: *runsFlag}
-	for _, option := range opts {
-		option(&o)
-	}
-	if err := o.check(); err != nil {
+	o, err := chosen(t, "Run", n, body, opts)
+	if err != nil {
 		return err
 	}
 	for i := range max(o.runs, 1) {
-		err := runOnce(newJob(t, n, body, o.seed+uint64(i), &o))
+		err := runOnce(newJob(t, n, body, o.seed+uint64(i), o))
 		switch {
 		case err != nil || t.Failed():
 			return err
@@ -61,24 +55,29 @@ func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	return nil
 }
 
-// checkCall refuses a call that cannot be right. It panics where the test to fail is not the caller's.
-func checkCall(t *testing.T, n int, body Body) error {
+// chosen checks the arguments of Run, or of a function like it, and returns the options. It panics where the
+// test to fail is not the caller's.
+func chosen(t *testing.T, op string, n int, body Body, opts []Option) (*options, error) {
 	t.Helper()
 	switch {
 	case program.InBubble():
-		return errors.New("mpitest: Run inside another Run or synctest.Test: a rank has one job, that of " +
-			"its world")
+		return nil, fmt.Errorf("mpitest: %s inside another Run or synctest.Test: a rank has one job, that of "+
+			"its world", op)
 	case t.Context().Err() != nil:
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s, which has ended", t.Name()))
+		panic(fmt.Sprintf("mpitest: %s with the *testing.T of %s, which has ended", op, t.Name()))
 	case !program.RunsTest(reflect.ValueOf(t).Pointer()):
-		panic(fmt.Sprintf("mpitest: Run with the *testing.T of %s is called by a goroutine that is not its "+
-			"own, but a subtest's, a rank's of another Run, or one that the test has started", t.Name()))
+		panic(fmt.Sprintf("mpitest: %s with the *testing.T of %s is called by a goroutine that is not its "+
+			"own, but a subtest's, a rank's of another Run, or one that the test has started", op, t.Name()))
 	case n < 1:
-		return fmt.Errorf("mpitest: Run with %d ranks: a job has at least one", n)
+		return nil, fmt.Errorf("mpitest: %s with %d ranks: a job has at least one", op, n)
 	case body == nil:
-		return errors.New("mpitest: Run without a body")
+		return nil, fmt.Errorf("mpitest: %s without a body", op)
 	}
-	return nil
+	o := &options{seed: *seedFlag, runs: *runsFlag}
+	for _, option := range opts {
+		option(o)
+	}
+	return o, o.check()
 }
 
 // runOnce runs a job, and returns what is wrong.
@@ -103,20 +102,27 @@ func runOnce(j *job) error {
 type job struct {
 	t     *testing.T
 	body  Body
-	conf  []mpi.Config
 	seed  uint64
 	real  bool // the ranks are in no bubble, and communicate over a real fabric
 	ranks []*rank
+	turns *turns
+	trace *trace // nil for none
 
-	network *Network // what messages cost; nil where nothing is measured
+	survives bool // failed ranks
+
+	explored *exploredRun // nil unless all matchings are explored
+
+	costs   *Network     // what messages cost; nil where nothing is measured
+	network *sim.Network // of the bubble, if there is one
 
 	// of the bubble, if there is one
-	cancel context.CancelCauseFunc // ends the ranks
-	gaveUp chan struct{}           // closed when ranks are left behind
-	begun  atomic.Int32            // bodies
-	begin  chan struct{}           // closed when all have
-	before map[uint64]bool         // goroutines that are not the job's
-	ended  atomic.Int32            // ranks that have ended
+	cancel  context.CancelCauseFunc // ends the ranks
+	gaveUp  chan struct{}           // closed when ranks are left behind
+	begun   atomic.Int32            // bodies
+	begin   chan struct{}           // closed when all have
+	before  map[uint64]bool         // goroutines that are not the job's
+	ended   atomic.Int32            // ranks that have ended
+	allDone atomic.Bool             // all have ended; their goroutines may go on
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -131,10 +137,16 @@ func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
 	} else {
 		settings["WEFT_PASSIVE"] = "100ms"
 	}
-	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", network: o.network,
-		conf: append([]mpi.Config{{Settings: settings}}, o.config...)}
+	if o.kills != nil {
+		settings["WEFT_SURVIVE"] = "on"
+	}
+	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", costs: o.network, survives: o.kills != nil,
+		turns: newTurns(seed, n)}
+	j.turns.over = o.free || j.real || j.costs != nil
 	for number := range n {
-		j.ranks = append(j.ranks, &rank{job: j, number: number})
+		conf := append([]mpi.Config{{Settings: settings}, drawnSettings(seed, number)}, o.config...)
+		j.ranks = append(j.ranks, &rank{job: j, number: number, conf: conf, killAt: int64(o.kills[number])})
+		j.turns.engines[number].slow = o.slow[number]
 	}
 	return j
 }
@@ -163,17 +175,21 @@ func (j *job) live() {
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true
 	}
-	var costs []sim.Option
-	if c := j.network.costs(); c != nil {
-		costs = append(costs, sim.WithCosts(*c))
-	}
-	network := sim.NewNetwork(j.seed, costs...)
+	stopTurns := j.startTurns()
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
+	meeting.Survives = j.survives
 	for _, r := range j.ranks {
-		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit}
+		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit,
+			Turns: j.turns.engines[r.number], Tell: r.tell}
 		if !j.real {
-			r.place.Device = network.Device()
+			r.place.Device = j.network.Device()
 		}
+	}
+	if x := j.explored; x != nil {
+		for _, r := range j.ranks {
+			r.place.Decided = func(number int) (int, bool) { return x.decided(choiceKey{r.number, number}) }
+		}
+		go x.choose(j)
 	}
 	var ranks sync.WaitGroup
 	for _, r := range j.ranks {
@@ -195,6 +211,8 @@ func (j *job) live() {
 	select {
 	case <-done:
 		<-watched
+		j.allDone.Store(true)
+		stopTurns()
 		if j.real {
 			j.awaitGoroutines()
 		} else {
@@ -202,6 +220,35 @@ func (j *job) live() {
 		}
 		j.findGoroutines()
 	case <-j.gaveUp:
+		stopTurns()
+	}
+}
+
+// startTurns makes the network, and has the ranks take turns, until what it returns is called.
+func (j *job) startTurns() (stop func()) {
+	if j.turns.over {
+		var costs []sim.Option
+		if c := j.costs.costs(); c != nil {
+			costs = append(costs, sim.WithCosts(*c))
+		}
+		j.network = sim.NewNetwork(j.seed, costs...)
+		return func() {}
+	}
+	j.network = sim.NewNetwork(j.seed, sim.ManualConnect())
+	j.turns.arrived = make(chan struct{}, 1)
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		j.turns.run(over)
+	}()
+	go func() {
+		for j.turns.wait(nil, 0, 0, j.network.Connecting) {
+			j.network.Step()
+		}
+	}()
+	return func() {
+		close(over)
+		<-stopped
 	}
 }
 
@@ -246,7 +293,7 @@ func (j *job) failure() error {
 	if len(lines) == 0 {
 		return nil
 	}
-	if j.seed != 1 && !j.real {
+	if j.seed != defaultSeed && !j.real {
 		lines = append(lines, fmt.Sprintf("the seed was %d: -mpitest.seed=%d uses it again", j.seed, j.seed))
 	}
 	return errors.New(strings.Join(lines, "\n"))

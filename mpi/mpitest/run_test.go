@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,5 +201,46 @@ func TestRun_Parts(t *testing.T) {
 			}
 		}
 		return errors.Join(w.Free(), half.Free())
+	})
+}
+
+// Goroutines of a rank may hold a mutex during a call, if they do not take turns.
+func TestConcurrent(t *testing.T) {
+	mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		var errs [2]error
+		for i := range errs {
+			all.Go(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				errs[i] = mpi.Barrier(world)
+			})
+		}
+		all.Wait()
+		return errors.Join(errs[:]...)
+	}, mpitest.Concurrent())
+}
+
+// TestMutex has a goroutine wait for a mutex that another holds during a call, in a process of its own.
+func TestMutex(t *testing.T) {
+	if os.Getenv(wrongVariable) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMutex$")
+		cmd.Env = append(os.Environ(), wrongVariable+"=1")
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Regexp(t, `panic: mpitest: TestMutex: rank [01] at run_test.go:\d+ waits for a sync.Mutex, `+
+			`.*use mpitest.Concurrent`, string(out))
+		return
+	}
+	mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
+		var mu sync.Mutex
+		mu.Lock()
+		defer mu.Unlock()
+		go func() {
+			mu.Lock()
+			defer mu.Unlock()
+		}()
+		return mpi.Barrier(world)
 	})
 }

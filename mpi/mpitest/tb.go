@@ -3,6 +3,7 @@ package mpitest
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -32,12 +33,12 @@ func (t *rankT) Context() context.Context { return t.ctx }
 
 func (t *rankT) Log(args ...any) {
 	t.Helper()
-	t.TB.Log(t.prefix() + strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+	t.rank.job.log(t.prefix() + strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 
 func (t *rankT) Logf(format string, args ...any) {
 	t.Helper()
-	t.TB.Log(t.prefix() + fmt.Sprintf(format, args...))
+	t.rank.job.log(t.prefix() + fmt.Sprintf(format, args...))
 }
 
 func (t *rankT) Error(args ...any) {
@@ -74,4 +75,27 @@ func (t *rankT) Skipf(format string, args ...any) {
 	t.Helper()
 	t.Logf(format, args...)
 	t.SkipNow()
+}
+
+// A run of many fails by itself: see Explore.
+
+func (t *rankT) Fail() {
+	if x := t.rank.job.explored; x != nil {
+		x.fail()
+	} else {
+		t.TB.Fail()
+	}
+}
+
+func (t *rankT) FailNow() {
+	if t.rank.job.explored == nil {
+		t.TB.FailNow()
+	}
+	t.Fail()
+	runtime.Goexit()
+}
+
+func (t *rankT) Failed() bool {
+	x := t.rank.job.explored
+	return t.TB.Failed() || x != nil && x.hasFailed()
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
@@ -35,7 +34,7 @@ func (j *job) watch(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-time.After(max(quietAfter, quiet)):
-			synctest.Wait() // others may have a timer of the same moment
+			time.Sleep(1) // others may have a timer of the same moment
 		}
 		if now := j.moves(); now != moves {
 			moves, quiet = now, 0
@@ -83,6 +82,9 @@ func (j *job) stuck(list []ownGoroutine) (gaveUp bool) {
 		return true
 	}
 	text := j.describe(list)
+	if x := j.explored; x != nil {
+		x.stuck(j)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, text)
@@ -208,6 +210,9 @@ func (j *job) maySleep(list []ownGoroutine) bool {
 			}
 		}
 	}
+	if j.turns.anyPolls() {
+		return true
+	}
 	for _, r := range j.ranks {
 		if made := r.place.Rank(); made != nil && !r.ended.Load() {
 			for _, w := range made.Snapshot().Waits {
@@ -258,11 +263,18 @@ func (j *job) watchFromOutside() (end func()) {
 		ticker := time.NewTicker(outsidePeriod)
 		defer ticker.Stop()
 		busy, ended := time.Duration(0), int32(0)
-		for {
+		for turns := uint64(0); ; {
 			select {
 			case <-over:
 				return
 			case <-ticker.C:
+			}
+			if now := j.turns.given.Load(); now != turns {
+				turns = now
+			} else if at := j.blockedByMutex(); at != "" {
+				panic(fmt.Sprintf("mpitest: %s: %s waits for a sync.Mutex, which a goroutine holds that has "+
+					"no turn: it has called MPI. Make the call without the mutex, or use "+
+					"mpitest.Concurrent", j.t.Name(), at))
 			}
 			if now := j.ended.Load(); j.real || !j.allReturned() || now != ended {
 				busy, ended = 0, now
@@ -284,6 +296,29 @@ func (j *job) watchFromOutside() (end func()) {
 		close(over)
 		<-gone
 	}
+}
+
+// blockedByMutex says which goroutine of a rank waits for a mutex, where all others wait too; empty if none
+// does. It is called from outside the bubble.
+func (j *job) blockedByMutex() (at string) {
+	if j.turns.over {
+		return ""
+	}
+	all, byID := everyGoroutine()
+	bubble := byID[j.ranks[0].goroutine.Load()].Bubble
+	for _, g := range all {
+		switch {
+		case g.Bubble != bubble || bubble == "":
+		case g.State == "running" || g.State == "runnable":
+			return ""
+		case strings.HasPrefix(g.State, "sync.Mutex") || strings.HasPrefix(g.State, "sync.RWMutex"):
+			own := ownGoroutine{g, j.rankOf(g, byID)}
+			if at = own.where(); own.rank != nil {
+				at = fmt.Sprintf("rank %d at %s", own.rank.number, at)
+			}
+		}
+	}
+	return at
 }
 
 // running says where the bodies and the goroutines that they have started are. It is called from outside the

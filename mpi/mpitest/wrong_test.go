@@ -374,7 +374,7 @@ func TestRun_GoroutineThatRunsOn(t *testing.T) {
 				go readForEver()
 			}
 			return nil
-		})
+		}, mpitest.Concurrent())
 	}
 	t.Parallel()
 	require.Regexp(t, `panic: mpitest: TestRun_GoroutineThatRunsOn: the bodies have returned, and goroutines that they `+

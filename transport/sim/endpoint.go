@@ -220,7 +220,26 @@ func (a *attempt) run() {
 func (n *Network) Step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var ready []*attempt
+	ready := n.readyAttempts()
+	if !n.manual || len(ready) == 0 {
+		return false
+	}
+	slices.SortFunc(ready, func(a, b *attempt) int { // the order of the Connects may be that of goroutines
+		return cmp.Or(cmp.Compare(a.from.dev.id, b.from.dev.id), cmp.Compare(a.rank, b.rank))
+	})
+	ready[n.rng.IntN(len(ready))].advance()
+	return true
+}
+
+// Connecting reports whether Step would find an attempt.
+func (n *Network) Connecting() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.readyAttempts()) > 0
+}
+
+// readyAttempts are the attempts that can be taken a step further.
+func (n *Network) readyAttempts() (ready []*attempt) {
 	for _, a := range n.attempts {
 		wait := a.waitsFor()
 		select {
@@ -234,14 +253,7 @@ func (n *Network) Step() bool {
 			ready = append(ready, a)
 		}
 	}
-	if !n.manual || len(ready) == 0 {
-		return false
-	}
-	slices.SortFunc(ready, func(a, b *attempt) int { // the order of the Connects may be that of goroutines
-		return cmp.Or(cmp.Compare(a.from.dev.id, b.from.dev.id), cmp.Compare(a.rank, b.rank))
-	})
-	ready[n.rng.IntN(len(ready))].advance()
-	return true
+	return ready
 }
 
 // waitsFor is what an attempt needs before it can go on; nil if nothing.

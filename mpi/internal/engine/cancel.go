@@ -99,7 +99,7 @@ func (n *cancellation) cancelLocallyLocked(r *request) bool {
 	n.e.mu.assertHeld()
 	switch {
 	case r.kind == kindRecv:
-		return n.e.matching.RemovePosted(&r.posted)
+		return n.e.matching.RemovePosted(&r.posted) || n.e.choices.remove(r)
 	case r.unexpected != nil:
 		a := r.unexpected
 		if !n.e.matching.RemoveUnexpected(&a.match) {

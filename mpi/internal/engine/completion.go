@@ -81,9 +81,22 @@ func (t *requestTable) allDone(n int, at func(i int) Request) bool {
 	return true
 }
 
-func (t *requestTable) collectSome(n int, at func(i int) Request, limit int,
+// collectSome gives take those of n requests that are complete, and at most limit of them. It begins with the
+// first-th, or with an earlier one if no later is complete.
+func (t *requestTable) collectSome(n int, at func(i int) Request, first, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
-	for i := 0; i < n && taken < limit; i++ {
+	taken, active = t.collectFrom(first, n, at, limit, take)
+	if first == 0 || taken > 0 {
+		return taken, active
+	}
+	taken, before := t.collectFrom(0, first, at, limit, take)
+	return taken, active || before
+}
+
+// collectFrom is collectSome of the requests from a first one on.
+func (t *requestTable) collectFrom(first, n int, at func(i int) Request, limit int,
+	take func(int, *Status, error)) (taken int, active bool) {
+	for i := first; i < n && taken < limit; i++ {
 		h := at(i)
 		if h == (Request{}) {
 			continue

@@ -67,7 +67,7 @@ func (d *connections) connectLocked(p *peer) {
 	p.state = peerConnecting
 	d.connecting.Add(1)
 	d.underWay.Add(1)
-	go func() {
+	d.e.Go(func() {
 		defer d.connecting.Done()
 		defer d.underWay.Add(-1)
 		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
@@ -93,7 +93,7 @@ func (d *connections) connectLocked(p *peer) {
 		if p.state == peerConnecting {
 			d.e.failures.failPeer(p, err)
 		}
-	}()
+	})
 }
 
 // connected reports whether a peer has connected, or failed, meanwhile.

@@ -73,8 +73,12 @@ type Config struct {
 	Revoked func(communicator uint32)
 	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
 	HandlerCores []int
-	Hook         *Hook              // told of events; nil for none
-	Recorder     *recorder.Recorder // of the latest events; nil for one that nobody else reads
+	Hook         *Hook // told of events; nil for none
+	Turns        Turns // nil for none
+	// if not nil: decides from whom receives and probes of any source take messages; see choices. There is a
+	// Hook.Tell then
+	Decided  func(number int) (source int, ok bool)
+	Recorder *recorder.Recorder // of the latest events; nil for one that nobody else reads
 	// bytes before the payload of each message whose receive has elements of more than a byte
 	Header int
 	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
@@ -112,6 +116,7 @@ type Engine struct {
 	allocated   allocated
 	windows     windows
 	views       viewMessages
+	choices     choices
 
 	progress          progressEngine
 	routes            router
@@ -163,7 +168,11 @@ func New(c Config) (*Engine, error) {
 // init gives every part its settings, and the engine to which it belongs.
 func (e *Engine) init(c Config) {
 	e.mu.Init()
+	if c.Turns != nil {
+		e.mu.takeTurns(c.Turns)
+	}
 	e.recvs.header = c.Header
+	e.choices = choices{e: e, decided: c.Decided}
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
 	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
 	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e

@@ -16,6 +16,12 @@ const (
 	EventCallEnd                        // it returns, after Elapsed
 	EventMatch                          // a receive and a message have found each other
 	EventSlept                          // a goroutine has slept in a call, for Elapsed
+	EventSent                           // the first part of a message has been given to its protocol
+	// Of an engine with Config.Decided: a receive or a probe of any source has a number; a message has come,
+	// and waits; a receive is complete, and collected
+	EventChoice
+	EventArrived
+	EventCollected
 )
 
 // Event is one event. Fields that its kind does not use are zero.
@@ -25,6 +31,10 @@ type Event struct {
 	Bytes      int           // EventCallBegin: of the buffer
 	Unexpected bool          // EventMatch: the message was there before the receive
 	Elapsed    time.Duration // EventCallEnd, EventSlept
+	// of messages, and of the kinds after EventSent
+	Context   uint32
+	Peer, Tag int
+	Choice    int // EventChoice, EventCollected: the number of the choice, plus one; or 0
 }
 
 // Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock;
@@ -33,6 +43,20 @@ type Event struct {
 type Hook struct {
 	Trace *trace.Buffer // gets calls and messages in as few records as can be; nil for none
 	Tell  func(Event)   // nil for none
+}
+
+// With is a hook that tells what h does, which may be nil, and calls a function as well.
+func (h *Hook) With(tell func(Event)) *Hook {
+	switch {
+	case h == nil:
+		return &Hook{Tell: tell}
+	case h.Tell == nil:
+		return &Hook{Trace: h.Trace, Tell: tell}
+	}
+	return &Hook{Trace: h.Trace, Tell: func(e Event) {
+		h.Tell(e)
+		tell(e)
+	}}
 }
 
 // Epoch is what the times of calls are relative to: so one word says when a call began.
@@ -198,8 +222,8 @@ func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected 
 // sent tells of a message when the first part of it has been given to its protocol. Each message is told of
 // once, in the order in which its peer matches those with the same envelope.
 func (h *Hook) sent(env envelope, peer, bytes int) {
-	if h != nil && h.Trace != nil {
-		h.traceMessage(trace.Sent, env, peer, bytes)
+	if h != nil {
+		h.tellSent(env, peer, bytes)
 	}
 }
 
@@ -216,6 +240,16 @@ func (h *Hook) phase(peer, phase int) {
 }
 
 //go:noinline
+func (h *Hook) tellSent(env envelope, peer, bytes int) {
+	if h.Trace != nil {
+		h.traceMessage(trace.Sent, env, peer, bytes)
+	}
+	if h.Tell != nil {
+		h.Tell(Event{Kind: EventSent, Context: env.Context, Peer: peer, Tag: int(env.Tag), Bytes: bytes})
+	}
+}
+
+//go:noinline
 func (h *Hook) traceMessage(k trace.Kind, env envelope, peer, bytes int) {
 	h.Trace.Add(k, 0, env.Context, peer, int(env.Tag), bytes)
 }
@@ -226,7 +260,8 @@ func (h *Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpec
 		h.Trace.Add(trace.Matched, 0, context, peer, int(tag), bytes)
 	}
 	if h.Tell != nil {
-		h.Tell(Event{Kind: EventMatch, Unexpected: unexpected})
+		h.Tell(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes,
+			Unexpected: unexpected})
 	}
 }
 
@@ -249,7 +284,7 @@ func (h *Hook) tellReceived(context uint32, peer int, tag int32, bytes int, star
 		h.Trace.AddReceive(start, uint8(CallRecv), context, peer, int(tag), bytes)
 	}
 	if h.Tell != nil {
-		h.Tell(Event{Kind: EventMatch})
+		h.Tell(Event{Kind: EventMatch, Context: context, Peer: peer, Tag: int(tag), Bytes: bytes})
 	}
 }
 

@@ -38,7 +38,8 @@ func Test_HookIsToldOfCallsAndMatches(t *testing.T) {
 	}
 	require.Equal(t, Event{Kind: EventCallBegin, Call: CallSend, Bytes: 8}, events[0][0])
 	require.Len(t, kinds(events[0], EventCallEnd), 1)
-	require.Equal(t, []Event{{Kind: EventMatch}}, kinds(events[1], EventMatch))
+	require.Equal(t, []Event{{Kind: EventSent, Peer: 1, Tag: 5, Bytes: 8}}, kinds(events[0], EventSent))
+	require.Equal(t, []Event{{Kind: EventMatch, Peer: 0, Tag: 5, Bytes: 8}}, kinds(events[1], EventMatch))
 	calls := kinds(events[1], EventCallEnd)
 	require.Len(t, calls, 2)
 	require.Equal(t, []Call{CallIrecv, CallWait}, []Call{calls[0].Call, calls[1].Call})

@@ -64,6 +64,9 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if attr.MaxPolledQPs > 0 {
 		e.waiters.maxYields = yieldsPolling
 	}
+	if c.Turns != nil {
+		e.waiters.maxYields = 1 // nothing comes unless another rank has a turn
+	}
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
 	}

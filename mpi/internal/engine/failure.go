@@ -118,6 +118,7 @@ func (y *failures) failRequestsOf(p *peer) {
 			y.e.requests.complete(m.Value, p.cause)
 		}
 	}
+	y.e.choices.onPeerFailed(p)
 	for _, c := range y.e.collectives.inMailboxes {
 		if err := c.mailboxes.failedLocked(); err != nil {
 			y.e.collectives.failLocked(c, err)

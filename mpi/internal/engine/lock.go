@@ -25,6 +25,7 @@ type Lock struct {
 	starving atomic.Int32  // of them, those that have waited for long and are blocked
 	released chan struct{} // has a token when the lock was released while others waited
 	passed   chan struct{} // a goroutine that receives from it holds the lock
+	turns    Turns         // nil unless the lock is taken in turns: see takeTurns
 }
 
 // Init makes it ready for use.
@@ -69,6 +70,9 @@ const (
 // wait counts the caller before its last try: so a goroutine that releases the lock after that sees it, and
 // wakes it.
 func (l *Lock) wait() {
+	if l.takeTurn(0) {
+		return
+	}
 	l.queue.Add(1)
 	defer l.queue.Add(-1)
 	var began time.Time // when it blocked first
@@ -117,6 +121,12 @@ func (l *Lock) receive() (passed bool) {
 
 // pass gives the lock to a goroutine in receive; false if there is none.
 func (l *Lock) pass() bool {
+	if l.turns != nil {
+		atomic.StoreUint32(&l.held, 1) // a release, which takeTurn acquires
+		if l.turns.Give() {
+			return true
+		}
+	}
 	select {
 	case l.passed <- struct{}{}:
 		return true

@@ -61,7 +61,7 @@ func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bo
 	if !ok {
 		return Message{}, st, false, err
 	}
-	a := q.e.matching.Probe(context, int32(src), int32(tag)).Value
+	a := q.e.matching.Probe(context, int32(st.Source), int32(tag)).Value
 	q.e.matching.RemoveUnexpected(&a.match)
 	q.e.hook.match(a.match.Context, int(a.match.Source), a.match.Tag, a.bytes, true)
 	q.messages = append(q.messages, a)

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/weft-mpi/weft/mpi/internal/match"
+)
 
 // Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
 // when canceller does, which may be nil.
@@ -64,7 +68,13 @@ func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 }
 
 func (q *matchedProbes) probe(context uint32, src, tag int) (Status, bool, error) {
-	if m := q.e.matching.Probe(context, int32(src), int32(tag)); m != nil {
+	var m *match.Message[*unexpectedMessage]
+	if src == AnySource && q.e.choices.decided != nil {
+		m = q.e.choices.probe(context, tag)
+	} else {
+		m = q.e.matching.Probe(context, int32(src), int32(tag))
+	}
+	if m != nil {
 		return Status{Source: int(m.Source), Tag: int(m.Tag), Bytes: m.Value.bytes, Elem: 1}, true, nil
 	}
 	if q.e.stopped != nil {

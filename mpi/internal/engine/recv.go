@@ -165,6 +165,15 @@ func (v *recvProtocol) startLocked(r *request, context uint32, src, tag, elem in
 	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
+	if v.e.choices.decided != nil && v.e.choices.holds(r) {
+		return
+	}
+	v.post(r)
+}
+
+// post posts a receive that says what it matches, or gives it the unexpected message that it matches.
+func (v *recvProtocol) post(r *request) {
+	context, src := r.posted.Context, int(r.posted.Source)
 	if m := v.e.matching.Post(&r.posted); m != nil {
 		v.e.recorder.Note(recorder.Matched, context, int(m.Source), int(m.Tag), m.Value.bytes)
 		v.e.hook.match(context, int(m.Source), m.Tag, m.Value.bytes, true)

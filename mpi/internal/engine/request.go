@@ -98,13 +98,17 @@ type relations struct {
 	sized        *Sized             // a receive whose buffer is as long as its message
 	collective   *Collective        // of which it is a message; or which it is, for kindCollective
 	cause        error              // why the send is to be withdrawn; its outcome if it is
+	choice       int                // the number of a receive among the choices, plus one; 0 for none
+	taken        bool               // it has a message
 }
 
 // matched notes the message that a receive takes.
 func (r *request) matched(source, tag, bytes int) {
 	r.status.Source, r.status.Tag, r.status.Bytes = source, tag, bytes
-	if r.observed && r.sized != nil {
-		r.vec = r.sized.allocate(bytes)
+	if r.observed {
+		if r.taken = true; r.sized != nil {
+			r.vec = r.sized.allocate(bytes)
+		}
 	}
 }
 
@@ -228,6 +232,10 @@ func (p *requestTable) forget(r *request) {
 		r.msg = eager.Message{}
 	}
 	if r.observed {
+		if p.e.choices.decided != nil && r.kind == kindRecv && r.taken {
+			p.e.hook.Tell(Event{Kind: EventCollected, Context: r.posted.Context, Peer: r.status.Source,
+				Tag: r.status.Tag, Choice: r.choice})
+		}
 		r.relations = relations{}
 	}
 }

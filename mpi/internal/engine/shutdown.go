@@ -133,6 +133,7 @@ func (e *Engine) failLocked(cause error) {
 		e.matching.RemovePosted(m)
 		e.requests.complete(m.Value, cause)
 	}
+	e.choices.held = nil                   // they are among those under way
 	for r := range e.requests.underWay() { // of this rank with itself
 		if r.kind == kindCollective {
 			e.collectives.failLocked(r.collective, cause)

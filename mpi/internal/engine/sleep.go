@@ -40,8 +40,9 @@ type waiters struct {
 // waiter is one sleeping goroutine.
 type waiter struct {
 	signal  chan struct{}
-	isProbe bool // waits for something other than a request: wake it for every arrival and every failure
-	at      int  // index in parked; -1 when not there
+	isProbe bool   // waits for something other than a request: wake it for every arrival and every failure
+	at      int    // index in parked; -1 when not there
+	order   uint64 // for its next turn, where there are turns
 	next    *waiter
 }
 
@@ -77,12 +78,18 @@ func (w *waiters) wakeLocked(s *waiter) {
 	w.parked[s.at] = w.parked[last]
 	w.parked = w.parked[:last]
 	s.at = -1
+	if t := w.e.mu.turns; t != nil {
+		s.order = t.Order()
+	}
 	s.signal <- struct{}{}
 }
 
 // wakeProbesLocked wakes the waiters that wait for something other than a request.
 func (w *waiters) wakeProbesLocked() {
 	w.e.mu.assertHeld()
+	if len(w.e.choices.held) > 0 {
+		w.e.choices.release()
+	}
 	if w.progressOwner != nil && w.progressOwner.isProbe {
 		w.e.progress.queues.wake()
 	}
@@ -190,7 +197,7 @@ func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handl
 func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 	var p spinBudget
 	for {
-		if w.e.mu.TryLock() {
+		if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
 			if r.gen != h.gen {
 				w.passOwnershipLocked()
 				w.e.mu.Unlock()
@@ -409,7 +416,7 @@ func (w *waiters) parkLocked(s *waiter) {
 	w.parked = append(w.parked, s)
 	w.e.mu.Unlock()
 	<-s.signal
-	w.e.mu.Lock()
+	w.e.mu.lockInOrder(s.order)
 }
 
 // recordedWaits is how many of the receives that a goroutine sleeps for are recorded.

@@ -198,6 +198,9 @@ func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source 
 	u.e.recorder.Note(recorder.Arrived, env.Context, source, int(env.Tag), a.bytes)
 	a.match.Context, a.match.Source, a.match.Tag = env.Context, int32(source), env.Tag
 	u.e.matching.AddUnexpected(&a.match)
+	if u.e.choices.decided != nil {
+		u.e.hook.Tell(Event{Kind: EventArrived, Context: env.Context, Peer: source, Tag: int(env.Tag)})
+	}
 	if len(u.e.collectives.active) > 0 {
 		u.e.collectives.checkUnexpectedLocked(env, source)
 	}

@@ -9,12 +9,21 @@ package engine
 // take. It returns how many that were; 0, at once, when all handles are zero.
 func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
+	if e.hook == nil {
+		return e.waitSome(n, at, 0, limit, take)
+	}
 	start := e.hook.begin(CallWait, 0)
 	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
+	first, most := e.drawSome(n, limit)
+	return e.waitSome(n, at, first, most, take)
+}
+
+func (e *Engine) waitSome(n int, at func(i int) Request, first, limit int,
+	take func(i int, st *Status, err error)) int {
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
 		var active bool
-		taken, active = e.requests.collectSome(n, at, limit, take)
+		taken, active = e.requests.collectSome(n, at, first, limit, take)
 		return taken > 0 || !active
 	})
 	return taken
@@ -24,14 +33,23 @@ func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
 // tells too whether any handle is active.
 func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
+	if e.hook == nil {
+		return e.testSome(n, at, 0, limit, take)
+	}
 	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
+	first, most := e.drawSome(n, limit)
+	return e.testSome(n, at, first, most, take)
+}
+
+func (e *Engine) testSome(n int, at func(i int) Request, first, limit int,
+	take func(i int, st *Status, err error)) (taken int, active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	taken, active = e.requests.collectSome(n, at, limit, take)
+	taken, active = e.requests.collectSome(n, at, first, limit, take)
 	if taken == 0 && active && e.stopped == nil {
 		e.progress.poll()
-		taken, active = e.requests.collectSome(n, at, limit, take)
+		taken, active = e.requests.collectSome(n, at, first, limit, take)
 	}
 	return taken, active
 }
@@ -51,7 +69,7 @@ func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Sta
 			return false
 		}
 	}
-	e.requests.collectSome(n, at, n, take)
+	e.requests.collectSome(n, at, 0, n, take)
 	return true
 }
 

@@ -192,8 +192,8 @@ type attachedPart struct {
 	number uint64
 	known  bool // its entry was read
 
-	// The mutex is held while this rank becomes a user, or leaves.
-	mu    sync.Mutex
+	// The lock is held while this rank becomes a user, or leaves.
+	mu    *Lock
 	calls int  // that are about to begin an operation
 	user  bool // this rank counts among the users
 }
@@ -234,7 +234,7 @@ func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
 			return p
 		}
 	}
-	p := &attachedPart{base: base, number: number}
+	p := &attachedPart{mu: base.w.e.NewLock(), base: base, number: number}
 	p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
 	p.conditions()
 	p.failure.Store(base.failure.Load())

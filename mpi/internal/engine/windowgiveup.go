@@ -9,7 +9,7 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 	}
 	call := &stepCall{}
 	w.stepCalls.Add(1)
-	go func() {
+	w.e.Go(func() {
 		err := do()
 		w.e.mu.Lock()
 		call.err, call.over = err, true
@@ -20,7 +20,7 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 			undo()
 		}
 		w.stepCalls.Add(-1)
-	}()
+	})
 	err := w.e.waiters.waitUnless(s, func() bool { return call.over })
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()

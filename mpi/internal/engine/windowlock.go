@@ -141,7 +141,7 @@ type lockWait struct {
 // is called after each look.
 func (l *lockWait) describe(t *Target) {
 	e := t.w.e
-	if !e.mu.TryLock() {
+	if !e.mu.TryLock() && !e.mu.takeTurn(0) {
 		return
 	}
 	defer e.mu.Unlock()
@@ -189,7 +189,7 @@ func lockSleep(n int) time.Duration {
 
 // pause lets some time pass between two looks, while this rank's communication goes on.
 func (w *Window) pause(try int) {
-	if w.e.mu.TryLock() {
+	if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
 		if w.e.stopped == nil && !w.e.completionHandler.active() {
 			w.e.progress.poll()
 		}
@@ -198,6 +198,9 @@ func (w *Window) pause(try int) {
 	switch {
 	case try > lockSpins:
 		time.Sleep(lockSleep(try - lockSpins))
+		if w.e.mu.takeTurn(0) { // others wake at the same time
+			w.e.mu.Unlock()
+		}
 	case w.e.waiters.spinTime == 0:
 		sys.Yield()
 	case try%passesPerYield == 0:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -23,6 +24,9 @@ type Place struct {
 	Settings setting.Values   // in place of the environment
 	Out      io.Writer        // in place of standard error; takes whole lines, from any goroutine
 	Exit     func(code int)   // in place of os.Exit; does not return
+	Turns    engine.Turns
+	Tell     func(engine.Event)                     // as in engine.Hook
+	Decided  func(number int) (source int, ok bool) // as in engine.Config
 
 	mu   sync.Mutex
 	rank Rank // nil before Init or Run
@@ -41,6 +45,9 @@ type Rank interface {
 
 	// Moves is a number that grows whenever a message of the rank moves.
 	Moves() uint64
+
+	// Engine is the rank's; nil before it is there.
+	Engine() *engine.Engine
 
 	// Discard releases what the rank still has if it has not come through Finalize.
 	Discard(cause error) error

@@ -43,7 +43,12 @@ func newCallSites() *callSites {
 
 // event takes an event of the engine, on the goroutine that makes the call.
 func (c *callSites) event(e engine.Event) {
-	if e.Kind == engine.EventMatch || e.Call == engine.CallFinalize {
+	switch e.Kind {
+	case engine.EventCallBegin, engine.EventCallEnd, engine.EventSlept:
+	default:
+		return
+	}
+	if e.Call == engine.CallFinalize { // waiting for the others there is no work
 		return
 	}
 	var callers stack

@@ -17,6 +17,9 @@ type Meeting struct {
 	secret  [32]byte
 	aborted func(rank, code int)
 
+	// Survives says that the job goes on when ranks fail. It is set before Join.
+	Survives bool
+
 	mu     sync.Mutex
 	values map[string]string
 	waits  int           // ranks that are in the barrier
@@ -35,7 +38,7 @@ func NewMeeting(name string, size int, aborted func(rank, code int)) *Meeting {
 func (m *Meeting) Join(rank int) *Job {
 	return &Job{
 		Identity: transport.Identity{Job: m.name, Rank: uint32(rank), Size: uint32(m.size), Secret: m.secret},
-		client:   &attendee{m, rank}, together: true,
+		client:   &attendee{m, rank}, together: true, survives: m.Survives,
 	}
 }
 

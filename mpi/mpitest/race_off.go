@@ -1,0 +1,7 @@
+//go:build !race
+
+package mpitest
+
+func raceDisable() {}
+
+func raceEnable() {}

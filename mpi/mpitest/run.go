@@ -61,8 +61,8 @@ func chosen(t *testing.T, op string, n int, body Body, opts []Option) (*options,
 	t.Helper()
 	switch {
 	case program.InBubble():
-		return nil, fmt.Errorf("mpitest: %s inside another Run or synctest.Test: a rank has one job, that of "+
-			"its world", op)
+		return nil, fmt.Errorf("mpitest: %s inside another Run or synctest.Test: a rank has one job, that "+
+			"of its world", op)
 	case t.Context().Err() != nil:
 		panic(fmt.Sprintf("mpitest: %s with the *testing.T of %s, which has ended", op, t.Name()))
 	case !program.RunsTest(reflect.ValueOf(t).Pointer()):

@@ -373,8 +373,8 @@ func (cs *collectives) collectMessagesLocked(c *Collective) {
 	c.messages = c.messages[:0]
 }
 
-// cancelMessagesLocked cancels the messages of a collective that has failed, and reports whether all of them are
-// complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
+// cancelMessagesLocked cancels the messages of a collective that has failed, and reports whether all of them
+// are complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
 // call, and would wait for it.
 func (cs *collectives) cancelMessagesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()

@@ -34,7 +34,7 @@ func (j *job) watch(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-time.After(max(quietAfter, quiet)):
-			time.Sleep(1) // others may have a timer of the same moment
+			time.Sleep(time.Nanosecond) // others may have a timer of the same moment
 		}
 		if now := j.moves(); now != moves {
 			moves, quiet = now, 0

@@ -44,7 +44,7 @@ func (q *qp) refuseRead(a *readResponse, err error) {
 func (q *qp) terminated(h frame.Header, text []byte) {
 	code := frame.Reason(h.A)
 	t := queuepair.Terminate{Reason: code.Violation(), Read: h.B, Text: text}
-	_, status := t.Reason.Told()
+	status, _ := t.Reason.Told()
 	q.sequencer.refused(status)
 	q.Terminated(t, code, q.reading())
 }

@@ -33,7 +33,7 @@ func TerminateOf(cause error, maxText int) Terminate {
 // code is the reason as the provider's protocol has it. asking is the oldest Read or Atomic that the peer has
 // not answered, nil if there is none.
 func (q *QP) Terminated(t Terminate, code fmt.Stringer, asking *verbs.Request) {
-	cause, status := t.Reason.Told()
+	status, cause := t.Reason.Told()
 	if asking != nil && t.Read != 0 && asking.Number == t.Read-1 {
 		asking.Failed = status
 	}

@@ -34,18 +34,18 @@ func (r Reason) String() string {
 	return fmt.Sprintf("code %d", uint8(r))
 }
 
-// Told returns what an end reports that is told the reason: the cause, and the status of the request that the
-// peer refused.
-func (r Reason) Told() (cause error, status transport.Status) {
+// Told returns what an end reports that is told the reason: the status of the request that the peer
+// refused, and the cause.
+func (r Reason) Told() (status transport.Status, cause error) {
 	switch r {
 	case Access, Key, Own:
-		return transport.ErrAccess, transport.StatusRemoteAccess
+		return transport.StatusRemoteAccess, transport.ErrAccess
 	case Local:
-		return transport.ErrPeerLost, transport.StatusRemoteOp
+		return transport.StatusRemoteOp, transport.ErrPeerLost
 	case NoRecv:
-		return transport.ErrProtocol, transport.StatusRNR
+		return transport.StatusRNR, transport.ErrProtocol
 	}
-	return transport.ErrProtocol, transport.StatusRemoteOp
+	return transport.StatusRemoteOp, transport.ErrProtocol
 }
 
 // Of returns the reason of an error that cuts a connection.

@@ -44,5 +44,17 @@ var givenUpBody = body("given-up", func(_ context.Context, world *mpi.Comm) erro
 	if err := firstError(c.Free(), mpi.Barrier(world)); err != nil {
 		return err
 	}
-	return want("kept after Free", world.Stats().Kept, 0)
+	// Rank 0 looks first, and then rank 1, while the other sends nothing.
+	look := func() error { return want("kept after Free", world.Stats().Kept, 0) }
+	turn := make([]byte, 1)
+	if world.Rank() == 0 {
+		err = look()
+		_, received := mpi.Sendrecv(world, turn, 1, 0, make([]byte, 1), 1, 0)
+		return firstError(err, received)
+	}
+	if _, err := mpi.Recv(world, turn, 0, 0); err != nil {
+		return err
+	}
+	err = look()
+	return firstError(err, mpi.Send(world, turn, 0, 0))
 })

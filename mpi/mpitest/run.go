@@ -180,7 +180,10 @@ func (j *job) live() {
 	meeting.Survives = j.survives
 	for _, r := range j.ranks {
 		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit,
-			Turns: j.turns.engines[r.number], Tell: r.tell}
+			Tell: r.tell}
+		if !j.turns.over {
+			r.place.Turns = j.turns.engines[r.number]
+		}
 		if !j.real {
 			r.place.Device = j.network.Device()
 		}

@@ -70,7 +70,7 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 // Start begins the operation, as Isend or Irecv would, and returns its request. Until that request is used up
 // (see Request), another Start gives ErrRequest.
 func (p *Persistent) Start() (Request, error) {
-	if p == nil {
+	if p == nil || p.c == nil {
 		return Request{}, asError("Start", errNotSetUp)
 	}
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func Startall(ps []*Persistent, rs []Request) error {
 			len(rs), len(ps)))
 	}
 	for i, p := range ps {
-		if p == nil {
+		if p == nil || p.c == nil {
 			return asError("Startall", fmt.Errorf("number %d: %w", i, errNotSetUp))
 		}
 		if err := p.startable(); err != nil {
@@ -114,15 +114,12 @@ func Startall(ps []*Persistent, rs []Request) error {
 // Free ends the use of p; it cannot be started any more. If p is active, its request completes normally and
 // can still be waited for.
 func (p *Persistent) Free() error {
-	if p == nil {
+	if p == nil || p.c == nil {
 		return asError("Free", errNotSetUp)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.c == nil:
-		return asError("Free", errNotSetUp)
-	case p.freed:
+	if p.freed {
 		return p.c.fail("Free", p.peer, p.tag, errFreed)
 	}
 	p.c.e.UnpinMemory(p.memory)
@@ -146,8 +143,6 @@ func (p *Persistent) startable() error {
 // readyLocked tells whether it can be started.
 func (p *Persistent) readyLocked() error {
 	switch {
-	case p.c == nil:
-		return errNotSetUp
 	case p.freed:
 		return errFreed
 	case p.c.e.Live(p.h):

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
@@ -93,7 +92,7 @@ func explore(t *testing.T, n int, body Body, o *options) (found Explored, report
 		x := newExploredRun(n, path, next)
 		j := newJob(t, n, body, defaultSeed, o)
 		j.explored = x
-		failure := runExplored(j)
+		failure := runOnce(j)
 		if !x.infeasible {
 			found.Matchings++
 			for key := range x.made {
@@ -119,14 +118,6 @@ func explore(t *testing.T, n int, body Body, o *options) (found Explored, report
 	}
 	found.Receives = len(keys)
 	return found, found.describe(failures)
-}
-
-// runExplored runs a job, and returns why it fails.
-func runExplored(j *job) error {
-	defer inprocess.Begin()()
-	defer j.watchFromOutside()()
-	j.play()
-	return j.failure()
 }
 
 func (f *Explored) describe(failures []string) string {

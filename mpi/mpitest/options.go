@@ -55,6 +55,9 @@ func (o *options) check() error {
 	if err := fabrics.Check(o.fabric); err != nil {
 		return fmt.Errorf("mpitest: Fabric: %w, and %s", err, simulated)
 	}
+	if o.kills != nil || o.slow != nil {
+		return fmt.Errorf("mpitest: Fabric(%q) with Kill or Slow: they are for the simulated network", o.fabric)
+	}
 	return nil
 }
 

@@ -112,17 +112,16 @@ type job struct {
 
 	explored *exploredRun // nil unless all matchings are explored
 
-	costs   *Network     // what messages cost; nil where nothing is measured
-	network *sim.Network // of the bubble, if there is one
+	costs *Network // what messages cost; nil where nothing is measured
 
 	// of the bubble, if there is one
+	network *sim.Network
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
 	begun   atomic.Int32            // bodies
 	begin   chan struct{}           // closed when all have
 	before  map[uint64]bool         // goroutines that are not the job's
 	ended   atomic.Int32            // ranks that have ended
-	allDone atomic.Bool             // all have ended; their goroutines may go on
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -214,7 +213,6 @@ func (j *job) live() {
 	select {
 	case <-done:
 		<-watched
-		j.allDone.Store(true)
 		stopTurns()
 		if j.real {
 			j.awaitGoroutines()
@@ -227,9 +225,13 @@ func (j *job) live() {
 	}
 }
 
-// startTurns makes the network, and has the ranks take turns, until what it returns is called.
+// startTurns makes the network, unless the fabric is real, and has the ranks take turns, until what it returns
+// is called.
 func (j *job) startTurns() (stop func()) {
-	if j.turns.over {
+	switch {
+	case j.real:
+		return func() {}
+	case j.turns.over:
 		var costs []sim.Option
 		if c := j.costs.costs(); c != nil {
 			costs = append(costs, sim.WithCosts(*c))

@@ -191,6 +191,11 @@ var wrong = []program{
 		return mpi.Run(context.Background(), func(context.Context, *mpi.Comm) error { return nil })
 	}), []string{"rank 0: mpi: Init: not with the context of the body"}, nil},
 
+	{"Kill over a real fabric", func(t *testing.T) {
+		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("tcp"),
+			mpitest.Kill(0, 1))
+	}, []string{`Fabric\("tcp"\) with Kill or Slow`}, nil},
+
 	{"no such fabric", func(t *testing.T) {
 		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("ib"))
 	}, []string{`wrong_test.go:\d+: mpitest: Fabric: "ib" is no fabric; there are shm, tcp or auto, and sim`}, nil},

@@ -187,8 +187,7 @@ func (c *Collective) prepare() {
 	if n := len(c.scratch); n > 0 {
 		c.memory[coll.Scratch] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(c.scratch))), 8*n)
 	}
-	c.round, c.step, c.err, c.sent, c.failing, c.noted = 0, 0, nil, false, false, false
-	c.wrong = nil
+	c.round, c.step, c.err, c.sent, c.failing, c.noted, c.wrong = 0, 0, nil, false, false, false, nil
 }
 
 // carryOut carries out a step that is no message.

@@ -56,7 +56,8 @@ func (o *options) check() error {
 		return fmt.Errorf("mpitest: Fabric: %w, and %s", err, simulated)
 	}
 	if o.kills != nil || o.slow != nil {
-		return fmt.Errorf("mpitest: Fabric(%q) with Kill or Slow: they are for the simulated network", o.fabric)
+		return fmt.Errorf("mpitest: Fabric(%q) with Kill or Slow: these are for the simulated network",
+			o.fabric)
 	}
 	return nil
 }

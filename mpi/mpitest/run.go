@@ -225,8 +225,8 @@ func (j *job) live() {
 	}
 }
 
-// startTurns makes the network, unless the fabric is real, and has the ranks take turns, until what it returns
-// is called.
+// startTurns makes the network, unless the fabric is real, and has the ranks take turns, until what it
+// returns is called.
 func (j *job) startTurns() (stop func()) {
 	switch {
 	case j.real:

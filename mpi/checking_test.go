@@ -592,6 +592,9 @@ func TestChecking_ReportsWrongPrograms(t *testing.T) {
 // In one process, each of the wrong programs is a job of its own.
 func TestChecking_ReportsWrongProgramsInOneProcess(t *testing.T) {
 	for name, w := range wrongs {
+		if raceDetector && w.class == "buffer changed" {
+			continue // the race detector reports it, as the engine reads the buffer meanwhile
+		}
 		t.Run(name, func(t *testing.T) {
 			err := mpitest.Try(t, 2, func(_ context.Context, c *mpi.Comm) error {
 				_ = w.run(c, c.Rank()) // a program may well not look at what calls return

@@ -253,7 +253,7 @@ func (p *attachedPart) hold() error {
 		}
 		if state/userUnit != p.number {
 			err = p.base.beginAdd(entry+entryState, ^uint64(0), nil)
-			p.base.parts.forget(p)
+			p.base.parts.forget(p.number%attachedEntries, func(other *attachedPart) bool { return other == p })
 			return errors.Join(ErrNothingAttached, err)
 		}
 		if !p.known {
@@ -265,32 +265,33 @@ func (p *attachedPart) hold() error {
 		a := p.base.parts
 		a.mu.Lock()
 		a.used = append(a.used, p)
-		// what had the entry before is detached, and nobody uses it
-		a.drop(p.number%attachedEntries, func(other *attachedPart) bool { return other.number < p.number })
 		a.mu.Unlock()
+		// What had the entry before is detached, and nobody uses it.
+		a.forget(p.number%attachedEntries, func(other *attachedPart) bool { return other.number < p.number })
 	}
 	p.calls++
 	return nil
 }
 
-// forget drops a part that is detached.
-func (a *attachedParts) forget(p *attachedPart) {
+// forget drops parts of an entry, which are detached.
+func (a *attachedParts) forget(entry uint64, detached func(p *attachedPart) bool) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(p.number%attachedEntries, func(other *attachedPart) bool { return other == p })
-}
-
-// drop forgets parts of an entry, which are detached. The mutex is held.
-func (a *attachedParts) drop(entry uint64, detached func(p *attachedPart) bool) {
+	var gone []*attachedPart
 	left := slices.DeleteFunc(a.byEntry[entry], func(p *attachedPart) bool {
 		if !detached(p) {
 			return false
 		}
-		_ = p.unmapLocked() // the peer's memory does not depend on it
+		gone = append(gone, p)
 		return true
 	})
 	if a.byEntry[entry] = left; len(left) == 0 {
 		delete(a.byEntry, entry)
+	}
+	a.mu.Unlock() // the engine's lock comes before this mutex
+	for _, p := range gone {
+		p.w.e.mu.Lock()
+		_ = p.unmapLocked() // the peer's memory does not depend on it
+		p.w.e.mu.Unlock()
 	}
 }
 

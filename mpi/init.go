@@ -155,12 +155,13 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 			"the rank measures, are without it", "rank", world.rank, "error", unreachable)
 	}
 	r.stage = stageRunning
-	r.world.Store(world)
 	if r.place != nil {
-		world.job.observer.Asked(world.gatherWords)
+		world.job.observer.Asked()
 	} else {
-		world.job.observer.Joined(reporter, world.gatherWords)
+		world.job.observer.Joined(reporter)
 	}
+	r.world.Store(world) // from here on, the owner of the place may ask
+	world.job.observer.BeginTrace(world.gatherWords)
 	return world, nil
 }
 

@@ -123,20 +123,15 @@ func (o *Observer) Attach(r Rank) (err error) {
 }
 
 // Joined tells the observer that the rank is a part of its job. r is the reporter to the launcher, or nil.
-// gather puts a word of each rank into all; it is a collective call on the world.
-func (o *Observer) Joined(r *Reporter, gather func(mine uint64, all []uint64) error) {
-	o.reporter = r.joined(o)
-	o.beginTrace(gather)
-}
+func (o *Observer) Joined(r *Reporter) { o.reporter = r.joined(o) }
 
 // Asked tells the observer that the rank is a part of its job, and that its owner asks for its state by
 // Snapshot: nobody else does.
-func (o *Observer) Asked(gather func(mine uint64, all []uint64) error) {
+func (o *Observer) Asked() {
 	r := newReporter(nil, snapshot.Running)
 	r.observer.Store(o)
 	r.moved = time.Now()
 	o.reporter = r
-	o.beginTrace(gather)
 }
 
 // Reporter is what reports the rank's state, or nil.

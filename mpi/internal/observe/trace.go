@@ -53,9 +53,9 @@ func newTracer(bytes int) *tracer {
 	return t
 }
 
-// beginTrace has the regions of the program traced, and finds out which clocks the ranks read. gather is that
-// of Joined.
-func (o *Observer) beginTrace(gather func(mine uint64, all []uint64) error) {
+// BeginTrace has the regions of the program traced, and finds out which clocks the ranks read. gather puts a
+// word of each rank into all; it is a collective call on the world.
+func (o *Observer) BeginTrace(gather func(mine uint64, all []uint64) error) {
 	t, e := o.tracer, o.rank.Engine
 	if t == nil {
 		return

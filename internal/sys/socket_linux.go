@@ -299,6 +299,19 @@ func Acknowledged(fd int, d time.Duration) bool {
 		time.Duration(i.Last_ack_recv)*time.Millisecond <= d
 }
 
+// Unacknowledged returns how many bytes of what a socket has sent, with the end of the stream counted as one,
+// the other end's kernel has not acknowledged. It is 0 if that is not known.
+func Unacknowledged(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// ShutdownWrite ends the stream of what a socket sends. The socket can still receive.
+func ShutdownWrite(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) } // a connection that is cut has ended
+
 // TCPCarried returns the bytes that a TCP socket has received, and the number of segments with data that it
 // has sent, each counted once.
 func TCPCarried(fd int) (received, sent uint64, err error) {

@@ -49,5 +49,8 @@ func Dup(int) (int, error) { return -1, errLinux }
 
 func Acknowledged(int, time.Duration) bool { return true }
 
+func Unacknowledged(int) int { return 0 }
+func ShutdownWrite(int)      {}
+
 func SkipCongestionControl(int) {}
 func LimitUnsent(int, int)      {}

@@ -25,9 +25,20 @@ func (d *Device) awaitPuts(e *entry) {
 	}
 }
 
+// awaitWriter returns when a peer that was found placing bytes has finished, or its process has ended. The
+// connection with it has ended: what is posted completes after this, and nothing may be placed then. So a
+// peer that does not finish in time is killed even if it is known to run.
+func (d *Device) awaitWriter(p writer) {
+	w := putWait{first: awaitWriters([]writer{p}), last: time.Now(), ending: true}
+	for len(w.first) > 0 && d.probeWriters(&w) {
+		w.first = awaitWriters(w.first)
+	}
+}
+
 // putWait is a wait for the end of Puts.
 type putWait struct {
 	first  []writer // those that may be in one
+	ending bool     // their connections have ended
 	last   time.Time
 	lasted time.Duration // with a peer that does not run, but for what this process may have stood still
 	killed bool
@@ -60,7 +71,7 @@ func (d *Device) probeWriters(w *putWait) (writing bool) {
 			l.qp.peerGone()
 		default:
 			writing = true
-			if w.killed || !l.qp.running() {
+			if w.killed || w.ending || !l.qp.running() {
 				still = append(still, l)
 			}
 		}

@@ -272,7 +272,7 @@ func (q *qp) Disconnect() {
 	} else {
 		q.dev.barrier()
 		if mark := atomic.LoadUint64(&in.block.placementSeq); mark&1 != 0 {
-			awaitWriters([]writer{{in, mark}})
+			q.dev.awaitWriter(writer{in, mark})
 		}
 	}
 	q.Windows.UnbindAll()

@@ -1,8 +1,12 @@
 package shm
 
 import (
+	"os/exec"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,6 +119,50 @@ func TestRevoke_NothingIsPlacedAfterAnError(t *testing.T) {
 		a.cq.Poll(nil)
 	}
 	require.EqualValues(t, 1, m.Bytes()[5])
+}
+
+// A queue pair that ends while the peer is in the middle of a Write completes what is posted when the peer has
+// finished, and not before: the program may use its memory from then on.
+func TestRevoke_CompletionsWaitForTheWriter(t *testing.T) {
+	eachFence(t, func(t *testing.T, a, b *end) {
+		require.NoError(t, b.qp.PostRecv(&transport.RecvWR{ID: 1}))
+		a.qp.beginPlacing() // and stands there
+		var finished atomic.Bool
+		done := make(chan bool)
+		block := b.qp.conn.in.block
+		go func() {
+			b.qp.Abort(nil)
+			done <- finished.Load()
+		}()
+		for atomic.LoadUint64(&block.notifyEnable)&notifyClosed == 0 {
+		}
+		time.Sleep(3 * writerWait)
+		finished.Store(true)
+		a.qp.endPlacing()
+		require.True(t, <-done, "the end came before the writer's")
+		var wcs [2]transport.WC
+		require.Equal(t, 1, b.cq.Poll(wcs[:]))
+		require.Equal(t, transport.StatusFlushed, wcs[0].Status)
+	})
+}
+
+// A peer that does not finish is killed, even if it is known to run.
+func TestRevoke_WriterThatStaysIsKilled(t *testing.T) {
+	a, b := couple(t, Options{PeerTimeout: MinPeerTimeout, Running: func(uint32) bool { return true }})
+	child := exec.Command("sleep", "1000")
+	require.NoError(t, child.Start())
+	b.qp.peer.own.Pid = child.Process.Pid
+	a.qp.beginPlacing()
+	done := make(chan struct{})
+	go func() {
+		b.qp.Abort(nil)
+		close(done)
+	}()
+	require.Error(t, child.Wait())
+	require.Equal(t, syscall.SIGKILL, child.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	a.qp.endPlacing() // which the end of a process is seen as
+	<-done
+	require.Equal(t, transport.StateError, b.qp.State())
 }
 
 // Where the system refuses to read the peer's memory, or another process has the peer's number, Reads go

@@ -55,9 +55,10 @@ const (
 type Device struct {
 	queuepair.Device
 
-	opts  Options
-	lanes laneCounts
-	end   *endpoint
+	opts    Options
+	lanes   laneCounts
+	end     *endpoint
+	closing sync.WaitGroup // sockets whose last bytes are on their way
 
 	mu  sync.Mutex // guards what follows
 	qps []*qp      // by number; nil where released or not yet handed over
@@ -120,8 +121,14 @@ func (d *Device) Query() transport.DeviceAttr {
 	}
 }
 
-// Close releases everything.
-func (d *Device) Close() error { return d.Device.Close(nil) }
+// Close releases everything. It waits until peers have acknowledged what was sent before the orderly end of
+// their connections, or for Options.PeerTimeout.
+func (d *Device) Close() error {
+	return d.Device.Close(func() error {
+		d.closing.Wait()
+		return nil
+	})
+}
 
 // know enters a QP into the table.
 func (d *Device) know(q *qp) {

@@ -60,6 +60,11 @@ func (s *session) begin(tb testing.TB, initiator bool) { s.beginShaped(tb, initi
 func (s *session) beginShaped(tb testing.TB, initiator bool, depth int) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	require.NoError(tb, err)
+	s.beginOn(tb, initiator, depth, fds)
+}
+
+// beginOn puts a queue pair on the first of two connected sockets.
+func (s *session) beginOn(tb testing.TB, initiator bool, depth int, fds [2]int) {
 	for _, fd := range fds {
 		require.NoError(tb, syscall.SetNonblock(fd, true))
 	}

@@ -306,8 +306,13 @@ func (s *singleLink) watch(c *cq) {
 
 func (s *singleLink) unwatch(c *cq) { c.unwatchConn(&s.conn) }
 
+// close closes the connection. After an end in order, the peer is still to receive this side's last bytes.
 func (s *singleLink) close() {
-	sys.CloseFD(s.fd)
+	if d := s.q.dev; s.q.State() == transport.StateClosed {
+		link.CloseWhenSent(s.fd, d.opts.PeerTimeout, d.closing.Go)
+	} else {
+		sys.CloseFD(s.fd)
+	}
 	s.fd = -1
 }
 

@@ -95,20 +95,3 @@ func (l Link) Flush() (progress bool, err error) {
 	}
 	return l.session.flush()
 }
-
-// drainSize is the buffer of Drain, and maxDrain more than a socket usually holds.
-const (
-	drainSize = 64 << 10
-	maxDrain  = 16 << 20
-)
-
-// Drain reads and drops what the peer has sent: a socket that is closed with unread bytes resets the
-// connection, and the peer might never see what was written last.
-func Drain(fd int) {
-	sink := make([]byte, drainSize)
-	for range maxDrain / drainSize {
-		if n, err := sys.Read(fd, sink); n <= 0 || err != nil {
-			return
-		}
-	}
-}

@@ -1,0 +1,53 @@
+package link
+
+import (
+	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// CloseWhenSent closes a socket after the peer's system has acknowledged everything that was sent, or when the
+// time is over. If anything arrives at a closed socket, such as the Alive of a peer that has not seen the end,
+// the system resets the connection and drops what has not been acknowledged. What has been can still be read.
+// If the socket cannot be closed at once, later is called with the function that does it.
+func CloseWhenSent(fd int, within time.Duration, later func(func())) {
+	sys.ShutdownWrite(fd)
+	if sent(fd) {
+		sys.CloseFD(fd)
+		return
+	}
+	later(func() {
+		defer sys.CloseFD(fd)
+		end := time.Now().Add(within)
+		for pause := minPause; !sent(fd) && time.Now().Before(end); pause = min(2*pause, maxPause) {
+			time.Sleep(pause)
+		}
+	})
+}
+
+// Pauses between two looks at a socket that is being closed.
+const (
+	minPause = time.Millisecond
+	maxPause = 50 * time.Millisecond
+)
+
+// sent reports whether nothing is on its way to the peer. It drops what the peer has sent.
+func sent(fd int) bool { return Drain(fd) || sys.Unacknowledged(fd) == 0 }
+
+// drainSize is the buffer of Drain, and maxDrain more than a socket usually holds.
+const (
+	drainSize = 64 << 10
+	maxDrain  = 16 << 20
+)
+
+// Drain reads and drops what the peer has sent: a socket that is closed with unread bytes resets the
+// connection, and the peer might never see what was written last. It reports whether nothing more will come.
+func Drain(fd int) (ended bool) {
+	sink := make([]byte, drainSize)
+	for range maxDrain / drainSize {
+		if n, err := sys.Read(fd, sink); n <= 0 || err != nil {
+			return n == 0 || err != nil
+		}
+	}
+	return false
+}

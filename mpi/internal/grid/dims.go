@@ -1,5 +1,5 @@
-// Package grid arranges ranks on grids and graphs: the sizes of dimensions, the coordinates of ranks, and orders
-// that keep neighbors on one host. It does no I/O.
+// Package grid arranges ranks on grids and graphs: the sizes of dimensions, the coordinates of ranks, and
+// orders that keep neighbors on one host. It does no I/O.
 package grid
 
 import (
@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Fill fills in the zeros of dims so that the product of all dimensions is n, as DimsCreate of package mpi does.
+// Fill fills in the zeros of dims so that the product of all dimensions is n, as DimsCreate of package mpi
+// does.
 func Fill(n int, dims []int) error {
 	rest, open := n, 0
 	for _, d := range dims {

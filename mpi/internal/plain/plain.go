@@ -14,7 +14,8 @@ var ErrType = errors.New("invalid element type")
 // if there is none.
 func Pointer(t reflect.Type) (path string, part reflect.Type) {
 	switch k := t.Kind(); {
-	case k >= reflect.Bool && k <= reflect.Complex128 && k != reflect.Uintptr, // an address means nothing elsewhere
+	// an address means nothing elsewhere
+	case k >= reflect.Bool && k <= reflect.Complex128 && k != reflect.Uintptr,
 		k == reflect.Array && t.Len() == 0:
 		return "", nil
 	case k == reflect.Array:
@@ -34,7 +35,8 @@ func Pointer(t reflect.Type) (path string, part reflect.Type) {
 	return "", t
 }
 
-// IsFixed reports whether values of a type are the same to another process as their memory, which is not empty.
+// IsFixed reports whether values of a type are the same to another process as their memory, which is not
+// empty.
 func IsFixed(t reflect.Type) bool {
 	_, part := Pointer(t)
 	return part == nil && t.Size() > 0

@@ -69,7 +69,8 @@ func Decode[T any](b []byte, v *T) error {
 	case Memory:
 		memory := Bytes(v)
 		if len(b) != len(memory) {
-			return fmt.Errorf("%w: %d bytes are no %v, which has %d", plain.ErrType, len(b), reflect.TypeFor[T](),
+			return fmt.Errorf("%w: %d bytes are no %v, which has %d", plain.ErrType, len(b),
+				reflect.TypeFor[T](),
 				len(memory))
 		}
 		copy(memory, b)
@@ -78,7 +79,8 @@ func Decode[T any](b []byte, v *T) error {
 		slice := reflect.TypeFor[T]()
 		size := int(slice.Elem().Size())
 		if len(b)%size != 0 {
-			return fmt.Errorf("%w: %d bytes are no %v, whose elements have %d", plain.ErrType, len(b), slice, size)
+			return fmt.Errorf("%w: %d bytes are no %v, whose elements have %d", plain.ErrType, len(b),
+				slice, size)
 		}
 		n := len(b) / size
 		reflect.ValueOf(v).Elem().Set(reflect.MakeSlice(slice, n, n))
@@ -143,7 +145,8 @@ func (w *typeWalk) lost(t reflect.Type, path string) string {
 	defer delete(w.under, t)
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Uintptr:
-		return fmt.Sprintf("%s is a %s, which means nothing to another process", plain.PathOrIt(path), t.Kind())
+		return fmt.Sprintf("%s is a %s, which means nothing to another process", plain.PathOrIt(path),
+			t.Kind())
 	case reflect.Interface:
 		w.recursive = true // who knows
 	case reflect.Pointer, reflect.Slice, reflect.Array:

@@ -35,7 +35,8 @@ func Open[T any](b []byte, v *T) error {
 		w = Word(binary.LittleEndian.Uint64(b))
 	}
 	if form := w.Form(); form < Memory || form > Gob {
-		return fmt.Errorf("%w: the message holds no value: it was not sent by SendValue or its like", plain.ErrType)
+		return fmt.Errorf("%w: the message holds no value: it was not sent by SendValue or its like",
+			plain.ErrType)
 	}
 	if err := Of[T]().Check(w, reflect.TypeFor[T]()); err != nil {
 		return err
@@ -52,12 +53,13 @@ type Header [2]uint64
 
 func (h Header) word() Word { return Word(h[1]) }
 
-// Lengths gives the lengths of values and their sum, which make this rank allocate memory. They are at most most;
-// counts may be nil.
+// Lengths gives the lengths of values and their sum, which make this rank allocate memory. They are at most
+// most; counts may be nil.
 func Lengths(headers []Header, counts []int, most int) (total int, err error) {
 	for i, h := range headers {
 		if h[0] > uint64(most-total) {
-			return 0, fmt.Errorf("values of more bytes than this machine has memory: %d, after %d", h[0], total)
+			return 0, fmt.Errorf("values of more bytes than this machine has memory: %d, after %d", h[0],
+				total)
 		}
 		total += int(h[0])
 		if counts != nil {

@@ -8,7 +8,18 @@ import (
 	"strings"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/grid"
 )
+
+// DimsCreate fills in the zeros of dims so that the product of all dimensions is n (MPI 4.1, 8.5.1). The
+// values that it fills in are as equal as possible, and in non-increasing order. It returns ErrArg for an n
+// above 2^44 with two prime factors above 2^22. It is a local call.
+func DimsCreate(n int, dims []int) error {
+	if err := grid.Fill(n, dims); err != nil {
+		return asError("DimsCreate", fmt.Errorf("%w: %w", ErrArg, err))
+	}
+	return nil
+}
 
 // Cart is a communicator whose ranks form a grid of any number of dimensions (MPI 4.1, 8.5). Ranks follow the
 // coordinates in row-major order: the last coordinate changes fastest.
@@ -32,7 +43,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 		return nil, c.failColl("Cart", err)
 	}
 	s := c.newComparedCall(noRoot, gridText(dims, periodic, reorder))
-	order := make([]int, product(dims)) // the rank at each place of the grid
+	order := make([]int, grid.Size(dims)) // the rank at each place of the grid
 	for i := range order {
 		order[i] = i
 	}
@@ -41,7 +52,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 		if err != nil {
 			return nil, c.failColl("Cart", err)
 		}
-		order = placeGrid(dims, hosts)
+		order = grid.Place(dims, hosts)
 	}
 	child, err := s.finish(order)
 	if child == nil {
@@ -81,14 +92,6 @@ func gridText(dims []int, periodic []bool, reorder bool) string {
 		text.WriteString(", reordered")
 	}
 	return text.String()
-}
-
-func product(dims []int) int {
-	p := 1
-	for _, d := range dims {
-		p *= d
-	}
-	return p
 }
 
 // Comm returns the communicator of the grid's ranks. It is nil at a rank outside the grid.
@@ -141,24 +144,7 @@ func (t *Cart) Coords(rank int) ([]int, error) {
 		return nil, t.comm.fail("Coords", rank, NoPeer, fmt.Errorf("%w: the grid has ranks 0 to %d",
 			ErrRank, t.comm.size-1))
 	}
-	return coordsOf(t.dims, rank), nil
-}
-
-func coordsOf(dims []int, rank int) []int {
-	coords := make([]int, len(dims))
-	for d := len(dims) - 1; d >= 0; d-- {
-		coords[d] = rank % dims[d]
-		rank /= dims[d]
-	}
-	return coords
-}
-
-func rankOf(dims, coords []int) int {
-	rank := 0
-	for d, at := range coords {
-		rank = rank*dims[d] + at
-	}
-	return rank
+	return grid.Coords(t.dims, rank), nil
 }
 
 // RankAt returns the rank at the given coordinates. In a periodic dimension, any coordinate is valid.
@@ -181,7 +167,7 @@ func (t *Cart) RankAt(coords ...int) (int, error) {
 				coords, t.dims))
 		}
 	}
-	return rankOf(t.dims, inside), nil
+	return grid.Rank(t.dims, inside), nil
 }
 
 // Shift returns the ranks from which this rank receives and to which it sends when all ranks send by steps
@@ -205,7 +191,7 @@ func (t *Cart) Shift(dim, by int) (src, dst int) {
 
 // at is the rank by steps away along a dimension, no more steps than the dimension has ranks.
 func (t *Cart) at(dim, by int) int {
-	coords, size := coordsOf(t.dims, t.comm.rank), t.dims[dim]
+	coords, size := grid.Coords(t.dims, t.comm.rank), t.dims[dim]
 	if t.periodic[dim] {
 		coords[dim] = (coords[dim] + by + size) % size
 	} else if uint(coords[dim]+by) >= uint(size) {
@@ -213,7 +199,7 @@ func (t *Cart) at(dim, by int) int {
 	} else {
 		coords[dim] += by
 	}
-	return rankOf(t.dims, coords)
+	return grid.Rank(t.dims, coords)
 }
 
 // Sub splits the grid into subgrids that have only the dimensions marked in keep, one for each combination of
@@ -232,7 +218,7 @@ func (t *Cart) Sub(keep ...bool) (*Cart, error) {
 	}
 	sub := &Cart{}
 	var at, others, otherDims []int
-	for d, coord := range coordsOf(t.dims, c.rank) {
+	for d, coord := range grid.Coords(t.dims, c.rank) {
 		if keep[d] {
 			sub.dims, sub.periodic, at = append(sub.dims, t.dims[d]), append(sub.periodic, t.periodic[d]),
 				append(at, coord)
@@ -240,7 +226,7 @@ func (t *Cart) Sub(keep ...bool) (*Cart, error) {
 			otherDims, others = append(otherDims, t.dims[d]), append(others, coord)
 		}
 	}
-	if sub.comm, err = c.split(rankOf(otherDims, others), rankOf(sub.dims, at)); err != nil {
+	if sub.comm, err = c.split(grid.Rank(otherDims, others), grid.Rank(sub.dims, at)); err != nil {
 		return nil, c.failColl("Sub", err)
 	}
 	return sub, nil

@@ -35,7 +35,7 @@ type Comm struct {
 type commState struct {
 	e     *engine.Engine
 	label atomic.Pointer[string] // the name, for messages
-	// the id, which is also the engine context of point-to-point messages: see contextIDs
+	// the id, which is also the engine context of point-to-point messages: see contextid.Claims
 	context   uint32
 	rank      int
 	size      int

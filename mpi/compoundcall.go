@@ -9,6 +9,7 @@ import (
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/value"
 )
 
 // compoundCall is one collective call that consists of several exchanges, at one rank. They share a tag that
@@ -33,9 +34,9 @@ func (c *Comm) newCompoundCall() *compoundCall { return c.newComparedCall(noRoot
 const noRoot = -1
 
 // newValueCall is newCompoundCall for a call on values of a type, with a root or noRoot.
-func (c *Comm) newValueCall(root int, t *valueType) *compoundCall {
+func (c *Comm) newValueCall(root int, t *value.Type) *compoundCall {
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(root, "", t.element)}
+		err: c.compareCompound(root, "", t.Element)}
 }
 
 // newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
@@ -99,7 +100,7 @@ func (x *compoundCall) worldRanks() []int32 {
 	return list
 }
 
-// agree finds the id of a new communicator: the same at every rank, or an error. See contextIDs.
+// agree finds the id of a new communicator: the same at every rank, or an error. See contextid.Claims.
 func (x *compoundCall) agree() (uint32, error) {
 	for {
 		id, ok, err := x.ballot()
@@ -115,21 +116,21 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	ids := x.comm.job.ids
 	proposal, vote := []uint64{none}, []uint64{0}
 	if x.rank == 0 {
-		if id, ok = ids.propose(); ok {
+		if id, ok = ids.Propose(); ok {
 			proposal[0], vote[0] = uint64(id), 1
 		}
 	}
 	if err := x.bcast(proposal); err != nil {
 		if ok {
-			ids.refuse(id) // the leader's vote is missing, so no rank has taken the id
+			ids.Refuse(id) // the leader's vote is missing, so no rank has taken the id
 		}
 		return 0, false, err
 	}
 	if proposal[0] == none {
-		return 0, false, errNoID
+		return 0, false, contextid.ErrNoID
 	}
 	id = uint32(proposal[0])
-	if x.rank != 0 && ids.accept(id) {
+	if x.rank != 0 && ids.Accept(id) {
 		vote[0] = 1
 	}
 	claimed := vote[0] == 1
@@ -142,7 +143,7 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 		return 0, false, err
 	}
 	if vote[0] == 0 && claimed {
-		ids.refuse(id)
+		ids.Refuse(id)
 	}
 	return id, vote[0] == 1, nil
 }

@@ -95,7 +95,7 @@ func (c *Comm) Free() error {
 	c.job.comms.remove(c.commState)
 	c.releaseMailboxes()
 	c.deleteAttributes()
-	c.job.ids.free(c.context)
+	c.job.ids.Free(c.context)
 	c.job.log.Debug("communicator freed", "name", c.Name(), "commRank", c.rank)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
+	"github.com/weft-mpi/weft/mpi/internal/plain"
 )
 
 // bytesOf is the memory of buf. It refuses element types that have pointers.
@@ -90,9 +91,9 @@ func learnElement(key any) *knownType {
 	defer known.mu.Unlock()
 	t := reflect.TypeOf(key).Elem()
 	var err error
-	if path, kind := pointerIn(t); kind != reflect.Invalid {
+	if path, part := plain.Pointer(t); part != nil {
 		err = fmt.Errorf("%w: %s: %s is a %s; elements must have a fixed size and no pointers, but the "+
-			"calls for values, such as SendValue, take others", ErrType, t, orItself(path), kind)
+			"calls for values, such as SendValue, take others", ErrType, t, plain.PathOrIt(path), part.Kind())
 	} else if t.Size() == 0 {
 		err = fmt.Errorf("%w: %s has no bytes", ErrType, t)
 	}
@@ -107,38 +108,4 @@ func learnElement(key any) *knownType {
 	next[key] = k
 	known.types.Store(&next)
 	return k
-}
-
-// pointerIn finds the first part of t that holds a pointer: its path and kind; Invalid if there is none.
-func pointerIn(t reflect.Type) (string, reflect.Kind) {
-	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint,
-		reflect.Uint8,
-		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64, reflect.Complex64,
-		reflect.Complex128:
-		return "", reflect.Invalid
-	case reflect.Array:
-		if t.Len() == 0 {
-			return "", reflect.Invalid
-		}
-		path, kind := pointerIn(t.Elem())
-		return "[]" + path, kind
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if path, kind := pointerIn(f.Type); kind != reflect.Invalid {
-				return "." + f.Name + path, kind
-			}
-		}
-		return "", reflect.Invalid
-	}
-	return "", t.Kind() // uintptr too: an address means nothing elsewhere
-}
-
-// orItself is the path to a part of a value, in words.
-func orItself(path string) string {
-	if path == "" {
-		return "it"
-	}
-	return path
 }

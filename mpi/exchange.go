@@ -1,12 +1,12 @@
 package mpi
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/value"
 )
 
 // Exchange sends to[r] to each rank r in to, and returns what other ranks sent to this one, by rank. No rank
@@ -72,35 +72,26 @@ func ExchangeFunc[T any](c *Comm, dests, counts []int, buf []T, f func(src int, 
 
 // ExchangeValues is Exchange of one value for each rank, of any type that SendValue can send.
 func ExchangeValues[T any](c *Comm, to map[int]T) (from map[int]T, err error) {
-	const valueWordBytes = 8 // say of which type a value is
 	x, err := takeExchange(c)
 	if err != nil {
 		return nil, c.failColl("ExchangeValues", err)
 	}
 	defer x.giveBack()
-	t := valueTypeOf[T]()
 	for _, rank := range slices.Sorted(maps.Keys(to)) {
 		v := to[rank]
-		block, err := encode(&v, valueWordBytes)
+		block, err := value.Message(&v)
 		if err == nil {
-			binary.LittleEndian.PutUint64(block, uint64(t.word))
 			err = x.add(rank, block)
 		}
 		if err != nil {
 			return nil, c.failColl("ExchangeValues", err)
 		}
 	}
-	x.begin(1, t.element)
+	x.begin(1, value.Of[T]().Element)
 	from = map[int]T{}
 	for x.next() {
 		var v T
-		var err error
-		if b := x.got.block; len(b) < valueWordBytes {
-			err = fmt.Errorf("%w: %d bytes are no value", ErrType, len(b))
-		} else if err = t.check(valueWord(binary.LittleEndian.Uint64(b)), reflect.TypeFor[T]()); err == nil {
-			err = decode(b[valueWordBytes:], &v)
-		}
-		if err != nil {
+		if err := value.Open(x.got.block, &v); err != nil {
 			x.refuse(fmt.Errorf("value of rank %d: %w", x.got.origin, err))
 		}
 		from[x.got.origin] = v

@@ -2,7 +2,7 @@ package mpi
 
 // LimitContextIDs bounds the communicators that this rank can lead to about 2^bits. All ranks must call it
 // before they make one.
-func LimitContextIDs(c *Comm, bits int) { c.job.ids.counterBits = bits }
+func LimitContextIDs(c *Comm, bits int) { c.job.ids.Limit(bits) }
 
 // SetHost makes the process one of another host, as far as communicators are concerned.
 func SetHost(c *Comm, host uint64) { c.job.host = host }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/grid"
 )
 
 // Graph is a communicator whose ranks are the vertices of a directed graph (MPI 4.1, 8.5.4).
@@ -68,7 +69,7 @@ func (c *Comm) graph(sources, destinations []int, reorder bool) (*Graph, error) 
 		if err != nil {
 			return nil, err
 		}
-		order = placeGraph(edges.both(), hosts)
+		order = grid.PlaceGraph(edges.both(), hosts)
 	}
 	child, err := s.finish(order)
 	if err != nil {

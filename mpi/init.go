@@ -30,7 +30,7 @@ import (
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
-	ids       *contextIDs
+	ids       *contextid.Claims
 	comms     *comms
 	survive   bool // a failed rank does not end the job
 	observer  *observe.Observer
@@ -251,8 +251,7 @@ func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabr
 	if err := j.wire.Publish(ctx, start.Card(e, fabrics)); err != nil {
 		return err
 	}
-	j.ids = newContextIDs(e.Rank(), e.Size(), e)
-	j.ids.mu = e.NewLock()
+	j.ids = contextid.NewClaims(e.Rank(), e.Size(), e.NewLock(), e) // no mutex: whoever has it may sleep
 	j.wire.WhenEnded(func(why error) {
 		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
 	}, func(code int, why error) {

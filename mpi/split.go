@@ -60,7 +60,7 @@ func (x *compoundCall) finish(ranks []int) (*Comm, error) {
 	c := x.comm
 	rank := slices.Index(ranks, c.rank)
 	if rank < 0 {
-		c.job.ids.refuse(id) // other ranks use it, and none of their communicators has this rank
+		c.job.ids.Refuse(id) // other ranks use it, and none of their communicators has this rank
 		return nil, nil
 	}
 	if len(ranks) == c.size && slices.IsSorted(ranks) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
 )
 
@@ -162,7 +163,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 	for {
 		proposal, vote := agree.Neutral, agree.Neutral
 		if c.rank == leader {
-			if id, ok = c.job.ids.propose(); ok {
+			if id, ok = c.job.ids.Propose(); ok {
 				proposal.Max = uint64(id)
 			} else {
 				proposal.Max = noID
@@ -175,9 +176,9 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 		case proposal.Max == 0:
 			return 0, false, nil
 		case proposal.Max == noID:
-			return 0, false, errNoID
+			return 0, false, contextid.ErrNoID
 		}
-		claimed := c.rank == leader || c.job.ids.accept(id)
+		claimed := c.rank == leader || c.job.ids.Accept(id)
 		if !claimed {
 			vote.And = 0
 		}
@@ -188,7 +189,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 			return id, true, nil
 		}
 		if claimed {
-			c.job.ids.refuse(id)
+			c.job.ids.Refuse(id)
 		}
 	}
 }

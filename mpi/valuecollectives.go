@@ -1,12 +1,11 @@
 package mpi
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
-	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/value"
 )
 
 // BcastValue returns root's value at every rank. The values that other ranks pass are not used. All ranks use
@@ -20,18 +19,18 @@ func BcastValue[T any](c *Comm, v T, root int) (T, error) {
 }
 
 func bcastValue[T any](c *Comm, v *T, root int) error {
-	x := c.newValueCall(root, valueTypeOf[T]())
+	x := c.newValueCall(root, value.Of[T]())
 	var b []byte
-	h := valueHeader{}
+	h := value.Header{}
 	if c.rank == root {
-		b, h = encoded(v)
+		b, h = value.Encoded(v)
 	}
 	if err := x.run(coll.Call{Operation: coll.OpBcast, Root: root, Count: len(h), ElemSize: 8}, nil,
 		wordBytes(h[:])); err != nil {
 		return err
 	}
 	if c.rank != root {
-		total, err := lengths([]valueHeader{h}, nil)
+		total, err := lengths([]value.Header{h}, nil)
 		if err != nil {
 			return err
 		}
@@ -42,9 +41,9 @@ func bcastValue[T any](c *Comm, v *T, root int) error {
 		return err
 	}
 	if c.rank == root {
-		return h.failure(root, b)
+		return h.Failure(root, b)
 	}
-	return received(h, root, b, v)
+	return value.Received(h, root, b, v)
 }
 
 // GatherValues returns the values of all ranks, in rank order, at root. It returns nil at the others.
@@ -52,7 +51,7 @@ func GatherValues[T any](c *Comm, v T, root int) ([]T, error) {
 	err := c.checkRoot(root)
 	var all []T
 	if err == nil {
-		x := c.newValueCall(root, valueTypeOf[T]())
+		x := c.newValueCall(root, value.Of[T]())
 		all, err = gatherValues(x, &v, root, false)
 	}
 	return all, c.failColl("GatherValues", err)
@@ -63,7 +62,7 @@ func AllgatherValues[T any](c *Comm, v T) ([]T, error) {
 	err := c.check()
 	var all []T
 	if err == nil {
-		x := c.newValueCall(noRoot, valueTypeOf[T]())
+		x := c.newValueCall(noRoot, value.Of[T]())
 		all, err = gatherValues(x, &v, 0, true)
 	}
 	return all, c.failColl("AllgatherValues", err)
@@ -73,18 +72,18 @@ func AllgatherValues[T any](c *Comm, v T) ([]T, error) {
 // bytes.
 func gatherValues[T any](x *compoundCall, v *T, root int, everywhere bool) ([]T, error) {
 	c := x.comm
-	mine, h := encoded(v)
+	mine, h := value.Encoded(v)
 	here := everywhere || c.rank == root
-	var headers []valueHeader
+	var headers []value.Header
 	if here {
-		headers = make([]valueHeader, c.size)
+		headers = make([]value.Header, c.size)
 	}
 	first := coll.Call{Operation: coll.OpGather, Root: root, Count: len(h), ElemSize: 8}
 	second := coll.Call{Operation: coll.OpGatherv, Root: root, Count: len(mine), ElemSize: 1}
 	if everywhere {
 		first.Operation, second.Operation = coll.OpAllgather, coll.OpAllgatherv
 	}
-	if err := x.run(first, wordBytes(h[:]), headerBytes(headers)); err != nil {
+	if err := x.run(first, wordBytes(h[:]), value.HeaderBytes(headers)); err != nil {
 		return nil, err
 	}
 	total := 0
@@ -100,10 +99,10 @@ func gatherValues[T any](x *compoundCall, v *T, root int, everywhere bool) ([]T,
 	if err := x.run(second, mine, b); err != nil {
 		return nil, err
 	}
-	if err := h.failure(c.rank, mine); err != nil || !here {
+	if err := h.Failure(c.rank, mine); err != nil || !here {
 		return nil, err
 	}
-	return allReceived[T](headers, b)
+	return value.AllReceived[T](headers, b)
 }
 
 // ScatterValues returns at each rank the value that root has for it: in[i] for rank i. Only root uses in,
@@ -119,26 +118,26 @@ func ScatterValues[T any](c *Comm, in []T, root int) (T, error) {
 }
 
 func scatterValues[T any](c *Comm, in []T, v *T, root int) error {
-	x := c.newValueCall(root, valueTypeOf[T]())
-	var headers []valueHeader
+	x := c.newValueCall(root, value.Of[T]())
+	var headers []value.Header
 	var all []byte
 	var err error
 	second := coll.Call{Operation: coll.OpScatterv, Root: root, ElemSize: 1}
 	if c.rank == root {
-		if headers, all, err = encodedAll(in, c.size); err != nil {
-			headers, all = refusals(c.size, err)
+		if headers, all, err = encodeForAll(in, c.size); err != nil {
+			headers, all = value.Refusals(c.size, err)
 		}
 		second.Send = &coll.Blocks{Counts: make([]int, c.size), ElemSize: 1}
 		for rank, h := range headers {
 			second.Send.Counts[rank] = int(h[0])
 		}
 	}
-	var h valueHeader
+	var h value.Header
 	if err := x.run(coll.Call{Operation: coll.OpScatter, Root: root, Count: len(h), ElemSize: 8},
-		headerBytes(headers), wordBytes(h[:])); err != nil {
+		value.HeaderBytes(headers), wordBytes(h[:])); err != nil {
 		return err
 	}
-	total, lerr := lengths([]valueHeader{h}, nil)
+	total, lerr := lengths([]value.Header{h}, nil)
 	if lerr != nil {
 		return lerr
 	}
@@ -150,7 +149,7 @@ func scatterValues[T any](c *Comm, in []T, v *T, root int) error {
 	if err != nil {
 		return err // root's own
 	}
-	return received(h, root, b, v)
+	return value.Received(h, root, b, v)
 }
 
 // AlltoallValues sends in[i] to each rank i, and returns the values that all ranks have for this one, in rank
@@ -166,14 +165,14 @@ func AlltoallValues[T any](c *Comm, in []T) ([]T, error) {
 }
 
 func alltoallValues[T any](c *Comm, in []T) ([]T, error) {
-	x := c.newValueCall(noRoot, valueTypeOf[T]())
-	mine, out, failure := encodedAll(in, c.size)
+	x := c.newValueCall(noRoot, value.Of[T]())
+	mine, out, failure := encodeForAll(in, c.size)
 	if failure != nil {
-		mine, out = refusals(c.size, failure)
+		mine, out = value.Refusals(c.size, failure)
 	}
-	headers := make([]valueHeader, c.size)
-	if err := x.run(coll.Call{Operation: coll.OpAlltoall, Count: len(valueHeader{}), ElemSize: 8},
-		headerBytes(mine), headerBytes(headers)); err != nil {
+	headers := make([]value.Header, c.size)
+	if err := x.run(coll.Call{Operation: coll.OpAlltoall, Count: len(value.Header{}), ElemSize: 8},
+		value.HeaderBytes(mine), value.HeaderBytes(headers)); err != nil {
 		return nil, err
 	}
 	sent, counts := make([]int, c.size), make([]int, c.size)
@@ -193,11 +192,11 @@ func alltoallValues[T any](c *Comm, in []T) ([]T, error) {
 	if failure != nil {
 		return nil, failure
 	}
-	return allReceived[T](headers, b)
+	return value.AllReceived[T](headers, b)
 }
 
 // AllreduceValue combines the values of all ranks and returns the result at every rank. Values that have to
-// be encoded (see SendValue) are combined in rank order. Ranks that pass values of different types get
+// be value.Encoded (see SendValue) are combined in rank order. Ranks that pass values of different types get
 // ErrType.
 func AllreduceValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	v, err := reduceValue(c, v, op, noRoot, func(in, out []T) error { return Allreduce(c, in, out, op) })
@@ -225,7 +224,7 @@ func reduceValue[T any](c *Comm, v T, op Op[T], root int, inVectors func(in, out
 	if err != nil {
 		return v, err
 	}
-	if valueTypeOf[T]().word.form() == valueMemory {
+	if value.Of[T]().Word.Form() == value.Memory {
 		out := make([]T, 1)
 		err := inVectors([]T{v}, out)
 		return out[0], err
@@ -242,7 +241,7 @@ func reduceValue[T any](c *Comm, v T, op Op[T], root int, inVectors func(in, out
 func ExscanValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	x, err := beginReduction(c, op, noRoot)
 	var before T
-	if err == nil && valueTypeOf[T]().word.form() == valueMemory {
+	if err == nil && value.Of[T]().Word.Form() == value.Memory {
 		out := make([]T, 1)
 		err = Exscan(c, []T{v}, out, op)
 		before = out[0]
@@ -263,9 +262,9 @@ func beginReduction[T any](c *Comm, op Op[T], root int) (*compoundCall, error) {
 	if op.operator == nil {
 		return nil, fmt.Errorf("%w: an Op comes from Sum, NewOp and the like", ErrOp)
 	}
-	t := valueTypeOf[T]()
+	t := value.Of[T]()
 	x := c.newValueCall(root, t)
-	word := uint64(t.word &^ wordKindMask)
+	word := uint64(t.Word &^ value.KindMask)
 	common := []uint64{word, ^word} // the bits that all have set, and those that none has
 	if err := x.allreduceAnd(common); err != nil {
 		return nil, err
@@ -280,7 +279,7 @@ func beginReduction[T any](c *Comm, op Op[T], root int) (*compoundCall, error) {
 // combineValues combines values in order. It overwrites them.
 func combineValues[T any](all []T, op Op[T]) T {
 	for i := range all[1:] {
-		op.operator.Apply(valueBytes(&all[0]), valueBytes(&all[i+1]))
+		op.operator.Apply(value.Bytes(&all[0]), value.Bytes(&all[i+1]))
 	}
 	return all[0]
 }
@@ -296,115 +295,19 @@ func (c *Comm) checkRoot(root int) error {
 	return nil
 }
 
-// valueHeader goes before the bytes of a value: their number and the value's word. The word may say that the
-// bytes are the text of an error, because the value could not be encoded.
-type valueHeader [2]uint64
-
-func (h valueHeader) word() valueWord { return valueWord(h[1]) }
-
-// lengths gives the lengths of values and their sum, which make this rank allocate memory. counts may be nil.
-func lengths(headers []valueHeader, counts []int) (total int, err error) {
-	for i, h := range headers {
-		if h[0] > uint64(mostBytes()-total) {
-			return 0, fmt.Errorf("%w: values of more bytes than this machine has memory: %d, after %d",
-				ErrCount, h[0], total)
-		}
-		total += int(h[0])
-		if counts != nil {
-			counts[i] = int(h[0])
-		}
-	}
-	return total, nil
-}
-
-// failure is the error of a rank whose value could not be encoded.
-func (h valueHeader) failure(rank int, b []byte) error {
-	if h.word().form() != valueError {
-		return nil
-	}
-	return fmt.Errorf("%w: rank %d: %s", ErrType, rank, b)
-}
-
-// encoded is a value as bytes, or why it cannot be encoded.
-func encoded[T any](v *T) ([]byte, valueHeader) {
-	b, err := encode(v, 0)
+// lengths returns the lengths of values and their sum, which make this rank allocate memory.
+func lengths(headers []value.Header, counts []int) (int, error) {
+	total, err := value.Lengths(headers, counts, mostBytes())
 	if err != nil {
-		return refusal(err)
+		err = fmt.Errorf("%w: %w", ErrCount, err)
 	}
-	return b, valueHeader{uint64(len(b)), uint64(valueTypeOf[T]().word)}
+	return total, err
 }
 
-// refusal takes the place of a value.
-func refusal(err error) ([]byte, valueHeader) {
-	b := []byte(err.Error())
-	var why *encodeError
-	if errors.As(err, &why) {
-		b = []byte(why.text())
-	}
-	return b, valueHeader{uint64(len(b)), uint64(valueError)}
-}
-
-// refusals takes the place of a value for each rank.
-func refusals(size int, err error) (headers []valueHeader, all []byte) {
-	b, h := refusal(err)
-	for range size {
-		headers, all = append(headers, h), append(all, b...)
-	}
-	return headers, all
-}
-
-// encodedAll encodes a value for each of size ranks.
-func encodedAll[T any](in []T, size int) (headers []valueHeader, all []byte, err error) {
+// encodeForAll encodes a value for each of size ranks.
+func encodeForAll[T any](in []T, size int) ([]value.Header, []byte, error) {
 	if len(in) != size {
 		return nil, nil, fmt.Errorf("%w: %d values for %d ranks", ErrCount, len(in), size)
 	}
-	for i := range in {
-		b, err := encode(&in[i], 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		headers = append(headers, valueHeader{uint64(len(b)), uint64(valueTypeOf[T]().word)})
-		all = append(all, b...)
-	}
-	return headers, all, nil
-}
-
-// received decodes the value of a rank.
-func received[T any](h valueHeader, rank int, b []byte, v *T) error {
-	if err := h.failure(rank, b); err != nil {
-		return err
-	}
-	err := valueTypeOf[T]().check(h.word(), reflect.TypeFor[T]())
-	if err == nil {
-		err = decode(b, v)
-	}
-	if err != nil {
-		return fmt.Errorf("value of rank %d: %w", rank, err)
-	}
-	return nil
-}
-
-// allReceived decodes the values of all ranks.
-func allReceived[T any](headers []valueHeader, b []byte) ([]T, error) {
-	all := make([]T, len(headers))
-	for rank, h := range headers {
-		if err := received(h, rank, b[:h[0]], &all[rank]); err != nil {
-			return nil, err
-		}
-		b = b[h[0]:]
-	}
-	return all, nil
-}
-
-func headerBytes(headers []valueHeader) []byte {
-	if len(headers) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(headers))),
-		len(headers)*int(unsafe.Sizeof(headers[0])))
-}
-
-// valueBytes is the memory of a value.
-func valueBytes[T any](v *T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+	return value.EncodedAll(in)
 }

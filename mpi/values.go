@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/value"
 )
 
 // SendValue sends one value of any Go type to rank dst: a string, a slice, a map, or a struct that contains
@@ -22,10 +23,10 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 	err := c.checkSend(dst, tag)
 	var b []byte
 	if err == nil {
-		b, err = valueMessage(&v)
+		b, err = value.Message(&v)
 	}
 	if err == nil {
-		err = c.send(b, valueTypeOf[T]().element, dst, tag, false)
+		err = c.send(b, value.Of[T]().Element, dst, tag, false)
 	}
 	return c.fail("SendValue", dst, tag, err)
 }
@@ -48,11 +49,11 @@ func IsendValue[T any](c *Comm, v T, dst, tag int) (Request, error) {
 	err := c.checkSend(dst, tag)
 	var b []byte
 	if err == nil {
-		b, err = valueMessage(&v)
+		b, err = value.Message(&v)
 	}
 	var r Request
 	if err == nil {
-		r, err = c.isend(b, valueTypeOf[T]().element, dst, tag, false)
+		r, err = c.isend(b, value.Of[T]().Element, dst, tag, false)
 	}
 	if err != nil {
 		return Request{}, c.fail("IsendValue", dst, tag, err)
@@ -78,7 +79,7 @@ func IrecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
 
 func irecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
 	m := &engine.Sized{Limit: mostBytes()}
-	r, err := c.irecvSized(m, valueTypeOf[T]().element, src, tag, 1)
+	r, err := c.irecvSized(m, value.Of[T]().Element, src, tag, 1)
 	return ValueRequest[T]{r, m, src, tag}, err
 }
 
@@ -109,7 +110,7 @@ func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _
 		return v, st, nil
 	}
 	if err == nil {
-		if err = openValueMessage(r.message.Bytes, &v); err != nil && c.checker != nil && st.Bytes() > 0 {
+		if err = value.Open(r.message.Bytes, &v); err != nil && c.checker != nil && st.Bytes() > 0 {
 			err = fmt.Errorf("%w: %w", errChecked, err) // reported, as the message is of another type
 		}
 		r.src, r.tag = st.Source, st.Tag
@@ -130,7 +131,7 @@ func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, er
 	err := c.checkSend(dst, stag)
 	var b []byte
 	if err == nil {
-		b, err = valueMessage(&v) // before the receive can take a message
+		b, err = value.Message(&v) // before the receive can take a message
 	}
 	if err != nil {
 		return none, Status{}, c.fail("SendrecvValue", dst, stag, err)
@@ -139,7 +140,7 @@ func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, er
 	if err != nil {
 		return none, Status{}, c.fail("SendrecvValue", src, rtag, err)
 	}
-	s, serr := c.isend(b, valueTypeOf[T]().element, dst, stag, false)
+	s, serr := c.isend(b, value.Of[T]().Element, dst, stag, false)
 	if serr != nil {
 		_ = r.Cancel() // nothing may answer it
 		got, st, _ := r.Wait()

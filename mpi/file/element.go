@@ -21,7 +21,7 @@ func checkElement(t reflect.Type) error {
 	if _, fine := checked.Load(t); fine {
 		return nil
 	}
-	if bad := plain.Pointer(t); bad != nil {
+	if _, bad := plain.Pointer(t); bad != nil {
 		return fmt.Errorf("%w: %v has a %v, which means nothing in a file", mpi.ErrType, t, bad)
 	}
 	checked.Store(t, true)

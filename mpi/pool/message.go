@@ -93,7 +93,7 @@ func decode[V any](message []byte) (b batch, values []V, failures []failure, err
 
 // marshal encodes values: as memory, if the type allows it.
 func marshal[V any](values []V) ([]byte, error) {
-	if plain.Pointer(reflect.TypeFor[V]()) == nil {
+	if _, part := plain.Pointer(reflect.TypeFor[V]()); part == nil {
 		return memory(values), nil
 	}
 	return marshalGob(values)
@@ -108,7 +108,7 @@ func marshalGob(v any) ([]byte, error) {
 }
 
 func unmarshal[V any](b []byte, count int) (values []V, err error) {
-	if plain.Pointer(reflect.TypeFor[V]()) != nil {
+	if _, part := plain.Pointer(reflect.TypeFor[V]()); part != nil {
 		err = gob.NewDecoder(bytes.NewReader(b)).Decode(&values)
 	} else {
 		values = make([]V, count)

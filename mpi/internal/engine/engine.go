@@ -21,13 +21,14 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/mpi/internal/match"
+	"github.com/weft-mpi/weft/mpi/internal/plain"
 	"github.com/weft-mpi/weft/transport"
 )
 
 // Errors that callers tell apart; package mpi exports them under the same names.
 var (
 	ErrTruncate   = errors.New("message is longer than the receive buffer")
-	ErrType       = errors.New("invalid element type")
+	ErrType       = plain.ErrType
 	ErrProcFailed = errors.New("process failed")
 	ErrAborted    = errors.New("job aborted")
 	ErrRequest    = errors.New("invalid request")

@@ -1,4 +1,4 @@
-package mpi
+package value
 
 import (
 	"bytes"
@@ -7,16 +7,19 @@ import (
 	"fmt"
 	"reflect"
 	"unsafe"
+
+	"github.com/weft-mpi/weft/mpi/internal/plain"
 )
 
-// encode turns a value into bytes: its memory or that of its elements, if they have a fixed size and no
+// Encode turns a value into bytes: its memory or that of its elements, if they have a fixed size and no
 // pointers, else its gob. The bytes begin after room for a header.
-func encode[T any](v *T, room int) ([]byte, error) {
-	t := valueTypeOf[T]()
-	switch t.word.form() {
-	case valueMemory:
-		return append(make([]byte, room, room+sizeOf[T]()+1), valueBytes(v)...), nil
-	case valueSlice:
+func Encode[T any](v *T, room int) ([]byte, error) {
+	t := Of[T]()
+	switch t.Word.Form() {
+	case Memory:
+		b := Bytes(v)
+		return append(make([]byte, room, room+len(b)+1), b...), nil
+	case Slice:
 		b := elementBytes(v)
 		return append(make([]byte, room, room+len(b)+1), b...), nil
 	}
@@ -30,7 +33,7 @@ func encode[T any](v *T, room int) ([]byte, error) {
 	}
 	b, err := gobOf(v, room)
 	if err != nil {
-		return nil, &encodeError{reflect.TypeFor[T](), err.Error()}
+		return nil, &Error{reflect.TypeFor[T](), err.Error()}
 	}
 	return b, nil
 }
@@ -59,23 +62,25 @@ func gobOf[T any](v *T, room int) (_ []byte, err error) {
 	return b.Bytes(), err
 }
 
-// decode is the opposite of encode.
-func decode[T any](b []byte, v *T) error {
-	t := valueTypeOf[T]()
-	switch t.word.form() {
-	case valueMemory:
-		memory := valueBytes(v)
+// Decode is the opposite of Encode.
+func Decode[T any](b []byte, v *T) error {
+	t := Of[T]()
+	switch t.Word.Form() {
+	case Memory:
+		memory := Bytes(v)
 		if len(b) != len(memory) {
-			return fmt.Errorf("%w: %d bytes are no %v, which has %d", ErrType, len(b), reflect.TypeFor[T](),
+			return fmt.Errorf("%w: %d bytes are no %v, which has %d", plain.ErrType, len(b),
+				reflect.TypeFor[T](),
 				len(memory))
 		}
 		copy(memory, b)
 		return nil
-	case valueSlice:
+	case Slice:
 		slice := reflect.TypeFor[T]()
 		size := int(slice.Elem().Size())
 		if len(b)%size != 0 {
-			return fmt.Errorf("%w: %d bytes are no %v, whose elements have %d", ErrType, len(b), slice, size)
+			return fmt.Errorf("%w: %d bytes are no %v, whose elements have %d", plain.ErrType, len(b),
+				slice, size)
 		}
 		n := len(b) / size
 		reflect.ValueOf(v).Elem().Set(reflect.MakeSlice(slice, n, n))
@@ -87,24 +92,24 @@ func decode[T any](b []byte, v *T) error {
 	}
 	var fresh T // gob leaves alone what is zero in the message
 	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&fresh); err != nil {
-		return fmt.Errorf("%w: the message holds no %v: %w", ErrType, reflect.TypeFor[T](), err)
+		return fmt.Errorf("%w: the message holds no %v: %w", plain.ErrType, reflect.TypeFor[T](), err)
 	}
 	*v = fresh
 	return nil
 }
 
-// encodeError is why a value cannot be encoded.
-type encodeError struct {
+// Error is why a value cannot be encoded.
+type Error struct {
 	t   reflect.Type
 	why string
 }
 
-func (e *encodeError) Error() string { return fmt.Sprintf("%v: %s", ErrType, e.text()) }
+func (e *Error) Error() string { return fmt.Sprintf("%v: %s", plain.ErrType, e.text()) }
 
-func (e *encodeError) Unwrap() error { return ErrType }
+func (e *Error) Unwrap() error { return plain.ErrType }
 
 // text is the error without its kind.
-func (e *encodeError) text() string { return fmt.Sprintf("%v: %s", e.t, e.why) }
+func (e *Error) text() string { return fmt.Sprintf("%v: %s", e.t, e.why) }
 
 // typeWalk looks at the parts of a type.
 type typeWalk struct {
@@ -140,7 +145,8 @@ func (w *typeWalk) lost(t reflect.Type, path string) string {
 	defer delete(w.under, t)
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Uintptr:
-		return fmt.Sprintf("%s is a %s, which means nothing to another process", orItself(path), t.Kind())
+		return fmt.Sprintf("%s is a %s, which means nothing to another process", plain.PathOrIt(path),
+			t.Kind())
 	case reflect.Interface:
 		w.recursive = true // who knows
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -169,7 +175,7 @@ const maxDepth = 10_000
 
 func checkDepth(v reflect.Value, depth int) error {
 	if depth > maxDepth {
-		return &encodeError{v.Type(), fmt.Sprintf("nested more than %d deep: does it refer to itself?",
+		return &Error{v.Type(), fmt.Sprintf("nested more than %d deep: does it refer to itself?",
 			maxDepth)}
 	}
 	switch v.Kind() {
@@ -198,3 +204,6 @@ func checkDepth(v reflect.Value, depth int) error {
 	}
 	return nil
 }
+
+// Bytes returns the memory of a value.
+func Bytes[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }

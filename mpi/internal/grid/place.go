@@ -1,18 +1,14 @@
-package mpi
+package grid
 
 import "slices"
 
-// placeGrid puts ranks on the places of a grid so that neighbors are on one host where they can be. hosts
+// Place puts ranks on the places of a grid so that neighbors are on one host where they can be. hosts
 // has the host of each rank. Where all hosts have the same number of ranks and the grid can be cut into
 // blocks of that many places, each host gets a block so that the fewest neighbors are apart. Elsewhere each
 // host gets places that follow one another.
-func placeGrid(dims, hosts []int) []int {
-	places := product(dims)
-	ranks := make([]int, len(hosts))
-	for i := range ranks {
-		ranks[i] = i
-	}
-	slices.SortStableFunc(ranks, func(a, b int) int { return hosts[a] - hosts[b] })
+func Place(dims, hosts []int) []int {
+	places := Size(dims)
+	ranks := byHost(hosts)
 	ranks = ranks[:places]
 	block := hostBlock(dims, equalShare(ranks, hosts))
 	if block == nil {
@@ -23,6 +19,16 @@ func placeGrid(dims, hosts []int) []int {
 		order[place] = ranks[i]
 	}
 	return order
+}
+
+// byHost lists the ranks, those of each host together.
+func byHost(hosts []int) []int {
+	ranks := make([]int, len(hosts))
+	for i := range ranks {
+		ranks[i] = i
+	}
+	slices.SortStableFunc(ranks, func(a, b int) int { return hosts[a] - hosts[b] })
+	return ranks
 }
 
 // equalShare is how many of the ranks each host has, if all have the same number; else 0. The ranks are
@@ -56,7 +62,7 @@ func hostBlock(dims []int, n int) []int {
 		if d == len(dims) {
 			cut := 0
 			for i, b := range block {
-				cut += (dims[i]/b - 1) * product(dims) / dims[i]
+				cut += (dims[i]/b - 1) * Size(dims) / dims[i]
 			}
 			if rest == 1 && (fewest < 0 || cut < fewest) {
 				best, fewest = slices.Clone(block), cut
@@ -82,28 +88,24 @@ func inBlocks(dims, block []int) []int {
 		outer[d] = dims[d] / block[d]
 	}
 	var places []int
-	for b := range product(outer) {
-		base := coordsOf(outer, b)
-		for i := range product(block) {
-			coords := coordsOf(block, i)
+	for b := range Size(outer) {
+		base := Coords(outer, b)
+		for i := range Size(block) {
+			coords := Coords(block, i)
 			for d := range coords {
 				coords[d] += base[d] * block[d]
 			}
-			places = append(places, rankOf(dims, coords))
+			places = append(places, Rank(dims, coords))
 		}
 	}
 	return places
 }
 
-// placeGraph puts ranks on the vertices of a graph so that neighbors are on one host where they can be: each
+// PlaceGraph puts ranks on the vertices of a graph so that neighbors are on one host where they can be: each
 // host in turn takes, one after another, the vertex with the most neighbors on that host. neighbors lists
 // those of each vertex; hosts has the host of each rank.
-func placeGraph(neighbors [][]int, hosts []int) []int {
-	ranks := make([]int, len(hosts))
-	for i := range ranks {
-		ranks[i] = i
-	}
-	slices.SortStableFunc(ranks, func(a, b int) int { return hosts[a] - hosts[b] })
+func PlaceGraph(neighbors [][]int, hosts []int) []int {
+	ranks := byHost(hosts)
 	order := make([]int, len(neighbors)) // the rank of each vertex
 	placed := make([]bool, len(neighbors))
 	links := make([]int, len(neighbors)) // to vertices of the present host

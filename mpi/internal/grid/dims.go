@@ -1,36 +1,37 @@
-package mpi
+// Package grid arranges ranks on grids and graphs: the sizes of dimensions, the coordinates of ranks, and
+// orders that keep neighbors on one host. It does no I/O.
+package grid
 
 import (
 	"fmt"
 	"slices"
 )
 
-// DimsCreate fills in the zeros of dims so that the product of all dimensions is n (MPI 4.1, 8.5.1). The
-// values that it fills in are as equal as possible, and in non-increasing order. It returns ErrArg for an n
-// above 2^44 with two prime factors above 2^22. It is a local call.
-func DimsCreate(n int, dims []int) error {
+// Fill fills in the zeros of dims so that the product of all dimensions is n, as DimsCreate of package mpi
+// does.
+func Fill(n int, dims []int) error {
 	rest, open := n, 0
 	for _, d := range dims {
 		switch {
 		case d < 0:
-			return asError("DimsCreate", fmt.Errorf("%w: a dimension of size %d", ErrArg, d))
+			return fmt.Errorf("a dimension of size %d", d)
 		case d == 0:
 			open++
 		case rest%d != 0 || rest == 0:
-			return asError("DimsCreate", errProduct(n, dims))
+			return errProduct(n, dims)
 		default:
 			rest /= d
 		}
 	}
 	if n < 1 || open == 0 && rest != 1 {
-		return asError("DimsCreate", errProduct(n, dims))
+		return errProduct(n, dims)
 	}
 	if open == 0 {
 		return nil
 	}
 	factors, err := balanced(rest, open)
 	if err != nil {
-		return asError("DimsCreate", err)
+		return err
 	}
 	for i := range dims {
 		if dims[i] == 0 {
@@ -38,6 +39,10 @@ func DimsCreate(n int, dims []int) error {
 		}
 	}
 	return nil
+}
+
+func errProduct(n int, dims []int) error {
+	return fmt.Errorf("the product of the dimensions %v cannot be %d", dims, n)
 }
 
 // balanced writes n as a product of k factors in non-increasing order, with the least difference between the
@@ -146,7 +151,7 @@ func primeFactors(n int) (primes []int, err error) {
 	rest := n
 	for p := 2; p <= rest/p; p += 1 + p&1 {
 		if p > maxTrialDivisor {
-			return nil, fmt.Errorf("%w: %d has prime factors too large to find", ErrArg, n)
+			return nil, fmt.Errorf("%d has prime factors too large to find", n)
 		}
 		if rest%p == 0 {
 			primes = append(primes, p)
@@ -177,8 +182,4 @@ func divisors(n int, primes []int) []int {
 	}
 	slices.Sort(list)
 	return list
-}
-
-func errProduct(n int, dims []int) error {
-	return fmt.Errorf("%w: the product of the dimensions %v cannot be %d", ErrArg, dims, n)
 }

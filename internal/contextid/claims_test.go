@@ -1,13 +1,12 @@
-package mpi
+package contextid
 
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // quietContexts is traffic of contexts of which some are busy.
@@ -20,16 +19,16 @@ func (q quietContexts) ReuseContext(uint32)              {}
 
 // Random groups agree on ids in random interleavings, give up at random moments, and free. At no time do two
 // communicators with a common member have the same id.
-func TestContextIDs_NeverCollide(t *testing.T) {
+func TestClaims_NeverCollide(t *testing.T) {
 	const size, steps = 5, 20_000
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		ids := make([]*contextIDs, size)
+		ids := make([]*Claims, size)
 		busy := make([]quietContexts, size)
 		for rank := range ids {
 			busy[rank] = quietContexts{}
-			ids[rank] = newContextIDs(rank, size, busy[rank])
-			ids[rank].counterBits = 4
+			ids[rank] = NewClaims(rank, size, new(sync.Mutex), busy[rank])
+			ids[rank].Limit(4)
 		}
 		// A vote under way, or a communicator: ranks[0] leads.
 		type vote struct {
@@ -43,7 +42,7 @@ func TestContextIDs_NeverCollide(t *testing.T) {
 		for range steps {
 			if len(all) < 12 {
 				ranks := random.Perm(size)[:1+random.IntN(size)]
-				if id, ok := ids[ranks[0]].propose(); ok {
+				if id, ok := ids[ranks[0]].Propose(); ok {
 					all = append(all, &vote{id: id, ranks: ranks, voted: 1})
 				}
 			}
@@ -55,17 +54,17 @@ func TestContextIDs_NeverCollide(t *testing.T) {
 			switch {
 			case v.voted < len(v.ranks): // the next member votes
 				if random.IntN(30) == 0 { // or the leader gives up: its vote never arrives
-					ids[v.ranks[0]].refuse(v.id)
+					ids[v.ranks[0]].Refuse(v.id)
 					all = slices.Delete(all, at, at+1)
 					for _, r := range v.ranks[1:v.voted] {
-						ids[r].refuse(v.id) // as if they learned of it, so that ids do not run out here
+						ids[r].Refuse(v.id) // as if they learned of it, so that ids do not run out here
 					}
 					continue
 				}
 				r := v.ranks[v.voted]
-				if !ids[r].accept(v.id) {
+				if !ids[r].Accept(v.id) {
 					for _, r := range v.ranks[:v.voted] {
-						ids[r].refuse(v.id)
+						ids[r].Refuse(v.id)
 					}
 					all = slices.Delete(all, at, at+1)
 					continue
@@ -85,7 +84,7 @@ func TestContextIDs_NeverCollide(t *testing.T) {
 				}
 			default:
 				for _, r := range v.ranks {
-					ids[r].free(v.id)
+					ids[r].Free(v.id)
 				}
 				all = slices.Delete(all, at, at+1)
 			}
@@ -100,38 +99,38 @@ func TestContextIDs_NeverCollide(t *testing.T) {
 }
 
 // An id with traffic is not proposed and not accepted; without traffic it is.
-func TestContextIDs_WaitForTraffic(t *testing.T) {
+func TestClaims_WaitForTraffic(t *testing.T) {
 	busy := quietContexts{}
-	ids := newContextIDs(0, 2, busy)
-	ids.counterBits = 2
+	ids := NewClaims(0, 2, new(sync.Mutex), busy)
+	ids.Limit(2)
 	var all []uint32
 	for {
-		id, ok := ids.propose()
+		id, ok := ids.Propose()
 		if !ok {
 			break
 		}
 		all = append(all, id)
 	}
-	require.Equal(t, []uint32{contextid.Numbered(1), contextid.Numbered(2)}, all) // 0 is the world's, and the last of four is left out
-	busy[contextid.Collective.In(all[0])] = true
-	ids.free(all[0])
-	_, ok := ids.propose()
+	require.Equal(t, []uint32{Numbered(1), Numbered(2)}, all) // 0 is the world's, and the last of four is left out
+	busy[Collective.In(all[0])] = true
+	ids.Free(all[0])
+	_, ok := ids.Propose()
 	require.False(t, ok)
-	require.False(t, ids.accept(all[0]))
-	busy[contextid.Collective.In(all[0])] = false
-	id, ok := ids.propose()
+	require.False(t, ids.Accept(all[0]))
+	busy[Collective.In(all[0])] = false
+	id, ok := ids.Propose()
 	require.True(t, ok)
 	require.Equal(t, all[0], id)
 }
 
 // Ids of different leaders differ, and no context is the largest uint32, in jobs of any size.
-func TestContextIDs_OfAnySize(t *testing.T) {
+func TestClaims_OfAnySize(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 1000, 1 << 16, 1 << 20} {
-		last := newContextIDs(size-1, size, quietContexts{})
+		last := NewClaims(size-1, size, new(sync.Mutex), quietContexts{})
 		last.next = 1<<last.counterBits - 2
-		id, ok := last.propose()
+		id, ok := last.Propose()
 		require.True(t, ok)
-		require.Less(t, uint64(id)+contextid.Kinds-1, uint64(1)<<32-1)
-		require.Equal(t, uint32(size-1), contextid.Number(id)>>last.counterBits)
+		require.Less(t, uint64(id)+Kinds-1, uint64(1)<<32-1)
+		require.Equal(t, uint32(size-1), Number(id)>>last.counterBits)
 	}
 }

@@ -1,20 +1,18 @@
-package mpi
+package contextid
 
 import (
 	"errors"
 	"math/bits"
-
-	"github.com/weft-mpi/weft/internal/contextid"
-	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"sync"
 )
 
 // maxCounterBits bounds the communicators that one rank can lead at a time, and the memory for their ids.
 const maxCounterBits = 20
 
-// errNoID is returned at every rank alike.
-var errNoID = errors.New("no context id is free at all ranks: free communicators that are no longer used")
+// ErrNoID is the error of an agreement that has failed, and is returned at every rank alike.
+var ErrNoID = errors.New("no context id is free at all ranks: free communicators that are no longer used")
 
-// contextIDs is what one rank knows about the ids of communicators.
+// Claims are the ids of communicators that one rank knows to be in use.
 //
 // The ranks of a new communicator agree on its id in rounds. The leader, rank 0 of the calling communicator,
 // proposes an id, and every rank votes: the id is taken if all ranks accept it. An id names the leader's
@@ -28,19 +26,19 @@ var errNoID = errors.New("no context id is free at all ranks: free communicators
 // Invariant: an id is claimed at a rank from its vote (the leader: its proposal) until it learns that the id
 // was refused, or until Free. A rank that gives up after its vote does not learn the result, so its claim
 // stays: others may use the id.
-type contextIDs struct {
-	mu          *engine.Lock // not a mutex: whoever has it sleeps
+type Claims struct {
+	mu          sync.Locker
 	rank        uint32
 	counterBits int
 	next        uint32              // the counter that this rank proposes next
 	claimed     map[uint32]struct{} // ids that this rank accepts for no other communicator
 	// subset of claimed: Free was called, and operations may still be under way
 	freed   map[uint32]struct{}
-	traffic contextTraffic
+	traffic Traffic
 }
 
-// contextTraffic is what the engine knows about the messages of a context.
-type contextTraffic interface {
+// Traffic knows the messages of contexts.
+type Traffic interface {
 	ContextInUse(context uint32) bool // an operation is under way or a message waits
 	// no operation will begin: messages that none of those under way receives are dropped
 	FreeContext(context uint32)
@@ -48,28 +46,30 @@ type contextTraffic interface {
 	ReuseContext(context uint32)   // a new communicator begins to use the context
 }
 
-func newContextIDs(rank, size int, traffic contextTraffic) *contextIDs {
+// NewClaims returns the claims of a rank of the world, of which mu guards all.
+func NewClaims(rank, size int, mu sync.Locker, traffic Traffic) *Claims {
 	rankBits := bits.Len(uint(size - 1))
-	x := &contextIDs{
-		mu:          new(engine.Lock),
+	return &Claims{
+		mu:          mu,
 		rank:        uint32(rank),
-		counterBits: min(maxCounterBits, contextid.NumberBits-rankBits),
-		claimed:     map[uint32]struct{}{contextid.World: {}},
+		counterBits: min(maxCounterBits, NumberBits-rankBits),
+		claimed:     map[uint32]struct{}{World: {}},
 		freed:       map[uint32]struct{}{},
 		traffic:     traffic,
 	}
-	x.mu.Init()
-	return x
 }
 
-// propose claims an id of this rank's own for a new communicator. It reports false if all are claimed.
-func (x *contextIDs) propose() (uint32, bool) {
+// Limit bounds the communicators that this rank leads at a time to about 2^bits.
+func (x *Claims) Limit(bits int) { x.counterBits = bits }
+
+// Propose claims an id of this rank's own for a new communicator. It reports false if all are claimed.
+func (x *Claims) Propose() (uint32, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.collect()
 	limit := uint32(1)<<x.counterBits - 1 // the last is left out: no context is the largest uint32
 	for range limit {
-		id := contextid.Numbered(x.rank<<x.counterBits | x.next)
+		id := Numbered(x.rank<<x.counterBits | x.next)
 		x.next++
 		if x.next == limit {
 			x.next = 0
@@ -81,50 +81,50 @@ func (x *contextIDs) propose() (uint32, bool) {
 	return 0, false
 }
 
-// accept claims an id that the leader of an agreement proposes. It reports false if the id is claimed
+// Accept claims an id that the leader of an agreement proposes. It reports false if the id is claimed
 // already.
-func (x *contextIDs) accept(id uint32) bool {
+func (x *Claims) Accept(id uint32) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.collect()
 	return x.claim(id)
 }
 
-func (x *contextIDs) claim(id uint32) bool {
+func (x *Claims) claim(id uint32) bool {
 	if _, ok := x.claimed[id]; ok {
 		return false
 	}
 	x.claimed[id] = struct{}{}
-	for context := range contextid.Contexts(id) {
+	for context := range Contexts(id) {
 		x.traffic.ReuseContext(context)
 	}
 	return true
 }
 
-// refuse ends a claim on an id that was not agreed on, or that is used by other ranks only.
-func (x *contextIDs) refuse(id uint32) {
+// Refuse ends a claim on an id that was not agreed on, or that is used by other ranks only.
+func (x *Claims) Refuse(id uint32) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.claimed, id)
 }
 
-// free ends the claim on a communicator's id as soon as its last operation is complete.
-func (x *contextIDs) free(id uint32) {
+// Free ends the claim on a communicator's id as soon as its last operation is complete.
+func (x *Claims) Free(id uint32) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.freed[id] = struct{}{}
-	for context := range contextid.Contexts(id) {
+	for context := range Contexts(id) {
 		x.traffic.FreeContext(context)
 	}
 }
 
 // collect ends the claims on ids of freed communicators without traffic.
-func (x *contextIDs) collect() {
+func (x *Claims) collect() {
 	for id := range x.freed {
 		if x.busy(id) {
 			continue
 		}
-		for context := range contextid.Contexts(id) {
+		for context := range Contexts(id) {
 			x.traffic.ReleaseContext(context)
 		}
 		delete(x.freed, id)
@@ -132,8 +132,8 @@ func (x *contextIDs) collect() {
 	}
 }
 
-func (x *contextIDs) busy(id uint32) bool {
-	for context := range contextid.Contexts(id) {
+func (x *Claims) busy(id uint32) bool {
+	for context := range Contexts(id) {
 		if x.traffic.ContextInUse(context) {
 			return true
 		}

@@ -253,7 +253,7 @@ func (p *attachedPart) hold() error {
 		}
 		if state/userUnit != p.number {
 			err = p.base.beginAdd(entry+entryState, ^uint64(0), nil)
-			p.base.parts.forget(p.number%attachedEntries, func(other *attachedPart) bool { return other == p })
+			p.base.parts.forget(p.number%attachedEntries, func(q *attachedPart) bool { return q == p })
 			return errors.Join(ErrNothingAttached, err)
 		}
 		if !p.known {

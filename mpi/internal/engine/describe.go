@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
@@ -25,8 +26,9 @@ type Wait struct {
 type Operation struct {
 	Send       bool // or a receive, unless it is one of the following
 	Lock       bool // of the part of a window that Peer has; Context is the window's id
-	Collective *Collective
-	Needs      []int // of a collective: world ranks whose messages are due
+	Collective bool
+	Call       coll.Operation // of a collective
+	Needs      []int          // of a collective: world ranks whose messages are due
 	Context    uint32
 	Peer       int // world rank, or AnySource
 	Tag        int // or AnyTag
@@ -199,7 +201,7 @@ func (r *request) describe() Operation {
 	switch o := (Operation{Peer: r.rank}); r.kind {
 	case kindCollective:
 		c := r.collective
-		o.Collective, o.Context, o.Tag = c, c.Context, c.Tag
+		o.Collective, o.Call, o.Context, o.Tag = true, c.Call.Operation, c.Context, c.Tag
 		o.Needs, o.Moving = c.needs()
 		return o
 	case kindSend:

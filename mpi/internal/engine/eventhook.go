@@ -201,7 +201,7 @@ func (h *Hook) sleeps(r *request, probed *probed) {
 		o := r.describe()
 		what, peer, tag, bytes = uint8(CallRecv), o.Peer, o.Tag, o.Bytes
 		switch {
-		case o.Collective != nil:
+		case o.Collective:
 			what = operationInTrace(o.Tag)
 		case o.Send:
 			what = uint8(CallSend)

@@ -176,10 +176,10 @@ func (k *Rank) operation(o *engine.Operation) snapshot.Op {
 	case o.Lock:
 		s.Kind = snapshot.Lock
 		return s
-	case o.Collective != nil:
+	case o.Collective:
 		s.Kind, s.Needs = snapshot.Collective, o.Needs
 		s.Peer, s.Tag = 0, 0
-		s.Name, s.Number = o.Collective.Call.Operation.String(), k.number(o)
+		s.Name, s.Number = o.Call.String(), k.number(o)
 	case contextid.Comparison.Is(o.Context): // the comparison before a collective
 		s.Kind, s.Needs = snapshot.Collective, []int{o.Peer}
 		s.Peer, s.Tag = 0, 0

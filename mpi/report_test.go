@@ -1,10 +1,8 @@
 package mpi_test
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,27 +23,17 @@ func TestStats_OfAJobThatFails(t *testing.T) {
 	require.Contains(t, r.Err, "the matrix is singular")
 }
 
-// They are printed when the job takes too long.
+// They are printed when the job takes too long: here, once the timeout is so long that the ranks have started.
 func TestStats_OfAJobThatTimesOut(t *testing.T) {
-	read, write, err := os.Pipe()
-	require.NoError(t, err)
-	text := make(chan string)
-	go func() {
-		var b bytes.Buffer
-		io.Copy(&b, read)
-		text <- b.String()
-	}()
-	err = launcher.Run(t.Context(), launcher.Job{
-		Apps: []launcher.App{launchertest.Ranks(2, waitingBody, "WEFT_STATS=1")}, Timeout: time.Second,
-		Grace: 20 * time.Second,
-		Stdin: launcher.InputNone, Out: write, Err: write,
-	})
-	require.Error(t, err)
-	write.Close()
-	out := <-text
-	read.Close()
-	require.Contains(t, out, "weft: rank 0: ")
-	require.Contains(t, out, "weft: rank 1: ")
+	for timeout := time.Second; ; timeout *= 2 {
+		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, waitingBody, "WEFT_STATS=1")},
+			Timeout: timeout, Grace: time.Minute})
+		require.Error(t, err)
+		if strings.Contains(out, "weft: rank 0: ") && strings.Contains(out, "weft: rank 1: ") {
+			return
+		}
+		require.Less(t, timeout, time.Minute, "%s", out)
+	}
 }
 
 // Calls on windows are counted as all others are.

@@ -29,11 +29,11 @@ func TestErrorsNameTypes(t *testing.T) {
 	_, chanErr := Encode(&made, 0)
 	_, hiddenErr := Encode(&private, 0)
 	for says, err := range map[string]error{
-		"3 bytes are no int32, which has 4":           Decode([]byte{1, 2, 3}, &number),
-		"the message holds no map[string]int: ":       Decode(text, &byName),
-		"value.untold: nothing to tell":                 gobErr,
-		"chan int: it is a chan":                      chanErr,
-		"struct { hidden string }: ":                  hiddenErr,
+		"3 bytes are no int32, which has 4":     Decode([]byte{1, 2, 3}, &number),
+		"the message holds no map[string]int: ": Decode(text, &byName),
+		"value.untold: nothing to tell":         gobErr,
+		"chan int: it is a chan":                chanErr,
+		"struct { hidden string }: ":            hiddenErr,
 	} {
 		require.ErrorIs(t, err, plain.ErrType)
 		require.ErrorContains(t, err, says)

@@ -62,7 +62,7 @@ func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync 
 	if err == nil {
 		var st engine.Status
 		st, err = c.e.Wait(r.h)
-		r.c.request.waitedFor(c, &st, err)
+		c.checker.waitedFor(c, r.h, &st, err)
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int)
 	r, err := c.checkedIrecv([][]byte{b}, element, src, tag, elem)
 	if err == nil {
 		st, err = c.e.Wait(r.h)
-		r.c.request.waitedFor(c, &st, err)
+		c.checker.waitedFor(c, r.h, &st, err)
 	}
 	return st, err
 }
@@ -141,5 +141,6 @@ func (c *Comm) begunChecked(r *checkedRequest, h engine.Request, err error) (Req
 		c.checker.operations.Drop(&r.Operation)
 		return Request{}, err
 	}
-	return c.handle(r).begun(h, nil)
+	c.checker.track(h, r)
+	return c.begun(h, nil)
 }

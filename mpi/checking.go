@@ -27,12 +27,16 @@ type checker struct {
 	compared   sync.Pool      // *compared
 	strict     bool           // communicators and windows must be freed before Finalize
 	underWay   sync.WaitGroup // signatures of collectives that do not block
+
+	mu       sync.Mutex
+	requests map[engine.Request]*checkedRequest // that the program has not waited for
 }
 
 func newChecker(rank int, out io.Writer) *checker {
 	r := check.NewReporter(rank, out)
 	return &checker{
 		Reporter: r, sites: check.NewSites(program.CalledFrom), operations: check.NewOperations(r),
+		requests: map[engine.Request]*checkedRequest{},
 		headers: sync.Pool{New: func() any {
 			b := make([]byte, check.HeaderSize+smallChecked)
 			return &b
@@ -187,7 +191,7 @@ func (k *checker) atFinalize(left []engine.Unfinished) error {
 	}
 }
 
-// checkedRequest is a request in checking mode: the handle of its Request leads to it.
+// checkedRequest is a request in checking mode.
 type checkedRequest struct {
 	check.Operation
 	element *check.Element // of a receive; nil for other operations
@@ -196,7 +200,7 @@ type checkedRequest struct {
 	vec     [2][]byte // the header and a buffer in one piece
 }
 
-// checkingMode tells whether requests are of checking mode.
+// checkingMode reports whether requests are of checking mode.
 func checkingMode(rs []Request) bool {
 	for i := range rs {
 		if rs[i].c != nil {
@@ -206,22 +210,45 @@ func checkingMode(rs []Request) bool {
 	return false
 }
 
-// handle is what a checked request has as its communicator.
-func (c *Comm) handle(r *checkedRequest) *Comm { return &Comm{c.commState, c.canceller, r} }
+// track has the checker find r by its handle until the program has waited for it.
+func (k *checker) track(h engine.Request, r *checkedRequest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requests[h] = r
+}
 
 // waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
 // request's own failure.
-func (r *checkedRequest) waitedFor(c *Comm, st *engine.Status, err error) {
-	if r == nil || errors.Is(err, engine.ErrRequest) {
+func (k *checker) waitedFor(c *Comm, h engine.Request, st *engine.Status, err error) {
+	if k == nil || errors.Is(err, engine.ErrRequest) {
 		return
 	}
-	c.checker.operations.End(&r.Operation)
-	r.complete(c, st, err)
+	k.mu.Lock()
+	r := k.requests[h]
+	delete(k.requests, h)
+	k.mu.Unlock()
+	if r != nil {
+		k.operations.End(&r.Operation)
+		r.complete(c, st, err)
+	}
+}
+
+// completed is waitedFor for a request that the program still has to wait for.
+func (k *checker) completed(c *Comm, h engine.Request, st *engine.Status, err error) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	r := k.requests[h]
+	k.mu.Unlock()
+	if r != nil {
+		r.complete(c, st, err)
+	}
 }
 
 // complete looks at the result of a request, once.
 func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
-	if r == nil || r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
+	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
 		st.Source == ProcNull {
 		return
 	}

@@ -51,12 +51,7 @@ type collState struct {
 
 	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
 
-	mailboxes *engine.Mailboxes // nil before the first call that could use them
-	larger    *engine.Mailboxes // that the ranks prepare, to take their place; else nil
-	outgrown  int               // calls for which they were too small, up to mailboxesAfter
-	decided   bool              // whether there are any
-	pulls     bool              // their ranks read each other's memory
-	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
+	mailboxes mailboxes
 }
 
 // begin starts the description of a call on elements of type T, in a zero collectiveCall.
@@ -233,7 +228,7 @@ func run(a collectiveCall) error {
 // carryOut carries out a call without anything wrong, to its end.
 func (a *collectiveCall) carryOut() (err error) {
 	k := &a.comm.coll
-	if own := k.mu.TryLock(); own || k.serial.Load() {
+	if own := k.mu.TryLock(); own || k.mailboxes.mayBeInUse() {
 		if !own {
 			k.mu.Lock()
 		}
@@ -278,10 +273,10 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
 	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
-		x.Beside = k.mailboxes
+		x.Beside = k.mailboxes.current
 	}
 	if x.Schedule.Mailboxes {
-		a.err = c.e.RunInMailboxes(x, k.mailboxes)
+		a.err = c.e.RunInMailboxes(x, k.mailboxes.current)
 	} else {
 		a.err = c.e.RunCollective(x)
 	}

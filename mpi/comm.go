@@ -27,8 +27,6 @@ const TagUB = 1<<30 - 1
 type Comm struct {
 	*commState
 	canceller *engine.Canceller // ends with the context that WithContext was given; nil without one
-	// in checking mode: of the request whose handle this is; nil for a handle that the program has
-	request *checkedRequest
 }
 
 // commState is what all handles to a communicator share.

@@ -69,7 +69,7 @@ func Mrecv[T any](m *Message, buf []T) (Status, error) {
 		return Status{}, err
 	}
 	st, err := r.c.e.Wait(r.h)
-	r.c.request.waitedFor(r.c, &st, err)
+	r.c.checker.waitedFor(r.c, r.h, &st, err)
 	if err != nil {
 		err = msg.fail("Mrecv", err)
 	}

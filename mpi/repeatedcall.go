@@ -56,7 +56,7 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	x := &k.own[k.latest]
 	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.Add(1), key.operation, x.Signature), nil
 	x.Input, x.Output = in, out
-	err = c.e.RunInMailboxes(x, k.mailboxes)
+	err = c.e.RunInMailboxes(x, k.mailboxes.current)
 	x.Input, x.Output = nil, nil
 	k.mu.Unlock()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// mailboxesAfter is the number of collectives of a communicator after which its ranks prepare mailboxes, which
-// do not pay for a few calls. After as many for which these are too small they prepare larger ones.
+// mailboxesAfter is the number of collectives of a communicator after which its ranks prepare mailboxes,
+// which do not pay for a few calls. After as many for which these are too small they prepare larger ones.
 const mailboxesAfter = 8
 
 // mailboxState is how far the ranks of a communicator are with mailboxes. All ranks are in the same state at

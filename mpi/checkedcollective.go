@@ -305,7 +305,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	if c.canceller == nil {
 		var ctx context.Context
 		ctx, end = context.WithCancelCause(context.Background())
-		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx), nil}
+		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx)}
 	}
 	c.checker.underWay.Add(1)
 	c.e.Go(func() {
@@ -370,7 +370,8 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 	use.Site = c.checker.sites.Here()
 	r := &checkedRequest{Operation: use}
 	c.checker.operations.Begin(&r.Operation)
-	return Request{h, c.handle(r)}
+	c.checker.track(h, r)
+	return Request{h, c}
 }
 
 // compareCompound compares a call that consists of several exchanges, before the first.

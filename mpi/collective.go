@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
@@ -13,6 +15,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // Each collective has three forms, which share one description of the call: a collectiveCall. The blocking
@@ -51,12 +54,7 @@ type collState struct {
 
 	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
 
-	mailboxes *engine.Mailboxes // nil before the first call that could use them
-	larger    *engine.Mailboxes // that the ranks prepare, to take their place; else nil
-	outgrown  int               // calls for which they were too small, up to mailboxesAfter
-	decided   bool              // whether there are any
-	pulls     bool              // their ranks read each other's memory
-	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
+	mailboxes mailboxes
 }
 
 // begin starts the description of a call on elements of type T, in a zero collectiveCall.
@@ -233,7 +231,7 @@ func run(a collectiveCall) error {
 // carryOut carries out a call without anything wrong, to its end.
 func (a *collectiveCall) carryOut() (err error) {
 	k := &a.comm.coll
-	if own := k.mu.TryLock(); own || k.serial.Load() {
+	if own := k.mu.TryLock(); own || k.mailboxes.mayBeInUse() {
 		if !own {
 			k.mu.Lock()
 		}
@@ -278,10 +276,10 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
 	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
-		x.Beside = k.mailboxes
+		x.Beside = k.mailboxes.current
 	}
 	if x.Schedule.Mailboxes {
-		a.err = c.e.RunInMailboxes(x, k.mailboxes)
+		a.err = c.e.RunInMailboxes(x, k.mailboxes.current)
 	} else {
 		a.err = c.e.RunCollective(x)
 	}
@@ -379,4 +377,91 @@ func (a *collectiveCall) failed(prefix, suffix string) error {
 // nextTag takes a tag for a call that makes a communicator.
 func (c *Comm) nextTag() int {
 	return engine.CollectiveTag(false, c.coll.number.Add(1), engine.OperationSetup, 0)
+}
+
+// Most programs repeat a short collective again and again. To describe the call anew and compare it with the
+// one before took as long as a message does. So the blocking calls that are used most first look whether they
+// are a call that was carried out before, and go straight to the mailboxes then.
+
+// callKey is what tells a valid blocking call from all others on its communicator that have a schedule of
+// their own. No call has the zero key.
+type callKey struct {
+	operation coll.Operation
+	elem      int // bytes of an element
+	count     int
+	root      int
+	op        *engine.Operator
+}
+
+// key is the key of a call; zero if its schedule serves no other.
+func (a *collectiveCall) key() callKey {
+	if !a.repeatable() || a.call.InPlace {
+		return callKey{}
+	}
+	return callKey{a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root, a.op}
+}
+
+// rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes.
+func (k *collState) rememberLocked(a *collectiveCall) {
+	k.keys[k.latest] = callKey{}
+	if s := &k.own[k.latest].Schedule; s.Mailboxes && !s.Pulls && a.err == nil {
+		k.keys[k.latest] = a.key()
+	}
+}
+
+// mayRepeat tells whether a call on elements of type T needs no look at the communicator and the type.
+func mayRepeat[T any](c *Comm) bool {
+	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load()
+}
+
+// repeat carries out a call that mayRepeat if one with its key was carried out before; false if not.
+func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
+	k := &c.coll
+	if !k.mu.TryLock() {
+		return false, nil
+	}
+	if k.keys[k.latest] != key {
+		if k.keys[1-k.latest] != key {
+			k.mu.Unlock()
+			return false, nil
+		}
+		k.latest = 1 - k.latest
+	}
+	x := &k.own[k.latest]
+	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.Add(1), key.operation, x.Signature), nil
+	x.Input, x.Output = in, out
+	err = c.e.RunInMailboxes(x, k.mailboxes.current)
+	x.Input, x.Output = nil, nil
+	k.mu.Unlock()
+	if err != nil {
+		return true, c.failColl(key.operation.String(), err)
+	}
+	return true, nil
+}
+
+// explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
+// communicator speaks for all.
+func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
+	if call.Rank != 0 {
+		return
+	}
+	why := "chosen"
+	switch reason {
+	case coll.Forced:
+		why = "forced by WEFT_COLL"
+	case coll.FromTable:
+		why = "named by the table of WEFT_COLL"
+	}
+	pcs := make([]uintptr, 16)
+	_, site := program.CalledFrom(pcs[:runtime.Callers(2, pcs)])
+	because := ""
+	if reason == coll.Chosen {
+		because = ": " + call.Why()
+	}
+	line := fmt.Sprintf("weft: %s: %v on %s, %d ranks, %d bytes: %s, %s of %s%s\n", site,
+		call.Operation, c.Name(), call.Size, call.Bytes(), algorithm, why,
+		strings.Join(coll.Algorithms(call.Operation), ", "), because)
+	if _, before := c.job.explained.LoadOrStore(line, true); !before {
+		fmt.Fprint(c.job.out, line)
+	}
 }

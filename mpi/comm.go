@@ -2,6 +2,8 @@ package mpi
 
 import (
 	"fmt"
+	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -27,8 +29,6 @@ const TagUB = 1<<30 - 1
 type Comm struct {
 	*commState
 	canceller *engine.Canceller // ends with the context that WithContext was given; nil without one
-	// in checking mode: of the request whose handle this is; nil for a handle that the program has
-	request *checkedRequest
 }
 
 // commState is what all handles to a communicator share.
@@ -208,4 +208,27 @@ func (c *Comm) checkRecv(src, tag int) error {
 		return fmt.Errorf("%w: %d; tags are 0 to %d, or AnyTag", ErrTag, tag, TagUB)
 	}
 	return nil
+}
+
+// LogValue represents a communicator in the program's own logs (log/slog) as a group of attributes: its name,
+// this process's rank in it, its size, and the host:
+//
+//	slog.Info("assembled", "mpi", world)
+//
+// weft's own log entries have the rank in the world and the host.
+func (c *Comm) LogValue() slog.Value {
+	if c == nil || c.commState == nil {
+		return slog.StringValue("no communicator")
+	}
+	return slog.GroupValue(slog.String("comm", c.Name()), slog.Int("rank", c.rank), slog.Int("size", c.size),
+		slog.String("host", hostName()))
+}
+
+// hostName is for people: the name that the host has for itself.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }

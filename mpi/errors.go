@@ -56,9 +56,12 @@ type Error struct {
 	Tag  int   // may also be AnyTag or NoPeer
 	Err  error // what went wrong
 
-	elsewhere int // the peer's world rank plus one; 0 if it is equal to Peer or not known
-	world     int // this process's world rank plus one; 0 if it is equal to Rank or not known
+	world *worldRanks // nil if the world ranks are equal to Rank and Peer, or not known
 }
+
+// worldRanks are the ranks in the world of this process and of the peer of an Error; NoPeer where they are
+// equal to those in Comm, or not known.
+type worldRanks struct{ rank, peer int }
 
 // NoPeer is the Peer or Tag of an Error whose operation has none.
 const NoPeer = -3
@@ -68,10 +71,14 @@ const NoPeer = -3
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("mpi: ")
+	world := worldRanks{NoPeer, NoPeer}
+	if e.world != nil {
+		world = *e.world
+	}
 	if e.Rank >= 0 {
 		fmt.Fprintf(&b, "rank %d", e.Rank)
-		if e.world > 0 {
-			fmt.Fprintf(&b, " (world rank %d)", e.world-1)
+		if world.rank >= 0 {
+			fmt.Fprintf(&b, " (world rank %d)", world.rank)
 		}
 		b.WriteString(": ")
 	}
@@ -83,8 +90,8 @@ func (e *Error) Error() string {
 	case e.Peer != NoPeer:
 		fmt.Fprintf(&b, " with rank %d", e.Peer)
 	}
-	if e.elsewhere > 0 {
-		fmt.Fprintf(&b, " (world rank %d)", e.elsewhere-1)
+	if world.peer >= 0 {
+		fmt.Fprintf(&b, " (world rank %d)", world.peer)
 	}
 	if e.Tag >= 0 {
 		fmt.Fprintf(&b, ", tag %d", e.Tag)
@@ -118,8 +125,9 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		return f
 	}
 	f.Comm, f.Rank = c.Name(), c.rank
+	f.world = &worldRanks{NoPeer, NoPeer}
 	if w := c.worldRank(c.rank); w != c.rank {
-		f.world = w + 1
+		f.world.rank = w
 	}
 	var request *engine.RequestError
 	if errors.As(f.Err, &request) {
@@ -169,7 +177,7 @@ func (e *Error) findPeer(c *Comm) {
 		e.Peer = c.localRank(failed.Rank)
 	}
 	if e.Peer >= 0 && e.Peer < c.size && c.worldRank(e.Peer) != e.Peer {
-		e.elsewhere = c.worldRank(e.Peer) + 1
+		e.world.peer = c.worldRank(e.Peer)
 	}
 }
 

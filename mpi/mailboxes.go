@@ -1,53 +1,81 @@
 package mpi
 
 import (
-	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// mailboxesAfter is how many collectives a communicator has before its ranks prepare mailboxes: what lives
-// for a few calls is better off without. After as many for which these are too small they prepare larger
-// ones.
+// mailboxesAfter is the number of collectives of a communicator after which its ranks prepare mailboxes,
+// which do not pay for a few calls. After as many for which these are too small they prepare larger ones.
 const mailboxesAfter = 8
 
-// prepareMailboxesLocked sees to it that the communicator has mailboxes where it can and it is time, and
-// tells the call whether it has. All ranks do that at the same call. As for the others below, the lock is
-// that of k.
+// mailboxState is how far the ranks of a communicator are with mailboxes. All ranks are in the same state at
+// the same call.
+type mailboxState uint32
+
+const (
+	mailboxesUntried   mailboxState = iota // initial; left by the ninth collective
+	mailboxesPreparing                     // left when all ranks have said whether they have memory for them
+	mailboxesReady                         // short collectives go through them; final
+	mailboxesMissing                       // the ranks do not share memory, or one has none left; final
+)
+
+// mailboxes are those of a communicator. The lock of its collState guards them.
+type mailboxes struct {
+	state    atomic.Uint32 // a mailboxState
+	current  *engine.Mailboxes
+	pulls    bool              // the ranks read each other's memory
+	larger   *engine.Mailboxes // that the ranks prepare to replace them; else nil
+	outgrown int               // calls that they were too small for, up to mailboxesAfter
+}
+
+func (m *mailboxes) is(s mailboxState) bool { return m.state.Load() == uint32(s) }
+func (m *mailboxes) become(s mailboxState)  { m.state.Store(uint32(s)) }
+
+// mayBeInUse reports whether blocking calls wait for one another, because mailboxes may be in use.
+func (m *mailboxes) mayBeInUse() bool { return m.is(mailboxesPreparing) || m.is(mailboxesReady) }
+
+// prepareMailboxesLocked sets up mailboxes at the ninth collective, if all ranks share memory, and tells the
+// call whether there are any. All ranks do that at the same call. The lock of the functions below is k's.
 func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
-	c := a.comm
-	if k.mailboxes == nil {
-		if k.decided || c.size < 2 || c.size > engine.MailboxRanks ||
+	c, m := a.comm, &k.mailboxes
+	if m.is(mailboxesUntried) {
+		if c.size < 2 || c.size > engine.MailboxRanks ||
 			k.number.Load() < mailboxesAfter && !c.choices.ForcesMailboxes() {
 			return nil
 		}
-		if k.decided = !c.e.SharesMemory(c.worldRanks(), c.size); k.decided {
+		if !c.e.SharesMemory(c.worldRanks(), c.size) {
+			m.become(mailboxesMissing)
 			return nil
 		}
 		tag := engine.CollectiveTag(false, k.number.Add(1), engine.OperationMailboxes, 0)
-		k.mailboxes = c.newMailboxes(tag, engine.FirstMailboxBytes)
-		k.serial.Store(true)
+		m.current = c.newMailboxes(tag, engine.FirstMailboxBytes)
+		m.become(mailboxesPreparing)
 	}
-	if !k.decided {
-		ready, err := k.mailboxes.Prepare(c.canceller)
-		if err != nil {
+	if m.is(mailboxesPreparing) {
+		ready, err := m.current.Prepare(c.canceller)
+		switch {
+		case err != nil:
 			a.skipLocked(k)
 			return err
-		}
-		k.decided, k.pulls = true, ready && k.mailboxes.Pulls()
-		k.serial.Store(ready)
-		if !ready {
-			k.larger = nil // the other ranks have not begun to prepare any
+		case ready:
+			m.pulls = m.current.Pulls()
+			m.become(mailboxesReady)
+		default:
+			m.become(mailboxesMissing)
+			m.larger = nil // the other ranks have not begun to prepare any
 		}
 	}
-	if k.larger != nil {
+	if m.larger != nil {
 		if err := c.replaceMailboxesLocked(k); err != nil {
 			a.skipLocked(k)
 			return err
 		}
 	}
-	if k.serial.Load() {
-		a.call.Mailbox, a.call.Pull = k.mailboxes.Bytes(), k.pulls
+	if m.is(mailboxesReady) {
+		a.call.Mailbox, a.call.Pull = m.current.Bytes(), m.pulls
 	}
 	return nil
 }
@@ -67,42 +95,44 @@ func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
 }
 
 // growMailboxesLocked has the ranks prepare larger mailboxes when the present ones were too small for enough
-// calls, of which this is one. All ranks do that after the same call, whatever has become of it. In checking
-// mode the ranks make do with the first ones: to prepare others is a collective that no comparison precedes.
+// calls, of which this is one. All ranks do that after the same call, whatever its result. In checking mode
+// the ranks keep the first ones: preparing others is a collective that no comparison precedes.
 func (a *collectiveCall) growMailboxesLocked(k *collState) {
 	c := a.comm
 	larger := engine.MailboxBytes(a.call.Size)
-	if k.outgrown == mailboxesAfter || !a.call.OutgrowsMailboxes(larger) || a.compares() {
+	m := &k.mailboxes
+	if m.outgrown == mailboxesAfter || !a.call.OutgrowsMailboxes(larger) || a.compares() {
 		return
 	}
-	if k.outgrown++; k.outgrown < mailboxesAfter {
+	if m.outgrown++; m.outgrown < mailboxesAfter {
 		return
 	}
 	k.keys = [2]callKey{} // no call goes through the present ones before it is known whether the others do
 	// no persistent call has this number
-	k.larger = c.newMailboxes(engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0), larger)
+	m.larger = c.newMailboxes(engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0), larger)
 	_ = c.replaceMailboxesLocked(k) // if that fails, the next call finds out
 }
 
 // replaceMailboxesLocked lets the larger mailboxes take the place of the present ones, if all ranks have
 // memory for them.
 func (c *Comm) replaceMailboxesLocked(k *collState) error {
-	ready, err := k.larger.Prepare(c.canceller)
+	m := &k.mailboxes
+	ready, err := m.larger.Prepare(c.canceller)
 	if err != nil {
 		return err
 	}
 	if ready {
-		c.e.ReleaseMailboxes(k.mailboxes)
-		k.mailboxes, k.pulls = k.larger, k.larger.Pulls()
+		c.e.ReleaseMailboxes(m.current)
+		m.current, m.pulls = m.larger, m.larger.Pulls()
 	}
-	k.larger = nil
+	m.larger = nil
 	return nil
 }
 
-// skipLocked counts a call that has failed before it was known how it is carried out, as the other ranks may
-// have carried it out: through the larger mailboxes if there are any, or else through those that there were.
+// skipLocked counts a call that has failed before its way was chosen, as the other ranks may have carried it
+// out: through the larger mailboxes if there are any, or else through the present ones.
 func (a *collectiveCall) skipLocked(k *collState) {
-	for _, m := range [...]*engine.Mailboxes{k.mailboxes, k.larger} {
+	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.larger} {
 		if m == nil {
 			continue
 		}
@@ -118,8 +148,8 @@ func (a *collectiveCall) skipLocked(k *collState) {
 		m.Skip(rounds[0], rounds[1])
 	}
 	a.nextTag()
-	if k.mailboxes != nil {
-		a.call.Mailbox = k.mailboxes.Bytes()
+	if m := k.mailboxes.current; m != nil {
+		a.call.Mailbox = m.Bytes()
 		a.growMailboxesLocked(k)
 	}
 }
@@ -132,7 +162,7 @@ func (c *Comm) releaseMailboxes() {
 		return
 	}
 	defer k.mu.Unlock()
-	if k.mailboxes != nil {
-		c.e.ReleaseMailboxes(k.mailboxes)
+	if k.mailboxes.current != nil {
+		c.e.ReleaseMailboxes(k.mailboxes.current)
 	}
 }

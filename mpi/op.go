@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/rma"
 	"github.com/weft-mpi/weft/mpi/internal/vector"
 )
 
@@ -99,6 +100,13 @@ func define[T any](name string, f func(inout, in []T)) Op[T] {
 	}
 	e, _ := predefined.all.LoadOrStore(key, &predefinedEntry{key, o})
 	return Op[T]{e.(*predefinedEntry).operator}
+}
+
+// operatorCodes are the predefined operators that accumulates have.
+var operatorCodes = map[string]rma.Code{
+	"Sum": rma.Sum, "Prod": rma.Prod, "Max": rma.Max, "Min": rma.Min, "BAnd": rma.BAnd, "BOr": rma.BOr,
+	"BXor": rma.BXor, "LAnd": rma.LAnd, "LOr": rma.LOr, "MaxLoc": rma.MaxLoc, "MinLoc": rma.MinLoc,
+	"Replace": rma.Replace, "NoOp": rma.NoOp,
 }
 
 // Loc is the element type of MaxLoc and MinLoc: a value and its location.
@@ -196,6 +204,23 @@ func MinLoc[T Ordered]() Op[Loc[T]] {
 		return Op[Loc[T]]{o}
 	}
 	return define("MinLoc", minLoc[T])
+}
+
+// Replace stores the operand (MPI 4.1, 12.3.4, MPI_REPLACE): an atomic Put, or with FetchAndOp an exchange.
+func Replace[T any]() Op[T] {
+	if o := lookup[T]("Replace"); o != nil {
+		return Op[T]{o}
+	}
+	return define("Replace", func(inout, in []T) { copy(inout, in) })
+}
+
+// NoOp leaves the element unchanged (MPI 4.1, 12.3.4, MPI_NO_OP): GetAccumulate and FetchAndOp with it are
+// atomic reads.
+func NoOp[T any]() Op[T] {
+	if o := lookup[T]("NoOp"); o != nil {
+		return Op[T]{o}
+	}
+	return define("NoOp", func([]T, []T) {})
 }
 
 func sum[T Number](inout, in []T) {

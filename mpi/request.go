@@ -76,7 +76,7 @@ func (r Request) wait(op string) (Status, error) {
 		return emptyStatus, nil
 	}
 	st, err := r.c.e.Wait(r.h)
-	r.c.request.waitedFor(r.c, &st, err)
+	r.c.checker.waitedFor(r.c, r.h, &st, err)
 	if err != nil {
 		err = r.c.fail(op, NoPeer, NoPeer, err)
 	}
@@ -90,7 +90,7 @@ func (r Request) Test() (Status, bool, error) {
 	}
 	st, ok, err := r.c.e.Test(r.h)
 	if ok {
-		r.c.request.waitedFor(r.c, &st, err)
+		r.c.checker.waitedFor(r.c, r.h, &st, err)
 	}
 	if err != nil {
 		err = r.c.fail("Test", NoPeer, NoPeer, err)
@@ -107,7 +107,7 @@ func RequestStatus(r Request) (Status, bool, error) {
 	}
 	st, ok, err := r.c.e.Look(r.h)
 	if ok {
-		r.c.request.complete(r.c, &st, err)
+		r.c.checker.completed(r.c, r.h, &st, err)
 	}
 	if err != nil {
 		err = r.c.fail("RequestStatus", NoPeer, NoPeer, err)

@@ -203,7 +203,7 @@ type outcomes struct {
 // add takes what has become of the i-th request, which the engine has given back. Most have not failed, and
 // nobody asks for their status.
 func (o *outcomes) add(i int, r Request, s *engine.Status, failure error) {
-	if failure != nil || o.st != nil || r.c.request != nil {
+	if failure != nil || o.st != nil || r.c.checker != nil {
 		o.tell(i, r, s, failure)
 	}
 }
@@ -220,7 +220,7 @@ func (o *outcomes) tell(i int, r Request, s *engine.Status, failure error) {
 
 // taken is the outcome of a request that the engine has given back.
 func (r Request) taken(op string, s engine.Status, err error) (Status, error) {
-	r.c.request.waitedFor(r.c, &s, err)
+	r.c.checker.waitedFor(r.c, r.h, &s, err)
 	st := r.c.statusOf(s)
 	if err != nil {
 		st.err = r.c.fail(op, NoPeer, NoPeer, err)

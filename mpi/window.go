@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -138,7 +139,7 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 }
 
 // makeWindow agrees with the other ranks on a window. A rank that cannot have its part takes part all the
-// same, with its error, so that all learn that there is no window.
+// same, with its error, so that all fail.
 func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T], error) {
 	own, err := c.Dup()
 	if err != nil {
@@ -229,18 +230,27 @@ func (w *Win[T]) Size(rank int) int { return w.sizes[rank] }
 // Since others may still access its memory, that memory stays in place until Finalize. The same holds if the
 // context of the handle ends first.
 func (w *Win[T]) Free() error {
-	defer w.base().beginLong(engine.CallWinFree, NoPeer).end()
-	err := w.base().check()
-	if err == nil {
-		err = w.w.FlushAll(w.via.canceller)
+	call := w.base().beginLong(engine.CallWinFree, NoPeer)
+	err := w.base().free()
+	if isLoss(err) || w.base().gaveUp(err) {
+		w.base().abandon()
 	}
+	call.end()
+	return w.base().fail(engine.CallWinFree, NoPeer, err)
+}
+
+func (w *window) free() error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	err := w.w.FlushAll(w.via.canceller)
 	if err == nil {
 		err = w.comm.check()
 	}
 	if err == nil {
 		err = w.w.AwaitGivenUp(w.via.canceller)
 	}
-	if err == nil && w.base().holds() {
+	if err == nil && w.holds() {
 		err = fmt.Errorf("%w: Free while a lock is held or a Start is open", ErrEpoch)
 		if failed := w.comm.Failed(); len(failed) > 0 {
 			err = fmt.Errorf("%w: rank %d of the window", ErrProcFailed, failed[0])
@@ -249,16 +259,13 @@ func (w *Win[T]) Free() error {
 	if err == nil {
 		err = Barrier(w.via)
 	}
-	if isLoss(err) || w.base().gaveUp(err) {
-		w.base().abandon()
+	if err != nil {
+		return err
 	}
-	if err == nil && !w.freed.CompareAndSwap(false, true) {
-		err = fmt.Errorf("%w: it has been freed", ErrWin)
+	if !w.freed.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: it has been freed", ErrWin)
 	}
-	if err == nil {
-		err = w.base().release()
-	}
-	return w.base().fail("Free", NoPeer, err)
+	return w.release()
 }
 
 // release gives back what this rank has.
@@ -286,16 +293,48 @@ func (w *window) abandonNew(why error) {
 	}
 }
 
-// gaveUp tells whether an error is that the context of the handle has ended.
+// gaveUp reports whether an error is that the context of the handle has ended.
 func (w *window) gaveUp(err error) bool {
 	return err != nil && w != nil && w.windowState != nil && w.via.canceller.Err() != nil
 }
 
-// errPartKept says that a window has not come about here, and that its part is kept since others may have it.
+// errPartKept is the error of a window whose creation failed here, but whose part is kept because others may
+// have it.
 var errPartKept = errors.New("the window may exist at other ranks")
 
-// isLoss tells whether an error is that ranks have failed, or were told to leave.
+// isLoss reports whether an error is that ranks have failed, or that the communicator was revoked.
 func isLoss(err error) bool { return errors.Is(err, ErrProcFailed) || errors.Is(err, ErrRevoked) }
+
+// WithContext returns another handle to the window, whose calls end with ctx: they fail with an error that
+// wraps ctx.Err(), and once ctx has ended, every call fails at once. Calls through other handles are not
+// affected.
+//
+// A call that fails because ctx has ended leaves this state:
+//
+//   - Lock: this rank does not have the lock, and passes its turn in the queue on when the turn comes.
+//   - Put, Get and the accumulates, which may wait for room or for a connection: the operation has not begun.
+//     An accumulate of more than 512 bytes may have changed the first elements.
+//   - FetchAndOp and CompareAndSwap: the element may have been changed, or may still be changed until a
+//     Flush.
+//   - The requests of Rput, Rget, Raccumulate and RgetAccumulate: the operation goes on.
+//   - Flush and FlushLocal, and FlushAll and FlushLocalAll: the operations go on.
+//   - Unlock, UnlockAll and Complete: the epoch is still open for the ranks where it was not closed.
+//   - Fence: it counts as called, and no epoch is open.
+//   - Post, Start, Wait, Free, Attach and Detach: as their comments say.
+//
+// The buffers of an operation that goes on belong to weft until a Flush through another handle has returned,
+// or the epoch is closed. The calls that create a window end with the context of the communicator's handle,
+// and the window does not inherit that context. If such a call fails, the window does not exist at this rank,
+// but may exist at others.
+func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
+	if w.base() == nil {
+		return w // whose calls say what is wrong
+	}
+	handle := *w
+	handle.via = w.comm.WithContext(ctx)
+	handle.long = handle.via.canceller != nil || w.comm.e.Hooked()
+	return &handle
+}
 
 // base is the window, nil for none.
 func (w *Win[T]) base() *window {
@@ -318,13 +357,64 @@ func (w *window) check() error {
 	return w.via.canceller.Err()
 }
 
-// fail makes the error of an operation on the window.
-func (w *window) fail(op string, peer int, err error) error {
-	if err == nil {
+// fail makes the error of a call on the window.
+func (w *window) fail(call engine.Call, peer int, err error) error {
+	switch {
+	case err == nil:
 		return nil
+	case w == nil:
+		return asError(call.String(), err)
 	}
-	if w == nil {
-		return asError("Win."+op, err)
+	return w.comm.fail(call.String(), peer, NoPeer, err)
+}
+
+// longCall is a call whose beginning and end hooks are told of: one on a window that may last, or Finalize.
+// No hook is told of the zero longCall.
+type longCall struct {
+	e     *engine.Engine
+	call  engine.Call
+	start int64
+}
+
+// beginLong tells hooks that a call on a communicator, which may be nil, begins.
+func (c *Comm) beginLong(call engine.Call) longCall {
+	if c == nil || c.commState == nil || !c.e.Hooked() {
+		return longCall{}
 	}
-	return w.comm.fail("Win."+op, peer, NoPeer, err)
+	return longCall{c.e, call, c.e.BeginLong(call, NoPeer)}
+}
+
+// beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
+func (w *window) beginLong(call engine.Call, rank int) longCall {
+	if w == nil || !w.comm.e.Hooked() {
+		return longCall{}
+	}
+	e := w.comm.e
+	return longCall{e, call, e.BeginLong(call, w.worldRank(rank))}
+}
+
+// end tells hooks that the call ends.
+func (l longCall) end() {
+	if l.e != nil {
+		l.e.EndLong(l.call, l.start)
+	}
+}
+
+// run carries out a call that may last, with the rank that it names, on a window that can be used.
+func (w *window) run(call engine.Call, rank int, f func(w *window) error) error {
+	l := w.beginLong(call, rank)
+	err := w.check()
+	if err == nil {
+		err = f(w)
+	}
+	l.end()
+	return w.fail(call, rank, err)
+}
+
+// worldRank is the world rank of a rank of the window; NoPeer if there is none.
+func (w *window) worldRank(rank int) int {
+	if w.checkRank(rank) != nil {
+		return NoPeer
+	}
+	return w.comm.worldRank(rank)
 }

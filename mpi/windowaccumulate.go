@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -20,51 +21,56 @@ const maxUpdateElem = rma.MaxUpdate / 2
 // of one rank on one part take effect in the order of the calls. Accumulate may wait for room, but not for
 // the target rank. src may be reused when it returns.
 func (w *Win[T]) Accumulate(src []T, rank, at int, op Op[T]) error {
-	start := w.base().beginCall(engine.CallAccumulate, len(src))
-	t, offset, code, err := w.base().accumulate(rank, at, len(src), op.code())
-	if err == nil && t != nil {
-		if len(src) > 0 {
-			err = t.Update(memory(src), nil, nil, offset, code, w.via.canceller)
-		}
-		t.Release()
-	}
-	w.base().endCall(engine.CallAccumulate, start, rank, len(src))
-	return w.base().fail("Accumulate", rank, err)
+	_, err := w.base().update(engine.CallAccumulate, memory(src), nil, rank, at, len(src), op.code())
+	return err
 }
 
 // GetAccumulate is Accumulate that also stores the previous elements in result (MPI 4.1, 12.3.4). result must
 // not be accessed before the epoch is closed, or Flush or FlushLocal has returned. With NoOp src may be nil.
 func (w *Win[T]) GetAccumulate(src, result []T, rank, at int, op Op[T]) error {
-	src, err := operands(src, result, op)
-	if err != nil {
-		return w.base().fail("GetAccumulate", rank, err)
+	_, err := w.getAccumulate(engine.CallGetAccumulate, src, result, rank, at, op)
+	return err
+}
+
+// Raccumulate is Accumulate with a request (MPI 4.1, 12.3.5).
+func (w *Win[T]) Raccumulate(src []T, rank, at int, op Op[T]) (Request, error) {
+	return w.base().update(engine.CallRaccumulate, memory(src), nil, rank, at, len(src), op.code())
+}
+
+// RgetAccumulate is GetAccumulate with a request (MPI 4.1, 12.3.5). When the request is complete, result
+// holds the previous elements.
+func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Request, error) {
+	return w.getAccumulate(engine.CallRgetAccumulate, src, result, rank, at, op)
+}
+
+func (w *Win[T]) getAccumulate(call engine.Call, src, result []T, rank, at int, op Op[T]) (Request, error) {
+	if len(src) == 0 && op.code() == rma.NoOp {
+		src = result // any elements will do, if there are as many
 	}
-	start := w.base().beginCall(engine.CallGetAccumulate, len(result))
-	t, offset, code, err := w.base().accumulate(rank, at, len(result), op.code())
+	if len(src) != len(result) {
+		return Request{}, w.base().fail(call, rank, fmt.Errorf("%w: %d elements, and room for %d results",
+			ErrCount, len(src), len(result)))
+	}
+	return w.base().update(call, memory(src), memory(result), rank, at, len(result), op.code())
+}
+
+// update carries out an accumulate of n elements, or begins it.
+func (w *window) update(call engine.Call, src, result []byte, rank, at, n int, code rma.Code) (Request,
+	error) {
+	start := w.beginCall(call, n)
+	t, offset, err := w.accumulate(rank, at, n, code)
+	var h engine.Request
 	if err == nil && t != nil {
-		if len(result) > 0 {
-			err = t.Update(memory(src), memory(result), nil, offset, code, w.via.canceller)
+		switch {
+		case n == 0:
+		case call == engine.CallAccumulate || call == engine.CallGetAccumulate:
+			err = t.Update(src, result, nil, offset, code, w.via.canceller)
+		default:
+			h, err = t.BeginUpdate(src, result, offset, code, w.via.canceller)
 		}
 		t.Release()
 	}
-	w.base().endCall(engine.CallGetAccumulate, start, rank, len(result))
-	return w.base().fail("GetAccumulate", rank, err)
-}
-
-// operands are what an accumulate that stores the previous elements in result combines with them. NoOp needs
-// none: any of the right number will do.
-func operands[T any](src, result []T, op Op[T]) ([]T, error) {
-	switch {
-	case len(src) == 0 && op.code() == rma.NoOp:
-		return result, nil
-	case len(src) != len(result):
-		return nil, countsDiffer(len(src), len(result))
-	}
-	return src, nil
-}
-
-func countsDiffer(elements, results int) error {
-	return fmt.Errorf("%w: %d elements, and room for %d results", ErrCount, elements, results)
+	return w.endCall(call, start, rank, n, h, err)
 }
 
 // FetchAndOp is GetAccumulate of one element: it returns the previous value, and is complete when it returns
@@ -75,35 +81,33 @@ func (w *Win[T]) FetchAndOp(value T, rank, at int, op Op[T]) (T, error) {
 		v := w.w.Type().Word(there, lowest(&value, w.elem), 0, code)
 		return element[T](v), nil
 	}
-	start := w.base().beginCall(engine.CallFetchAndOp, 1)
-	was, err := w.fetch(value, value, rank, at, code)
-	w.base().endCall(engine.CallFetchAndOp, start, rank, 1)
-	return was, w.base().fail("FetchAndOp", rank, err)
+	return w.fetch(engine.CallFetchAndOp, value, value, rank, at, code)
 }
 
 // cells are a call's elements, in memory that stays where it is.
 type cells[T any] struct{ value, compare, was T }
 
 // fetch changes one element and waits for what was there, whatever way that takes.
-func (w *Win[T]) fetch(value, compare T, rank, at int, code rma.Code) (was T, err error) {
-	t, offset, code, err := w.base().accumulate(rank, at, 1, code)
-	if err != nil || t == nil {
-		return was, err
+func (w *Win[T]) fetch(call engine.Call, value, compare T, rank, at int, code rma.Code) (was T, err error) {
+	start := w.base().beginCall(call, 1)
+	t, offset, err := w.base().accumulate(rank, at, 1, code)
+	if err == nil && t != nil {
+		c, _ := w.calls.Get().(*cells[T])
+		if c == nil {
+			c = &cells[T]{}
+		}
+		c.value, c.compare = value, compare
+		var with []byte
+		if code == rma.Swap {
+			with = bytesOfElement(&c.compare)
+		}
+		err = t.FetchUpdate(bytesOfElement(&c.value), bytesOfElement(&c.was), with, offset, code,
+			w.via.canceller)
+		was = c.was
+		w.calls.Put(c)
+		t.Release()
 	}
-	defer t.Release()
-	c, _ := w.calls.Get().(*cells[T])
-	if c == nil {
-		c = &cells[T]{}
-	}
-	c.value, c.compare = value, compare
-	var with []byte
-	if code == rma.Swap {
-		with = bytesOfElement(&c.compare)
-	}
-	err = t.FetchUpdate(bytesOfElement(&c.value), bytesOfElement(&c.was), with, offset, code,
-		w.via.canceller)
-	was = c.was
-	w.calls.Put(c)
+	_, err = w.base().endCall(call, start, rank, 1, engine.Request{}, err)
 	return was, err
 }
 
@@ -114,14 +118,11 @@ func (w *Win[T]) CompareAndSwap(compare, swap T, rank, at int) (T, error) {
 		v := w.w.Type().Word(there, lowest(&swap, w.elem), lowest(&compare, w.elem), rma.Swap)
 		return element[T](v), nil
 	}
-	start := w.base().beginCall(engine.CallCompareAndSwap, 1)
-	was, err := w.fetch(swap, compare, rank, at, rma.Swap)
-	w.base().endCall(engine.CallCompareAndSwap, start, rank, 1)
-	return was, w.base().fail("CompareAndSwap", rank, err)
+	return w.fetch(engine.CallCompareAndSwap, swap, compare, rank, at, rma.Swap)
 }
 
-// word is where an element is that is a word of the processor, in this process; nil where it is not, and
-// where anything is to be said against the access.
+// word is the address in this process of an element that is a word of the processor; nil if it is not mapped,
+// or if any check fails.
 func (w *Win[T]) word(rank, at int, code rma.Code) unsafe.Pointer {
 	there := w.base().mapped(rank, at, 1)
 	if there == nil || !w.w.Type().IsWord() || w.operators>>code&1 == 0 {
@@ -131,21 +132,19 @@ func (w *Win[T]) word(rank, at int, code rma.Code) unsafe.Pointer {
 }
 
 // accumulate checks an accumulate of n elements.
-func (w *window) accumulate(rank, at, n int, code rma.Code) (t *engine.Target, offset int, _ rma.Code,
-	err error) {
+func (w *window) accumulate(rank, at, n int, code rma.Code) (t *engine.Target, offset int, err error) {
 	switch {
 	case w == nil || rank == ProcNull:
 	case w.operators>>code&1 == 0 || code == rma.None:
-		err = fmt.Errorf("%w: a window with elements of this type accumulates by predefined operators of "+
-			"the type, Replace and NoOp", ErrOp)
+		return nil, 0,
+			fmt.Errorf("%w: a window with elements of this type accumulates by predefined operators of "+
+				"the type, Replace and NoOp", ErrOp)
 	case w.elem > maxUpdateElem:
-		err = fmt.Errorf("%w: accumulates take elements of up to %d bytes, not %d", ErrType, maxUpdateElem,
+		return nil, 0, fmt.Errorf("%w: accumulates take elements of up to %d bytes, not %d", ErrType,
+			maxUpdateElem,
 			w.elem)
 	}
-	if err == nil {
-		t, offset, err = w.target(rank, at, n)
-	}
-	return t, offset, code, err
+	return w.target(rank, at, n)
 }
 
 // operatorSet has a bit for each operator of a type.
@@ -190,4 +189,71 @@ func element[T any](v uint64) (e T) {
 		*(*uint64)(p) = v
 	}
 	return e
+}
+
+// windowType says how windows change elements of type T.
+func windowType[T any]() rma.Type {
+	t := rma.Type{Size: sizeOf[T]()}
+	switch reflect.TypeFor[T]().Kind() {
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
+		t.Kind = rma.Int
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
+		t.Kind = rma.Uint
+	case reflect.Float32, reflect.Float64:
+		t.Kind = rma.Float
+	case reflect.Complex64:
+		t.Kind = rma.Complex
+	case reflect.Complex128:
+		t.Kind = rma.Complex
+		applies(&t, Sum[complex128](), Prod[complex128]())
+	case reflect.Struct:
+		locApplies[T](&t)
+	}
+	return t
+}
+
+func applies[T any](t *rma.Type, ops ...Op[T]) {
+	for _, op := range ops {
+		t.Apply[op.operator.Code] = op.operator.Apply
+	}
+}
+
+// locApplies gives a Loc its operators.
+func locApplies[T any](t *rma.Type) {
+	switch any((*T)(nil)).(type) {
+	case *Loc[int8]:
+		locOf[int8](t)
+	case *Loc[int16]:
+		locOf[int16](t)
+	case *Loc[int32]:
+		locOf[int32](t)
+	case *Loc[int64]:
+		locOf[int64](t)
+	case *Loc[int]:
+		locOf[int](t)
+	case *Loc[uint8]:
+		locOf[uint8](t)
+	case *Loc[uint16]:
+		locOf[uint16](t)
+	case *Loc[uint32]:
+		locOf[uint32](t)
+	case *Loc[uint64]:
+		locOf[uint64](t)
+	case *Loc[uint]:
+		locOf[uint](t)
+	case *Loc[float32]:
+		locOf[float32](t)
+	case *Loc[float64]:
+		locOf[float64](t)
+	}
+}
+
+func locOf[V Ordered](t *rma.Type) { applies(t, MaxLoc[V](), MinLoc[V]()) }
+
+// code is the operator's name among ranks; rma.None for one of NewOp and for none.
+func (o Op[T]) code() rma.Code {
+	if o.operator == nil {
+		return rma.None
+	}
+	return o.operator.Code
 }

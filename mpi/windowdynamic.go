@@ -31,23 +31,24 @@ func WinCreateDynamic[T any](c *Comm) (*Win[T], error) {
 // place, and must not be freed, until it is detached. A rank can have 4096 slices attached at a time, of up
 // to 1<<34 elements each.
 func (w *Win[T]) Attach(buf []T) (at int, err error) {
-	defer w.base().beginLong(engine.CallAttach, NoPeer).end()
-	at, err = w.attach(buf)
-	return at, w.base().fail("Attach", NoPeer, err)
-}
-
-func (w *Win[T]) attach(buf []T) (int, error) {
-	if err := w.base().checkDynamic(); err != nil {
-		return 0, err
-	}
-	mem, err := bytesOf(buf)
-	if err != nil {
-		return 0, err
-	}
+	mem, wrong := bytesOf(buf)
 	if len(buf) > maxAttached {
-		return 0, fmt.Errorf("%w: %d elements; %d at most are attached at a time", ErrCount, len(buf),
+		wrong = fmt.Errorf("%w: %d elements; %d at most are attached at a time", ErrCount, len(buf),
 			maxAttached)
 	}
+	err = w.base().run(engine.CallAttach, NoPeer, func(w *window) (err error) {
+		if err = w.checkDynamic(); err == nil {
+			err = wrong
+		}
+		if err == nil {
+			at, err = w.attach(mem)
+		}
+		return err
+	})
+	return at, err
+}
+
+func (w *window) attach(mem []byte) (int, error) {
 	if len(mem) > 0 && w.w.Type().IsWord() && uintptr(unsafe.Pointer(&mem[0]))%uintptr(w.elem) != 0 {
 		return 0, fmt.Errorf("%w: elements of %d bytes at an address that is no multiple of that are no "+
 			"place for atomics", ErrBuffer, w.elem)
@@ -71,22 +72,20 @@ const maxAttached = 1 << engine.AttachedShift
 // access the memory. The memory must then stay in place until Free, or until a later Detach succeeds. The
 // same holds if the context of the handle ends first.
 func (w *Win[T]) Detach(at int) error {
-	defer w.base().beginLong(engine.CallDetach, NoPeer).end()
-	err := w.base().checkDynamic()
-	if err == nil {
-		err = w.w.Detach(at, w.via.canceller)
-	}
-	if errors.Is(err, engine.ErrNothingAttached) {
-		err = fmt.Errorf("%w: %w at position %d of this rank, or its first element is not there", ErrRange,
-			err, at)
-	}
-	return w.base().fail("Detach", NoPeer, err)
+	return w.base().run(engine.CallDetach, NoPeer, func(w *window) error {
+		if err := w.checkDynamic(); err != nil {
+			return err
+		}
+		err := w.w.Detach(at, w.via.canceller)
+		if errors.Is(err, engine.ErrNothingAttached) {
+			err = fmt.Errorf("%w: %w at position %d of this rank, or its first element is not there",
+				ErrRange, err, at)
+		}
+		return err
+	})
 }
 
 func (w *window) checkDynamic() error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	if !w.dynamic {
 		return fmt.Errorf("%w: the window is not one of WinCreateDynamic", ErrWin)
 	}

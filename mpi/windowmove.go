@@ -15,14 +15,8 @@ func (w *Win[T]) Put(src []T, rank, at int) error {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
 		return nil
 	}
-	start := w.base().beginCall(engine.CallPut, len(src))
-	t, offset, err := w.base().target(rank, at, len(src))
-	if err == nil && t != nil {
-		err = t.Put(memory(src), offset, w.via.canceller)
-		t.Release()
-	}
-	w.base().endCall(engine.CallPut, start, rank, len(src))
-	return w.base().fail("Put", rank, err)
+	_, err := w.base().move(engine.CallPut, memory(src), rank, at, len(src))
+	return err
 }
 
 // Get reads elements of a rank's part, from element at on, into dst (MPI 4.1, 12.3.2). It does not wait for a
@@ -33,17 +27,68 @@ func (w *Win[T]) Get(dst []T, rank, at int) error {
 		copy(dst, unsafe.Slice((*T)(there), len(dst)))
 		return nil
 	}
-	start := w.base().beginCall(engine.CallGet, len(dst))
-	t, offset, err := w.base().target(rank, at, len(dst))
-	if err == nil && t != nil {
-		err = t.Get(memory(dst), offset, w.via.canceller)
-		t.Release()
-	}
-	w.base().endCall(engine.CallGet, start, rank, len(dst))
-	return w.base().fail("Get", rank, err)
+	_, err := w.base().move(engine.CallGet, memory(dst), rank, at, len(dst))
+	return err
 }
 
-// alone is mapped where the rank does not help with so many elements.
+// Rput is Put with a request (MPI 4.1, 12.3.5). When the request is complete, src may be reused; the elements
+// have arrived after a Flush.
+func (w *Win[T]) Rput(src []T, rank, at int) (Request, error) {
+	return w.base().move(engine.CallRput, memory(src), rank, at, len(src))
+}
+
+// Rget is Get with a request (MPI 4.1, 12.3.5). When the request is complete, dst holds the elements.
+func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
+	return w.base().move(engine.CallRget, memory(dst), rank, at, len(dst))
+}
+
+// move carries out a Put or a Get of n elements, or begins it.
+func (w *window) move(call engine.Call, buf []byte, rank, at, n int) (Request, error) {
+	start := w.beginCall(call, n)
+	t, offset, err := w.target(rank, at, n)
+	var h engine.Request
+	if err == nil && t != nil {
+		switch call {
+		case engine.CallPut:
+			err = t.Put(buf, offset, w.via.canceller)
+		case engine.CallGet:
+			err = t.Get(buf, offset, w.via.canceller)
+		case engine.CallRput:
+			h, err = t.BeginPut(buf, offset, w.via.canceller)
+		case engine.CallRget:
+			h, err = t.BeginGet(buf, offset, w.via.canceller)
+		}
+		t.Release()
+	}
+	return w.endCall(call, start, rank, n, h, err)
+}
+
+// beginCall tells hooks that an operation on n elements begins.
+func (w *window) beginCall(call engine.Call, n int) (start int64) {
+	if w == nil {
+		return 0
+	}
+	return w.comm.e.BeginCall(call, n*w.elem)
+}
+
+// endCall tells hooks that an operation on n elements of a rank's part ends, and returns the request that it
+// has begun, if any, or its error.
+func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Request, err error) (Request,
+	error) {
+	if w != nil && w.comm.e.Hooked() {
+		w.comm.e.EndCall(call, start, w.worldRank(rank), n*w.elem)
+	}
+	switch {
+	case err != nil:
+		return Request{}, w.fail(call, rank, err)
+	case h == engine.Request{}:
+		return Request{}, nil
+	}
+	w.comm.e.Bind(h, w.via.canceller)
+	return Request{h: h, c: w.via}, nil
+}
+
+// alone is mapped, for moves in which the rank does not help with so many elements.
 func (w *window) alone(rank, at, n int) unsafe.Pointer {
 	if w == nil || n*w.elem >= engine.SharedMove {
 		return nil
@@ -51,8 +96,8 @@ func (w *window) alone(rank, at, n int) unsafe.Pointer {
 	return w.mapped(rank, at, n)
 }
 
-// mapped is where n elements (n > 0) of a rank's part are in this process; nil where they are not, and where
-// anything is to be said against the access.
+// mapped is the address in this process of n elements (n > 0) of a rank's part; nil if they are not mapped,
+// or if any check fails.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
 		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||

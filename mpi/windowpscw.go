@@ -12,11 +12,7 @@ import (
 func (w *window) tell(c *Comm, rank, tag int) error {
 	err := c.checkCall()
 	if err == nil {
-		var h engine.Request
-		if h, err = c.e.Isend(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag); err == nil {
-			c.e.Bind(h, c.canceller)
-			_, err = c.e.Wait(h)
-		}
+		err = c.waitFor(c.e.Isend(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag))
 	}
 	return c.fail("Send", rank, NoPeer, err)
 }
@@ -26,13 +22,18 @@ func (w *window) hear(rank, tag int) error {
 	c := w.via
 	err := c.checkCall()
 	if err == nil {
-		var h engine.Request
-		if h, err = c.e.Irecv(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag, 1); err == nil {
-			c.e.Bind(h, c.canceller)
-			_, err = c.e.Wait(h)
-		}
+		err = c.waitFor(c.e.Irecv(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag, 1))
 	}
 	return c.fail("Recv", rank, NoPeer, err)
+}
+
+// waitFor waits for a message that has been begun.
+func (c *Comm) waitFor(h engine.Request, err error) error {
+	if err == nil {
+		c.e.Bind(h, c.canceller)
+		_, err = c.e.Wait(h)
+	}
+	return err
 }
 
 // Post exposes this rank's part to the ranks of a group, whose Start waits for it (MPI 4.1, 12.5.2). Post
@@ -40,14 +41,10 @@ func (w *window) hear(rank, tag int) error {
 // ErrProcFailed, and the part is still exposed to the others. If the context of the handle ends first, the
 // part is exposed to the ranks that had been notified by then, and Wait waits for these.
 func (w *Win[T]) Post(g *Group) error {
-	defer w.base().beginLong(engine.CallPost, NoPeer).end()
-	return w.base().fail("Post", NoPeer, w.base().post(g))
+	return w.base().run(engine.CallPost, NoPeer, func(w *window) error { return w.post(g) })
 }
 
 func (w *window) post(g *Group) error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	if err := w.leaveFence(); err != nil {
 		return err
 	}
@@ -81,14 +78,10 @@ func (w *window) post(g *Group) error {
 // others ends as after Complete. If the context of the handle ends first, no epoch is open, and the Posts
 // that have arrived count for the next Start.
 func (w *Win[T]) Start(g *Group) error {
-	defer w.base().beginLong(engine.CallStart, NoPeer).end()
-	return w.base().fail("Start", NoPeer, w.base().startEpoch(g))
+	return w.base().run(engine.CallStart, NoPeer, func(w *window) error { return w.startEpoch(g) })
 }
 
 func (w *window) startEpoch(g *Group) error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	if err := w.leaveFence(); err != nil {
 		return err
 	}
@@ -165,14 +158,10 @@ func (w *window) keepPosts(ranks []int) {
 // (MPI 4.1, 12.5.2). If the context of the handle ends first, the epoch stays open for the ranks whose parts
 // are not complete, and the program must call Complete again.
 func (w *Win[T]) Complete() error {
-	defer w.base().beginLong(engine.CallComplete, NoPeer).end()
-	return w.base().fail("Complete", NoPeer, w.base().complete())
+	return w.base().run(engine.CallComplete, NoPeer, (*window).complete)
 }
 
 func (w *window) complete() error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.started == nil {
@@ -202,14 +191,10 @@ func (w *window) complete() error {
 // the others have called Complete. If the context of the handle ends first, the program must call Wait again;
 // it then waits for those that have not called Complete yet.
 func (w *Win[T]) Wait() error {
-	defer w.base().beginLong(engine.CallWinWait, NoPeer).end()
-	return w.base().fail("Wait", NoPeer, w.base().waitPosted())
+	return w.base().run(engine.CallWinWait, NoPeer, (*window).waitPosted)
 }
 
 func (w *window) waitPosted() error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	ranks := w.posted
 	w.mu.Unlock()

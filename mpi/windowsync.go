@@ -33,7 +33,7 @@ func (w *window) enter(rank int) error {
 		rank)
 }
 
-// holds tells whether an epoch is open that the rank has to close.
+// holds reports whether an epoch is open that the rank has to close.
 func (w *window) holds() bool {
 	if w.epochs.Load()&epochAll != 0 {
 		return true
@@ -90,14 +90,10 @@ func (l *comms) openEpochs() (open []string) {
 // it returns, all earlier operations of all ranks are complete, at the caller and at their targets. Lock,
 // LockAll, Start and Post end the epoch that a Fence opened.
 func (w *Win[T]) Fence() error {
-	defer w.base().beginLong(engine.CallFence, NoPeer).end()
-	return w.base().fail("Fence", NoPeer, w.base().fence())
+	return w.base().run(engine.CallFence, NoPeer, (*window).fence)
 }
 
 func (w *window) fence() error {
-	if err := w.check(); err != nil {
-		return err
-	}
 	if w.holds() {
 		return fmt.Errorf("%w: Fence while a lock is held or a Start is open", ErrEpoch)
 	}
@@ -141,26 +137,22 @@ const (
 // waits, the error is ErrProcFailed, because the lock may never become free. A Revoke of the window's
 // communicator also ends the wait.
 func (w *Win[T]) Lock(rank int, mode LockMode) error {
-	call := w.base().beginLong(engine.CallLock, rank)
-	err := w.base().check()
-	if err == nil {
-		err = w.base().checkRank(rank)
+	kind := uint32(accessShared)
+	if mode == Exclusive {
+		kind = accessExclusive
 	}
-	if err == nil {
-		err = w.base().leaveFence()
-	}
-	if err == nil && w.epochs.Load()&epochAll != 0 {
-		err = fmt.Errorf("%w: Lock within LockAll", ErrEpoch)
-	}
-	if err == nil {
-		kind := uint32(accessShared)
-		if mode == Exclusive {
-			kind = accessExclusive
+	return w.base().run(engine.CallLock, rank, func(w *window) error {
+		if err := w.checkRank(rank); err != nil {
+			return err
 		}
-		err = w.base().lock(rank, kind)
-	}
-	call.end()
-	return w.base().fail("Lock", rank, err)
+		if err := w.leaveFence(); err != nil {
+			return err
+		}
+		if w.epochs.Load()&epochAll != 0 {
+			return fmt.Errorf("%w: Lock within LockAll", ErrEpoch)
+		}
+		return w.lock(rank, kind)
+	})
 }
 
 // lock takes a target's lock. One goroutine takes it; those that need it for LockAll meanwhile sleep.
@@ -193,19 +185,15 @@ func (w *window) lock(rank int, kind uint32) error {
 // Unlock closes the epoch that Lock opened: all operations on the rank's part are complete, at this rank and
 // at the target, and the lock is released (MPI 4.1, 12.5.3).
 func (w *Win[T]) Unlock(rank int) error {
-	call := w.base().beginLong(engine.CallUnlock, rank)
-	err := w.base().check()
-	if err == nil {
-		err = w.base().checkRank(rank)
-	}
-	if err == nil && w.epochs.Load()&epochAll != 0 {
-		err = fmt.Errorf("%w: Unlock within LockAll; UnlockAll ends that", ErrEpoch)
-	}
-	if err == nil {
-		err = w.base().unlock(rank)
-	}
-	call.end()
-	return w.base().fail("Unlock", rank, err)
+	return w.base().run(engine.CallUnlock, rank, func(w *window) error {
+		if err := w.checkRank(rank); err != nil {
+			return err
+		}
+		if w.epochs.Load()&epochAll != 0 {
+			return fmt.Errorf("%w: Unlock within LockAll; UnlockAll ends that", ErrEpoch)
+		}
+		return w.unlock(rank)
+	})
 }
 
 func (w *window) unlock(rank int) error {
@@ -231,74 +219,70 @@ func (w *window) unlock(rank int) error {
 // LockAll opens an epoch for the parts of all ranks, with shared locks (MPI 4.1, 12.5.3). It does not block:
 // the first operation on a rank's part takes that rank's lock.
 func (w *Win[T]) LockAll() error {
-	defer w.base().beginLong(engine.CallLockAll, NoPeer).end()
-	err := w.base().check()
-	if err == nil {
-		err = w.base().leaveFence()
-	}
-	if err == nil && w.base().holds() {
-		err = fmt.Errorf("%w: LockAll while another epoch is open", ErrEpoch)
-	}
-	if err == nil {
+	return w.base().run(engine.CallLockAll, NoPeer, func(w *window) error {
+		if err := w.leaveFence(); err != nil {
+			return err
+		}
+		if w.holds() {
+			return fmt.Errorf("%w: LockAll while another epoch is open", ErrEpoch)
+		}
 		w.epochs.Store(epochAll)
-	}
-	return w.base().fail("LockAll", NoPeer, err)
+		return nil
+	})
 }
 
 // UnlockAll closes the epoch that LockAll opened: all operations are complete, at this rank and at their
 // targets.
 func (w *Win[T]) UnlockAll() error {
-	defer w.base().beginLong(engine.CallUnlockAll, NoPeer).end()
-	err := w.base().check()
-	if err == nil && w.epochs.Load()&epochAll == 0 {
-		err = fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
-	}
-	if err != nil {
-		return w.base().fail("UnlockAll", NoPeer, err)
+	return w.base().run(engine.CallUnlockAll, NoPeer, (*window).unlockAll)
+}
+
+func (w *window) unlockAll() (first error) {
+	if w.epochs.Load()&epochAll == 0 {
+		return fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
 	}
 	for rank := range w.access {
-		if w.access[rank].Load() != 0 {
-			e := w.base().unlock(rank)
-			if w.base().gaveUp(e) {
-				return w.base().fail("UnlockAll", rank, e)
-			}
-			if err == nil {
-				err = e
-			}
+		if w.access[rank].Load() == 0 {
+			continue
 		}
+		err := w.unlock(rank)
+		if w.gaveUp(err) {
+			return w.fail(engine.CallUnlockAll, rank, err)
+		}
+		first = cmp.Or(first, err)
 	}
 	w.epochs.Store(0)
-	return w.base().fail("UnlockAll", NoPeer, err)
+	return first
 }
 
 // Flush returns when all operations of this rank on a rank's part are complete, at this rank and at the
 // target (MPI 4.1, 12.5.4). It is a full memory barrier: later reads of this rank are ordered after the
 // operations.
 func (w *Win[T]) Flush(rank int) error {
-	call := w.base().beginLong(engine.CallFlush, rank)
-	err := w.base().checkFlush(rank)
-	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).Flush(w.via.canceller)
-	}
-	call.end()
-	return w.base().fail("Flush", rank, err)
+	return w.base().run(engine.CallFlush, rank, func(w *window) error {
+		err := w.checkFlush(rank)
+		if err == nil && rank != ProcNull {
+			err = w.w.Target(rank).Flush(w.via.canceller)
+		}
+		return err
+	})
 }
 
 // FlushLocal returns when the buffers of all operations of this rank on a rank's part may be reused, and
 // those of Gets hold the elements. Data that was put may not have arrived yet.
 func (w *Win[T]) FlushLocal(rank int) error {
-	call := w.base().beginLong(engine.CallFlushLocal, rank)
-	err := w.base().checkFlush(rank)
-	if err == nil && rank != ProcNull {
-		err = w.w.Target(rank).FlushLocal(w.via.canceller)
-	}
-	call.end()
-	return w.base().fail("FlushLocal", rank, err)
+	return w.base().run(engine.CallFlushLocal, rank, func(w *window) error {
+		err := w.checkFlush(rank)
+		if err == nil && rank != ProcNull {
+			err = w.w.Target(rank).FlushLocal(w.via.canceller)
+		}
+		return err
+	})
 }
 
 func (w *window) checkFlush(rank int) error {
-	if err := w.check(); err != nil || rank == ProcNull {
-		return err
+	if rank == ProcNull {
+		return nil
 	}
 	if err := w.checkRank(rank); err != nil {
 		return err
@@ -311,20 +295,14 @@ func (w *window) checkFlush(rank int) error {
 
 // FlushAll is Flush for all ranks.
 func (w *Win[T]) FlushAll() error {
-	defer w.base().beginLong(engine.CallFlushAll, NoPeer).end()
-	err := w.base().check()
-	if err == nil {
-		err = w.w.FlushAll(w.via.canceller)
-	}
-	return w.base().fail("FlushAll", NoPeer, err)
+	return w.base().run(engine.CallFlushAll, NoPeer, func(w *window) error {
+		return w.w.FlushAll(w.via.canceller)
+	})
 }
 
 // FlushLocalAll is FlushLocal for all ranks.
 func (w *Win[T]) FlushLocalAll() error {
-	defer w.base().beginLong(engine.CallFlushLocalAll, NoPeer).end()
-	err := w.base().check()
-	if err == nil {
-		err = w.w.FlushLocalAll(w.via.canceller)
-	}
-	return w.base().fail("FlushLocalAll", NoPeer, err)
+	return w.base().run(engine.CallFlushLocalAll, NoPeer, func(w *window) error {
+		return w.w.FlushLocalAll(w.via.canceller)
+	})
 }

@@ -106,36 +106,7 @@ func (w *Win[T]) PutView(v View[T], rank int, at Place[T]) error {
 			return nil
 		}
 	}
-	return w.putView(v, rank, at)
-}
-
-func (w *Win[T]) putView(v View[T], rank int, at Place[T]) error {
-	var own layout.Layout
-	here := v.layout(&own)
-	start := w.base().beginCall(engine.CallPutView, v.Len())
-	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
-	if t != nil {
-		defer t.Release()
-	}
-	if err == nil && t != nil {
-		if at.selected != nil && !at.selected.isDistinct() {
-			element, _ := at.selected.layout.Twice()
-			err = fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer,
-				at.from+element/w.elem)
-		}
-	}
-	taken := false
-	if err == nil && t != nil && v.scattered() && at.contiguous() {
-		taken, err = t.PutView(here, v.base(), offset+at.offset(), w.via.canceller)
-	}
-	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, here, v.base(), at.place)
-		if err = m.put(w.via.canceller); err == nil {
-			m.release()
-		}
-	}
-	w.base().endCall(engine.CallPutView, start, rank, v.Len())
-	return w.base().fail("PutView", rank, err)
+	return w.moveView(engine.CallPutView, v, rank, at, v.err())
 }
 
 // GetView reads the elements of a place in a rank's part into the elements of a view, in the order of both
@@ -149,35 +120,53 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place[T]) error {
 			return nil
 		}
 	}
-	return w.getView(v, rank, at)
+	return w.moveView(engine.CallGetView, v, rank, at, cmp.Or(v.err(), v.distinct()))
 }
 
-func (w *Win[T]) getView(v View[T], rank int, at Place[T]) error {
-	var own layout.Layout
-	here := v.layout(&own)
-	start := w.base().beginCall(engine.CallGetView, v.Len())
-	t, offset, err := w.base().viewTarget(v.err(), v.Len(), rank, at.place)
-	if t != nil {
-		defer t.Release()
-	}
+// moveView carries out a PutView or a GetView. wrong is what is wrong with the view.
+func (w *Win[T]) moveView(call engine.Call, v View[T], rank int, at Place[T], wrong error) error {
+	start := w.base().beginCall(call, v.Len())
+	t, offset, err := w.base().viewTarget(wrong, v.Len(), rank, at.place)
 	if err == nil && t != nil {
-		err = v.distinct()
+		var own layout.Layout
+		err = w.base().moveLayout(call, t, offset, v.layout(&own), v.base(), at.place)
 	}
-	taken := false
-	if err == nil && t != nil && v.scattered() && at.contiguous() {
-		taken, err = t.GetView(here, v.base(), offset+at.offset(), w.via.canceller)
+	if t != nil {
+		t.Release()
 	}
-	if err == nil && t != nil && !taken {
-		m := newWindowView(t, offset, here, v.base(), at.place)
-		if err = m.get(w.via.canceller); err == nil {
-			m.release()
+	_, err = w.base().endCall(call, start, rank, v.Len(), engine.Request{}, err)
+	return err
+}
+
+// moveLayout moves the bytes of a layout of memory here to or from those of a place that begins at an offset.
+func (w *window) moveLayout(call engine.Call, t *engine.Target, offset int, here *layout.Layout,
+	mem unsafe.Pointer, at place) error {
+	get := call == engine.CallGetView
+	if !get && at.selected != nil && !at.selected.isDistinct() {
+		element, _ := at.selected.layout.Twice()
+		return fmt.Errorf("%w: the place has element %d of the part twice", ErrBuffer, at.from+element/w.elem)
+	}
+	if here.Scattered() && at.contiguous() {
+		var taken bool
+		var err error
+		if get {
+			taken, err = t.GetView(here, mem, offset+at.offset(), w.via.canceller)
+		} else {
+			taken, err = t.PutView(here, mem, offset+at.offset(), w.via.canceller)
+		}
+		if taken || err != nil {
+			return err
 		}
 	}
-	w.base().endCall(engine.CallGetView, start, rank, v.Len())
-	return w.base().fail("GetView", rank, err)
+	m := newWindowView(t, offset, here, mem, at, get)
+	err := m.move(w.via.canceller)
+	if err == nil {
+		m.release()
+	}
+	return err
 }
 
-// contiguous tells whether the elements are contiguous.
+// contiguous reports whether the elements are contiguous.
 func (p place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
 
 // offset is how many bytes after the first element of the place the contiguous elements begin.
@@ -189,7 +178,7 @@ func (p place) offset() int {
 	return from
 }
 
-// takes tells whether the place is n bytes of a part, from its first element on, and elements are of unit
+// takes reports whether the place is n bytes of a part, from its first element on, and elements are of unit
 // bytes.
 func (p place) takes(n, unit int) bool { return p.selected == nil && p.unit == unit && p.n*unit == n }
 
@@ -231,6 +220,7 @@ type windowView struct {
 	offset     int // of what the place selects from
 	here       layout.Cursor
 	layout, at layout.Layout
+	get        bool // to here
 	pieces     [viewPieces]viewPiece
 	next       int // of pieces
 	buf        [viewPieces * pieceBytes]byte
@@ -249,10 +239,10 @@ type viewPiece struct {
 
 var windowViews = sync.Pool{New: func() any { return new(windowView) }}
 
-func newWindowView(t *engine.Target, offset int, here *layout.Layout, mem unsafe.Pointer,
-	at place) *windowView {
+func newWindowView(t *engine.Target, offset int, here *layout.Layout, mem unsafe.Pointer, at place,
+	get bool) *windowView {
 	m := windowViews.Get().(*windowView)
-	m.t, m.offset, m.layout, m.at = t, offset, *here, at.layout()
+	m.t, m.offset, m.layout, m.at, m.get = t, offset, *here, at.layout(), get
 	m.here = layout.Cursor{Layout: &m.layout, Memory: mem}
 	return m
 }
@@ -265,88 +255,73 @@ func (m *windowView) release() {
 // copiedAtOnce is the length up to which the engine copies what it puts.
 const copiedAtOnce = 128
 
-// put leaves the memory with the operations if it fails: they go on, and m must not be released.
-func (m *windowView) put(s *engine.Canceller) error {
+// move leaves the memory with the operations if it fails: they go on, and m must not be released.
+func (m *windowView) move(s *engine.Canceller) error {
 	if m.t.Mapped() {
-		m.mapped(false)
+		m.mapped()
 		return nil
 	}
 	total := m.at.Bytes()
 	for done := 0; done < total; {
 		offset, n := m.at.Span(done)
-		here, lies := m.span(done)
+		here, contiguous := m.span(done)
 		var err error
-		if lies >= min(n, pieceBytes) { // what is contiguous here needs no copy
-			n = min(n, lies)
-			err = m.t.Put(here[:n], m.offset+offset, s)
-		} else if err = m.end(m.next, false, s); err == nil {
-			n = min(n, pieceBytes)
-			piece := m.piece(m.next)[:n]
-			m.here.Gather(done, piece)
-			if n <= copiedAtOnce {
-				err = m.t.Put(piece, m.offset+offset, s)
+		if contiguous >= min(n, pieceBytes) { // no copy is needed
+			n = min(n, contiguous)
+			if m.get {
+				err = m.t.Get(here[:n], m.offset+offset, s)
 			} else {
-				m.pieces[m.next].request, err = m.t.BeginPut(piece, m.offset+offset, s)
-				m.next = (m.next + 1) % viewPieces
+				err = m.t.Put(here[:n], m.offset+offset, s)
 			}
+		} else if err = m.end(m.next, s); err == nil {
+			n = min(n, pieceBytes)
+			err = m.movePiece(done, n, m.offset+offset, s)
 		}
 		if err != nil {
-			return cmp.Or(err, m.endAll(false, s))
+			return cmp.Or(err, m.endAll(s))
 		}
 		done += n
 	}
-	return m.endAll(false, s)
+	return m.endAll(s)
 }
 
-// get is put the other way.
-func (m *windowView) get(s *engine.Canceller) error {
-	if m.t.Mapped() {
-		m.mapped(true)
-		return nil
-	}
-	total := m.at.Bytes()
-	for done := 0; done < total; {
-		offset, n := m.at.Span(done)
-		here, lies := m.span(done)
-		var err error
-		if lies >= min(n, pieceBytes) {
-			n = min(n, lies)
-			err = m.t.Get(here[:n], m.offset+offset, s)
-		} else if err = m.end(m.next, true, s); err == nil {
-			n = min(n, pieceBytes)
-			p := &m.pieces[m.next]
-			p.at, p.n = done, n
-			p.request, err = m.t.BeginGet(m.piece(m.next)[:n], m.offset+offset, s)
-			m.next = (m.next + 1) % viewPieces
+// movePiece begins to move n bytes through the next piece of memory.
+func (m *windowView) movePiece(done, n, offset int, s *engine.Canceller) (err error) {
+	p, buf := &m.pieces[m.next], m.piece(m.next)[:n]
+	p.at, p.n = done, n
+	if m.get {
+		p.request, err = m.t.BeginGet(buf, offset, s)
+	} else {
+		m.here.Gather(done, buf)
+		if n <= copiedAtOnce {
+			return m.t.Put(buf, offset, s)
 		}
-		if err != nil {
-			return cmp.Or(err, m.endAll(true, s))
-		}
-		done += n
+		p.request, err = m.t.BeginPut(buf, offset, s)
 	}
-	return m.endAll(true, s)
+	m.next = (m.next + 1) % viewPieces
+	return err
 }
 
 func (m *windowView) piece(i int) []byte { return m.buf[i*pieceBytes:][:pieceBytes] }
 
 // end waits until the memory of a piece is free again. What was got goes to its place here.
-func (m *windowView) end(i int, got bool, s *engine.Canceller) error {
+func (m *windowView) end(i int, s *engine.Canceller) error {
 	p := &m.pieces[i]
 	if p.request == (engine.Request{}) {
 		return nil
 	}
 	err := m.t.Await(p.request, s)
 	p.request = engine.Request{}
-	if err == nil && got {
+	if err == nil && m.get {
 		m.here.Scatter(p.at, m.piece(i)[:p.n])
 	}
 	return err
 }
 
 // endAll is end of all pieces, in their order.
-func (m *windowView) endAll(got bool, s *engine.Canceller) (err error) {
+func (m *windowView) endAll(s *engine.Canceller) (err error) {
 	for i := range viewPieces {
-		err = cmp.Or(err, m.end((m.next+i)%viewPieces, got, s))
+		err = cmp.Or(err, m.end((m.next+i)%viewPieces, s))
 	}
 	return err
 }
@@ -358,10 +333,10 @@ func (m *windowView) span(at int) ([]byte, int) {
 }
 
 // mapped copies between memory here and a part that is in this process.
-func (m *windowView) mapped(get bool) {
+func (m *windowView) mapped() {
 	there := layout.Cursor{Layout: &m.at, Memory: unsafe.Add(m.t.Base(), m.offset)}
 	from, to := &m.here, &there
-	if get {
+	if m.get {
 		from, to = to, from
 	}
 	layout.Copy(to, from, m.buf[:pieceBytes])

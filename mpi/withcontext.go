@@ -40,3 +40,11 @@ func (c *Comm) withoutContext() *Comm {
 
 // hasCanceller tells whether the calls through this handle can end with a context.
 func (c *Comm) hasCanceller() bool { return c != nil && c.canceller != nil }
+
+// within is the handle to a communicator whose calls end with the context of another.
+func (c *Comm) within(other *Comm) *Comm {
+	if other.canceller == nil {
+		return c
+	}
+	return &Comm{commState: c.commState, canceller: other.canceller}
+}

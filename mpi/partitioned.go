@@ -231,7 +231,8 @@ func (p *Partitioned) begin() error {
 				return err
 			}
 			// the messages are to come in even if the program waits for something else
-			go p.postWhenAnnounced(p.announced, p.begun)
+			announced, begun := p.announced, p.begun
+			c.e.Go(func() { p.postWhenAnnounced(announced, begun) })
 		}
 	}
 	if c.checker != nil {

@@ -230,13 +230,13 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 		return Request{}, c.failColl(op, err)
 	}
 	mine, over := c.takeTurn()
-	go func() {
+	c.e.Go(func() {
 		defer close(over)
 		if mine != nil {
 			<-mine
 		}
 		c.e.EndTask(h, c.failColl(op, agreement()))
-	}()
+	})
 	return Request{h, c}, nil
 }
 

@@ -68,7 +68,7 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 		defer close(ended)
 		r.guard(&err, func() error {
 			r.job.awaitBegin(ctx)
-			r.takeTurn()
+			r.takeTurn(0)
 			ctx = context.WithValue(ctx, rankKey{}, r)
 			ctx = pprof.WithLabels(ctx, pprof.Labels("rank", strconv.Itoa(r.number)))
 			pprof.SetGoroutineLabels(ctx)

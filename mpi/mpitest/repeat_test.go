@@ -2,10 +2,13 @@ package mpitest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +17,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
-var pairs = flag.Int("pairs", 48, "number of pairs of runs that TestSeed_Repeats compares")
+var (
+	pairs  = flag.Int("pairs", 54, "number of pairs of runs that TestSeed_Repeats compares")
+	traces = flag.String("traces", "", "`file` that TestSeed_Repeats writes its traces to, which are those of another build")
+)
 
 // open are programs in which MPI leaves much open.
 var open = []struct {
@@ -27,6 +33,9 @@ var open = []struct {
 	{"collectives", collectives},
 	{"windows", windows},
 	{"communicators", communicators},
+	{"goroutines", goroutines},
+	{"alike", alike},
+	{"pipeline", pipeline},
 }
 
 // wildcards has rank 0 answer the others in the order in which they come, with messages of several sizes.
@@ -194,26 +203,120 @@ func communicators(_ context.Context, world *mpi.Comm) error {
 	return nil
 }
 
+// goroutines has each rank exchange messages with its neighbors in several goroutines.
+func goroutines(_ context.Context, world *mpi.Comm) error {
+	n, results := world.Size(), make(chan error)
+	next, previous := (world.Rank()+1)%n, (world.Rank()+n-1)%n
+	const several = 4
+	for tag := range several {
+		go func() {
+			var err error
+			for i := 0; i < 3 && err == nil; i++ {
+				_, err = mpi.Sendrecv(world, make([]int, 1+i*100*tag), next, tag, make([]int, 1+i*100*tag), previous, tag)
+			}
+			results <- err
+		}()
+	}
+	var errs error
+	for range several {
+		errs = errors.Join(errs, <-results)
+	}
+	return errs
+}
+
+// alike has rank 0 take messages of all others in goroutines that all do the same.
+func alike(_ context.Context, world *mpi.Comm) error {
+	const each = 4
+	if world.Rank() > 0 {
+		for i := range each {
+			if err := mpi.Send(world, []int{world.Rank(), i}, 0, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var all sync.WaitGroup
+	errs := make([]error, each)
+	for i := range errs {
+		all.Go(func() {
+			for from := 1; from < world.Size() && errs[i] == nil; from++ {
+				var st mpi.Status
+				if st, errs[i] = mpi.Recv(world, make([]int, 2), mpi.AnySource, 0); errs[i] == nil {
+					// who has received from whom shows in the trace
+					mine := make([]byte, 1+10*i+st.Source)
+					_, errs[i] = mpi.Sendrecv(world, mine, 0, 1+i, make([]byte, len(mine)), 0, 1+i)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// pipeline passes numbers through all ranks; in each one goroutine receives them, one adds and one sends.
+func pipeline(_ context.Context, world *mpi.Comm) error {
+	const numbers = 12
+	in, out := make(chan int, 2), make(chan int)
+	errs := make(chan error, 2)
+	go func() {
+		defer close(in)
+		for i := range numbers {
+			buf := []int{i}
+			if world.Rank() > 0 {
+				if _, err := mpi.Recv(world, buf, world.Rank()-1, 0); err != nil {
+					errs <- err
+					return
+				}
+			}
+			in <- buf[0]
+		}
+		errs <- nil
+	}()
+	go func() {
+		defer close(out)
+		for x := range in {
+			out <- x + 1
+		}
+	}()
+	go func() {
+		for x := range out {
+			if world.Rank() == world.Size()-1 {
+				continue
+			}
+			if err := mpi.Send(world, []int{x}, world.Rank()+1, 0); err != nil {
+				errs <- err
+			}
+		}
+		errs <- nil
+	}()
+	return errors.Join(<-errs, <-errs)
+}
+
 // A seed repeats each call and each match of each rank, and the turns, also on another number of processors.
 func TestSeed_Repeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	different := map[string]map[uint64]bool{}
+	var all strings.Builder
 	for i := range *pairs {
 		p := open[i%len(open)]
-		n, seed := 2+i%4, uint64(i)
+		n, seed := 2+i/len(open)%4, uint64(i)
 		runtime.GOMAXPROCS(1 + i%2)
 		calls, turns := mpitest.Traced(t, n, p.body, seed)
 		runtime.GOMAXPROCS(2 - i/2%2)
 		again, turnsAgain := mpitest.Traced(t, n, p.body, seed)
 		require.Empty(t, firstDifference(calls, again), "%s, %d ranks, seed %d", p.name, n, seed)
 		require.Equal(t, turns, turnsAgain, "%s, %d ranks, seed %d", p.name, n, seed)
+		fmt.Fprintf(&all, "%s, %d ranks, seed %d, turns %x\n%s", p.name, n, seed, turns, calls)
 		if different[p.name] == nil {
 			different[p.name] = map[uint64]bool{}
 		}
 		different[p.name][turns] = true
 	}
-	for name, sums := range different {
-		require.Greater(t, len(sums), 1, fmt.Sprint(name, ": every seed has the same turns"))
+	for name, turns := range different {
+		require.Greater(t, len(turns), 1, fmt.Sprint(name, ": every seed has the same turns"))
+	}
+	if *traces != "" {
+		require.NoError(t, os.WriteFile(*traces, []byte(all.String()), 0o644))
 	}
 }
 

@@ -17,7 +17,7 @@ type trace struct {
 // tell takes what the engine of a rank tells.
 func (r *rank) tell(e engine.Event) {
 	if e.Kind == engine.EventCallBegin {
-		r.takeTurn()
+		r.takeTurn(callSum(&e))
 		r.countCall()
 		r.job.turns.engines[r.number].begins(e.Call)
 	}
@@ -35,6 +35,11 @@ func (r *rank) tell(e engine.Event) {
 		t.ranks[r.number] = append(t.ranks[r.number], e)
 		t.mu.Unlock()
 	}
+}
+
+// callSum is a number for a call, and what it is called with.
+func callSum(e *engine.Event) uint64 {
+	return mix(uint64(e.Call)<<48 ^ uint64(e.Bytes))
 }
 
 // String has a line for each call and match.

@@ -1,6 +1,7 @@
 package mpitest
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
 // turns has the goroutines of a job take turns, so that a seed repeats a run: one of them runs at a time,
@@ -23,6 +25,8 @@ type turns struct {
 	mu      sync.Mutex
 	state   uint64        // of the seed's generator
 	first   *turn         // those that wait, in an order that repeats
+	alike   bool          // two of them differ in nothing that is known
+	sites   [256]*site    // known ones
 	spare   *turn         // used and free
 	orders  uint64        // handed out by Order
 	sum     uint64        // of all turns so far
@@ -54,10 +58,16 @@ type engineTurns struct {
 type turn struct {
 	engine  *engineTurns // nil for one that needs no engine's lock
 	ready   func() bool  // nil, or when it can go on
-	order   uint64
-	site    uint64 // where it waits, which tells those without an order apart
 	granted chan struct{}
 	next    *turn
+
+	// what tells those of one rank apart, the first that differs
+	order     uint64
+	site      uint64 // where it waits, and for a call of what
+	turn      uint64 // when it began to wait: after so many turns
+	time      int64  // and at this time of the bubble
+	goroutine uint64 // its number, once it has been asked for that; 0 before
+	asked     bool   // for its number, by way of granted
 }
 
 func newTurns(seed uint64, ranks int) *turns {
@@ -79,6 +89,9 @@ func (t *turns) run(stop <-chan struct{}) {
 	pause := shortPause
 	for {
 		synctest.Wait()
+		for t.askAlike() {
+			synctest.Wait()
+		}
 		w := t.choose(false)
 		if w == nil {
 			w = t.takeFence()
@@ -92,17 +105,25 @@ func (t *turns) run(stop <-chan struct{}) {
 		if t.anyPolls() {
 			passed = time.After(pause)
 		}
+		until := time.Now().Add(pause)
 		select {
 		case <-t.arrived:
 		case <-passed:
-			synctest.Wait()
-			if w := t.choose(true); w != nil {
-				pause = min(2*pause, longPause)
-				w.granted <- struct{}{}
-			}
 		case <-stop:
 			t.end()
 			return
+		}
+		// Others may have a timer of the same moment: which of the cases it was says nothing then.
+		if passed == nil || time.Now().Before(until) {
+			continue
+		}
+		synctest.Wait()
+		for t.askAlike() {
+			synctest.Wait()
+		}
+		if w := t.choose(true); w != nil {
+			pause = min(2*pause, longPause)
+			w.granted <- struct{}{}
 		}
 	}
 }
@@ -240,22 +261,73 @@ func (t *turns) wait(e *engineTurns, order uint64, site uint64, ready func() boo
 		t.spare = w.next
 	}
 	w.engine, w.order, w.site, w.ready = e, order, site, ready
-	at := &t.first
-	for *at != nil && !w.before(*at) {
-		at = &(*at).next
-	}
-	w.next, *at = *at, w
+	w.turn, w.time, w.goroutine = t.given.Load(), time.Now().UnixNano(), 0
+	t.insert(w)
 	t.mu.Unlock()
 	select {
 	case t.arrived <- struct{}{}:
 	default:
 	}
 	<-w.granted
+	for w.asked {
+		w.asked, w.goroutine = false, program.GoroutineID()
+		<-w.granted
+	}
 	t.mu.Lock()
 	over := t.over
 	w.next, t.spare = t.spare, w
 	t.mu.Unlock()
 	return !over
+}
+
+// insert adds one to those that wait. The lock is held.
+//
+//go:norace
+func (t *turns) insert(w *turn) {
+	at := &t.first
+	for *at != nil && w.compare(*at) >= 0 {
+		t.alike = t.alike || w.compare(*at) == 0 && w.engine != nil
+		at = &(*at).next
+	}
+	w.next, *at = *at, w
+}
+
+// askAlike asks those that differ in nothing for the numbers of their goroutines, which are those of the order
+// in which one goroutine has started them. It returns true if there are any, who answer as soon as they can.
+//
+//go:norace
+func (t *turns) askAlike() (asked bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.alike {
+		return false
+	}
+	t.alike = false
+	list := t.first
+	t.first = nil
+	for list != nil { // those that have answered come to other places
+		w := list
+		list = w.next
+		t.insert(w)
+	}
+	if !t.alike {
+		return false
+	}
+	for w := t.first; w.next != nil; w = w.next {
+		if w.engine != nil && w.compare(w.next) == 0 {
+			w.ask()
+			w.next.ask()
+		}
+	}
+	return true
+}
+
+//go:norace
+func (w *turn) ask() {
+	if !w.asked {
+		w.asked = true
+		w.granted <- struct{}{}
+	}
 }
 
 // waitFence blocks until no rank can go on, unless none has had a turn since the caller began to wait; again
@@ -299,20 +371,25 @@ func (t *turns) takeFence() *turn {
 	return w
 }
 
-// before orders those that wait: by rank, then by what tells goroutines of one rank apart. Of the same place
-// in the engine's code and without an order there is one, unless the program itself has several goroutines.
+// compare orders those that wait: by rank, then by what tells goroutines of one rank apart. Who needs no
+// engine's lock comes last.
 //
 //go:norace
-func (w *turn) before(o *turn) bool {
-	switch {
-	case w.engine == nil || o.engine == nil:
-		return w.engine != nil
-	case w.engine.rank != o.engine.rank:
-		return w.engine.rank < o.engine.rank
-	case w.order != o.order:
-		return w.order < o.order
+func (w *turn) compare(o *turn) int {
+	if w.engine == nil || o.engine == nil {
+		return cmp.Compare(last(w.engine), last(o.engine))
 	}
-	return w.site < o.site
+	return cmp.Or(cmp.Compare(w.engine.rank, o.engine.rank), cmp.Compare(w.order, o.order),
+		cmp.Compare(w.site, o.site), cmp.Compare(w.turn, o.turn), cmp.Compare(w.time, o.time),
+		cmp.Compare(w.goroutine, o.goroutine))
+}
+
+//go:norace
+func last(e *engineTurns) int {
+	if e == nil {
+		return 1
+	}
+	return 0
 }
 
 // draw is a number below n from the seed. The lock is held.
@@ -351,20 +428,51 @@ func (e *engineTurns) Bind(leave func(held bool)) {
 func (e *engineTurns) Take(order uint64) bool {
 	var site uint64
 	if order == 0 {
-		site = stackSum()
+		site = e.site()
 	}
 	return e.wait(e, order, site, nil)
 }
 
-// stackSum is a number for the stack of the caller's caller.
+// site is where a goroutine waits: the innermost functions of its stack.
+type site struct {
+	callers [12]uintptr
+	sum     uint64 // of their names, which are those of another build too
+}
+
+// site is the number of the stack of the caller's caller.
 //
 //go:norace
-func stackSum() (sum uint64) {
-	var callers [12]uintptr
-	for _, pc := range callers[:runtime.Callers(3, callers[:])] {
-		sum = mix(sum ^ uint64(pc))
+func (t *turns) site() uint64 {
+	raceDisable()
+	defer raceEnable()
+	var callers [len(site{}.callers)]uintptr
+	runtime.Callers(3, callers[:])
+	hash := uintptr(0)
+	for _, pc := range callers {
+		hash = hash*31 + pc
 	}
-	return sum
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := &t.sites[hash%uintptr(len(t.sites))]
+	if *known == nil || (*known).callers != callers {
+		*known = newSite(callers)
+	}
+	return (*known).sum
+}
+
+//go:norace
+func newSite(callers [len(site{}.callers)]uintptr) *site {
+	s := &site{callers: callers}
+	frames := runtime.CallersFrames(callers[:])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		for i := range len(f.Function) {
+			s.sum = mix(s.sum ^ uint64(f.Function[i]))
+		}
+		s.sum = mix(s.sum) // without the line, which in other builds may be another for a deferred call
+	}
+	return s
 }
 
 //go:norace
@@ -410,9 +518,13 @@ func (e *engineTurns) begins(c engine.Call) {
 	}
 }
 
-// takeTurn has the caller begin its next turn, if there are turns.
-func (r *rank) takeTurn() {
-	if e := r.job.turns.engines[r.number]; e.Take(0) {
+// takeTurn has the caller begin its next turn, if there are turns. What the turn is for tells it from others
+// of the same line.
+//
+//go:norace
+func (r *rank) takeTurn(what uint64) {
+	e := r.job.turns.engines[r.number]
+	if e.wait(e, 0, e.site()^what, nil) {
 		e.Give()
 	}
 }

@@ -138,8 +138,15 @@ func (c *cq) ready() bool {
 	return false
 }
 
-// Arm has nothing to do: a Wait hears of everything.
-func (c *cq) Arm() {}
+// Arm has nothing to do, as a Wait hears of everything, but where a run is to be repeated: there it drops a
+// Wake that has come when a Wait was about to return. How far that Wait had come depends on the scheduler.
+func (c *cq) Arm() {
+	c.dev.net.mu.Lock()
+	defer c.dev.net.mu.Unlock()
+	if c.dev.net.manual {
+		c.woken = false
+	}
+}
 
 func (c *cq) Wait(d time.Duration) error {
 	var timeout <-chan time.Time

@@ -412,7 +412,7 @@ func (cs *collectives) deferStepsLocked(c *Collective) {
 	c.state = collectiveReady
 	if !c.attended {
 		c.state = collectiveWorking
-		go cs.runSteps(c)
+		cs.e.Go(func() { cs.runSteps(c) })
 		return
 	}
 	if r := c.request; r.manyWaiters {

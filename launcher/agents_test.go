@@ -102,7 +102,7 @@ func TestProgramsOfAHost(t *testing.T) {
 	require.Equal(t, []programRequest{{}, {}, {Name: "/z", Dir: "/abs"}}, j.programsOf(b))
 	plan, err := new(planner).plan(&planRequest{Programs: []programRequest{{}, {Name: "/nosuch"}}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"there is no /nosuch"}, plan.Problems)
+	require.Equal(t, []string{"there is no /nosuch; --stage copies the program to each host"}, plan.Problems)
 	require.Equal(t, []string{"", ""}, plan.Files)
 }
 

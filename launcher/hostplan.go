@@ -187,7 +187,7 @@ func (p *programRequest) find() (file, problem string) {
 	}
 	switch info, err := os.Stat(p.Name); {
 	case err != nil:
-		return "", fmt.Sprintf("there is no %s", p.Name)
+		return "", fmt.Sprintf("there is no %s; --stage copies the program to each host", p.Name)
 	case info.IsDir():
 		return "", fmt.Sprintf("%s is a folder", p.Name)
 	case info.Mode()&0o111 == 0:

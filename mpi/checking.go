@@ -305,16 +305,16 @@ func orBytes(e *check.Element) *check.Element {
 	return e
 }
 
-func (c *Comm) with(peer, tag int) string {
-	switch {
-	case peer == AnySource && tag == AnyTag:
-		return fmt.Sprintf("from any source, any tag, on %s", c.Name())
-	case peer == AnySource:
-		return fmt.Sprintf("from any source, tag %d, on %s", tag, c.Name())
-	case tag == AnyTag:
-		return fmt.Sprintf("with rank %d, any tag, on %s", peer, c.Name())
+// with describes the peer and the tag of a call.
+func (c *Comm) with(call string, peer, tag int) string {
+	who, what := fmt.Sprintf("%s rank %d", preposition(call), peer), fmt.Sprintf("tag %d", tag)
+	if peer == AnySource {
+		who = "from any source"
 	}
-	return fmt.Sprintf("with rank %d, tag %d, on %s", peer, tag, c.Name())
+	if tag == AnyTag {
+		what = "any tag"
+	}
+	return fmt.Sprintf("%s, %s, on %s", who, what, c.Name())
 }
 
 // checkedSend is Send and Ssend in checking mode.
@@ -323,7 +323,8 @@ func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync 
 	if !sync && c.canceller == nil && len(b) <= smallChecked {
 		site := k.sites.Here()
 		if k.operations.Any() {
-			k.operations.Look(&check.Operation{Site: site, With: c.with(dst, tag), Reads: [][]byte{b}})
+			k.operations.Look(&check.Operation{Site: site, With: c.with(site.Call, dst, tag),
+				Reads: [][]byte{b}})
 		}
 		m := k.headers.Get().(*[]byte)
 		check.PutHeader(*m, orBytes(element), site)
@@ -347,7 +348,8 @@ func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int)
 	k := c.checker
 	if c.canceller == nil && len(b) <= smallChecked {
 		if k.operations.Any() {
-			k.operations.Look(&check.Operation{Site: k.sites.Here(), With: c.with(src, tag),
+			site := k.sites.Here()
+			k.operations.Look(&check.Operation{Site: site, With: c.with(site.Call, src, tag),
 				Writes: [][]byte{b}})
 		}
 		m := k.headers.Get().(*[]byte)
@@ -373,7 +375,8 @@ func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int)
 func (c *Comm) checkedIsend(pieces [][]byte, element *check.Element, dst, tag int, sync bool) (Request,
 	error) {
 	r := &checkedRequest{}
-	r.Site, r.With, r.Reads = c.checker.sites.Here(), c.with(dst, tag), pieces
+	r.Site, r.Reads = c.checker.sites.Here(), pieces
+	r.With = c.with(r.Site.Call, dst, tag)
 	check.PutHeader(r.head[:], orBytes(element), r.Site)
 	begin := c.e.IsendVec
 	if sync {
@@ -400,7 +403,8 @@ func (c *Comm) checkedImrecv(m *Message, b []byte, element *check.Element, elem 
 
 func (c *Comm) newCheckedRecv(pieces [][]byte, element *check.Element, src, tag int) *checkedRequest {
 	r := &checkedRequest{element: orBytes(element)}
-	r.Site, r.With, r.Writes = c.checker.sites.Here(), c.with(src, tag), pieces
+	r.Site, r.Writes = c.checker.sites.Here(), pieces
+	r.With = c.with(r.Site.Call, src, tag)
 	c.checker.operations.Begin(&r.Operation)
 	return r
 }

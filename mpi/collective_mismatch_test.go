@@ -44,7 +44,7 @@ var mistakes = map[string]struct {
 	"nothing expected in Alltoallv":    {alltoallvExpects, "Alltoallv"},
 	"Barrier against Bcast":            {barrierOrBcast, "different collectives"},
 	"Bcast against Reduce":             {bcastOrReduce, "different collectives"},
-	"Dup against Barrier":              {dupOrBarrier, "makes a communicator"},
+	"Dup against Barrier":              {dupOrBarrier, "or a new communicator"},
 	"InPlace at all ranks of Reduce":   {inPlaceReduce, "InPlace"},
 	"InPlace at all ranks of Gather":   {inPlaceGather, "InPlace"},
 	"non-blocking, different lengths":  {iallreduceOf, "length"},

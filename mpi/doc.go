@@ -100,6 +100,5 @@
 //
 // Package mpi/file reads and writes files together, mpi/pool deals out tasks, mpi/checkpoint saves the state
 // of a job, and mpi/mpitest tests parallel functions under go test. docs/tutorial.md goes from an empty
-// folder to two hosts, and docs/reference/from-mpi.md names what stands for each procedure of MPI. Labels
-// such as E13 in comments are requirement ids (docs/internals/conformance.md).
+// folder to two hosts, and docs/reference/from-mpi.md names what stands for each procedure of MPI.
 package mpi

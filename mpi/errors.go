@@ -85,10 +85,12 @@ func (e *Error) Error() string {
 	call := b.Len() + len(e.Op)
 	b.WriteString(e.Op)
 	switch {
+	case e.Peer == AnySource && preposition(e.Op) == "to":
+		b.WriteString(" to AnySource")
 	case e.Peer == AnySource:
 		b.WriteString(" from any source")
 	case e.Peer != NoPeer:
-		fmt.Fprintf(&b, " with rank %d", e.Peer)
+		fmt.Fprintf(&b, " %s rank %d", preposition(e.Op), e.Peer)
 	}
 	if world.peer >= 0 {
 		fmt.Fprintf(&b, " (world rank %d)", world.peer)
@@ -105,6 +107,19 @@ func (e *Error) Error() string {
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
 	return b.String()
+}
+
+// preposition is what stands between the name of a call and its peer.
+func preposition(call string) string {
+	switch {
+	case strings.Contains(call, "endrecv"):
+		return "with"
+	case strings.Contains(call, "end"):
+		return "to"
+	case strings.Contains(call, "ecv"), strings.Contains(call, "robe"):
+		return "from"
+	}
+	return "with"
 }
 
 // fail makes the error of an operation on the communicator. A peer and a tag that are not known may be those

@@ -236,7 +236,8 @@ func (p *Partitioned) begin() error {
 		}
 	}
 	if c.checker != nil {
-		p.operations = []check.Operation{{Site: c.checker.sites.Here(), With: c.with(p.peer, p.tag),
+		site := c.checker.sites.Here()
+		p.operations = []check.Operation{{Site: site, With: c.with(site.Call, p.peer, p.tag),
 			Writes: [][]byte{p.buf}}}
 		c.checker.operations.Begin(&p.operations[0])
 	}
@@ -300,7 +301,7 @@ func (p *Partitioned) parseAnnouncement() {
 	}
 	if e := p.element; e != nil && p.words[3] != uint64(e.Layout) && len(p.buf) > 0 {
 		p.c.checker.Report("different type", fmt.Sprintf("%s of %s %s at %s, whose sender has elements of "+
-			"another type", p.site.Call, e.Name, p.c.with(p.peer, p.tag), p.site.Line))
+			"another type", p.site.Call, e.Name, p.c.with(p.site.Call, p.peer, p.tag), p.site.Line))
 	}
 }
 
@@ -373,7 +374,8 @@ func (p *Partitioned) send(i int) error {
 	p.marked[i] = true
 	b := partitionOf(p.buf, i, p.partitions)
 	if c.checker != nil {
-		p.operations[i] = check.Operation{Site: c.checker.sites.Here(), With: c.with(p.peer, p.tag),
+		site := c.checker.sites.Here()
+		p.operations[i] = check.Operation{Site: site, With: c.with(site.Call, p.peer, p.tag),
 			Reads: [][]byte{b}}
 		c.checker.operations.Begin(&p.operations[i])
 	}

@@ -127,9 +127,9 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 	c.SetName("half")
 	me, other := c.Rank(), 1-c.Rank()
 	far := world.Rank()%2 + 2*other // the world rank of other
-	elsewhere := fmt.Sprintf("with rank %d (world rank %d), tag 5, on half: ", other, far)
+	elsewhere := fmt.Sprintf("from rank %d (world rank %d), tag 5, on half: ", other, far)
 	if far == other {
-		elsewhere = fmt.Sprintf("with rank %d, tag 5, on half: ", other)
+		elsewhere = fmt.Sprintf("from rank %d, tag 5, on half: ", other)
 	}
 	self := fmt.Sprintf("mpi: rank %d (world rank %d): ", me, world.Rank())
 	if me == world.Rank() {

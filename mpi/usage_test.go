@@ -60,7 +60,7 @@ var wrongArguments = body("wrong arguments", func(_ context.Context, world *mpi.
 		}
 	}
 	if s := mpi.Send(world, one, 2, 3).Error(); !strings.Contains(s, fmt.Sprintf("mpi: rank %d: "+
-		"Send with rank 2, tag 3, on world: ", world.Rank())) {
+		"Send to rank 2, tag 3, on world: ", world.Rank())) {
 		return fmt.Errorf("%q does not say what failed", s)
 	}
 	// After all that, the two still talk.

@@ -270,8 +270,8 @@ func beginReduction[T any](c *Comm, op Op[T], root int) (*compoundCall, error) {
 		return nil, err
 	}
 	if common[0] != word || common[1] != ^word {
-		return nil, fmt.Errorf("%w: the ranks pass values of different types; this one's is of type %v",
-			ErrType, reflect.TypeFor[T]())
+		return nil, fmt.Errorf("%w: the ranks pass values of different types, and this one's is of type %v, "+
+			"or another rank made another call; WEFT_CHECK=1 tells which", ErrType, reflect.TypeFor[T]())
 	}
 	return x, nil
 }

@@ -66,19 +66,33 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 // namedByEnvironment is the variable of MPICH's Hydra that names a hostfile; Kubeflow's MPI operator sets it.
 const namedByEnvironment = "HYDRA_HOST_FILE"
 
+// given is the value of an option that may not be empty, as it is where a script's variable has no value.
+type given string
+
+func (g *given) String() string { return string(*g) }
+func (g *given) Type() string   { return "string" }
+
+func (g *given) Set(value string) error {
+	if value == "" {
+		return errors.New("it names no host")
+	}
+	*g = given(value)
+	return nil
+}
+
 // named are the hosts of --host or --hostfile, or else of the environment's hostfile.
 func (o *jobOptions) named() ([]launcher.Host, error) {
 	switch {
 	case o.host != "" && o.hostfile != "":
 		return nil, errors.New("--host and --hostfile: one of them names the hosts; leave one out")
 	case o.host != "":
-		hosts, err := launcher.ParseHosts(o.host)
+		hosts, err := launcher.ParseHosts(string(o.host))
 		if err != nil {
 			return nil, fmt.Errorf("--host: %w", err)
 		}
 		return hosts, nil
 	case o.hostfile != "":
-		return readHostfile("--hostfile", o.hostfile)
+		return readHostfile("--hostfile", string(o.hostfile))
 	case os.Getenv(namedByEnvironment) != "" && o.launcher != "local":
 		return readHostfile(namedByEnvironment, os.Getenv(namedByEnvironment))
 	}

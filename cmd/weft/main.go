@@ -73,6 +73,13 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	default:
 		args = args[1:]
 	}
+	root.InitDefaultHelpCmd()
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") &&
+		!strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		if named, _, err := root.Find(args[:1]); err != nil || named == root {
+			return nil, root.Args(root, args[:1]) // before an option of what was meant is refused
+		}
+	}
 	if len(args) == 0 || args[0] != "run" {
 		return args, nil
 	}
@@ -122,6 +129,9 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 		unknown, is := errors.AsType[*pflag.NotExistError](err)
 		if !is {
 			return usageError{err}
+		}
+		if !cmd.HasParent() {
+			return usageErrorf("%w; the options of a job follow run: weft run -n 2 ./program", err)
 		}
 		return usageErrorf("%w%s; %s --help lists all options", err,
 			suggestion(cmd.Flags(), unknown.GetSpecifiedName()),

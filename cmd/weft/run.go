@@ -123,7 +123,8 @@ type appOptions struct {
 }
 
 func (o *appOptions) define(flags *pflag.FlagSet) {
-	flags.VarP(&o.ranks, "np", "n", "number of ranks (default: the number of usable cores)")
+	flags.VarP(&o.ranks, "np", "n",
+		"number of ranks (default: the number of usable cores, or of slots with --host)")
 	flags.StringArrayVarP(&o.env, "x", "x", nil,
 		"`NAME[=VALUE]` to set in the ranks' environment; NAME alone passes on the value that is set here")
 	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")
@@ -202,7 +203,8 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 // jobOptions are the options of the job as a whole.
 type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
-	host, hostfile, mapBy, starter, agentPath                string
+	host, hostfile                                           given
+	mapBy, starter, agentPath                                string
 	perNode, fanOut                                          count
 	timeout                                                  timeLimit
 	stuck                                                    stuckLimit
@@ -221,9 +223,9 @@ type jobOptions struct {
 
 // defineHosts defines the options that say where the ranks run, and what starts them there.
 func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
-	flags.StringVar(&o.host, "host", "",
+	flags.Var(&o.host, "host",
 		"`LIST` of hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
-	flags.StringVar(&o.hostfile, "hostfile", "",
+	flags.Var(&o.hostfile, "hostfile",
 		"`file` with one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")

@@ -150,7 +150,7 @@ var wrong = []program{
 	{"a request is left", runs(1, func(_ context.Context, world *mpi.Comm) error {
 		_, err := mpi.Irecv(world, make([]int, 1), 0, 4)
 		return err
-	}), []string{`rank 0: request never waited for: Irecv with rank 0, tag 4, on world at wrong_test.go:\d+`}, nil},
+	}), []string{`rank 0: request never waited for: Irecv from rank 0, tag 4, on world at wrong_test.go:\d+`}, nil},
 
 	{"a communicator is left", runs(2, func(_ context.Context, world *mpi.Comm) error {
 		_, err := world.Dup()

@@ -83,7 +83,7 @@ func connectStream(ctx context.Context, host, job string, p *process, via *Agent
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = errors.New("no agent has answered in time")
+			err = fmt.Errorf("neither %s nor weft has answered there in time", p.cmd.Args[0])
 		}
 	}
 	if err != nil {

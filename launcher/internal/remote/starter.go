@@ -64,7 +64,11 @@ func (p *process) explain(err error) error {
 	text := p.stderr.last()
 	p.stop()
 	if text != "" {
-		return fmt.Errorf("%w (%s: %s)", err, p.cmd.Args[0], text)
+		err = fmt.Errorf("%w (%s: %s)", err, p.cmd.Args[0], text)
+		if strings.Contains(text, "No such file") || strings.Contains(text, "not found") {
+			err = fmt.Errorf("%w; install weft there, or name its path there with --agent-path", err)
+		}
+		return err
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // Operation is one that is in flight: its request has not been waited for.
 type Operation struct {
 	Site *Site
-	With string // "with rank 1, tag 5, on world"
+	With string // "to rank 1, tag 5, on world"
 	// what it reads, which the program must not change, and what it writes, which the program must not touch
 	Reads, Writes [][]byte
 

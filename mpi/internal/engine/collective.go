@@ -274,14 +274,15 @@ func (c *Collective) mismatch(source, tag, sent int) error {
 		return fmt.Errorf("%w: %s called %v with another length, root or element size than this rank%s",
 			ErrCount, from, mine, c.lengthsText(sent, source, tag))
 	case theirs == OperationSetup:
-		return fmt.Errorf("%w: %s makes a communicator where this rank called %v; all ranks of a "+
-			"communicator must call"+
-			" its collectives in the same order", ErrCollective, from, mine)
+		return fmt.Errorf("%w: %s made a call on values, such as AllreduceValue, or a new communicator, "+
+			"where this rank called %v; %s", ErrCollective, from, mine, sameOrder)
 	}
-	return fmt.Errorf("%w: %s called %v where this rank called %v; all ranks of a communicator must "+
-		"call"+
-		" its collectives in the same order", ErrCollective, from, theirs, mine)
+	return fmt.Errorf("%w: %s called %v where this rank called %v; %s", ErrCollective, from, theirs, mine,
+		sameOrder)
 }
+
+const sameOrder = "all ranks of a communicator must call its collectives in the same order; " +
+	"WEFT_CHECK=1 names the lines"
 
 // expects is how many bytes the collective expects of a rank in its present round.
 func (c *Collective) expects(source int) int {

@@ -212,6 +212,7 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 			return f, addr, nil
 		}
 	}
-	return nil, "", fmt.Errorf("%w: no fabric of this rank reaches rank %d; see WEFT_FABRIC",
+	return nil, "", fmt.Errorf("%w: no fabric of this rank reaches rank %d (shm reaches ranks of the same "+
+		"host only); set WEFT_FABRIC=auto",
 		transport.ErrInvalid, rank)
 }

@@ -73,7 +73,8 @@ type Job struct {
 	// Min is the smallest number of ranks of a restart, if there are too few slots. If it is 0, the number
 	// stays the same, and ranks share cores.
 	Min int
-	// StuckAction says what the launcher does about a job that hangs besides its report; empty means OnlyReport.
+	// StuckAction says what the launcher does about a job that hangs, besides its report; empty means
+	// OnlyReport.
 	StuckAction StuckAction
 	// Report prints at the end how often each rank made calls at each place in the program, and for how long.
 	Report bool

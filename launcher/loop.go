@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -170,8 +169,10 @@ func (j *job) carryOut(ready supervisor.Ready) {
 	for _, text := range ready.Notices {
 		j.output.Notice("%s", text)
 	}
-	if slices.ContainsFunc(ready.Commands, func(c agent.Command) bool { _, is := c.(agent.Release); return is }) {
-		j.tellStep("all ranks are in a barrier of PMI")
+	for _, c := range ready.Commands {
+		if _, is := c.(agent.Release); is {
+			j.tellStep("all ranks are in a barrier of PMI")
+		}
 	}
 	j.nodes.do(ready.Commands...)
 	if ready.Suspend {

@@ -36,8 +36,8 @@ type history struct {
 	freeAt time.Time
 }
 
-// past is the earlier starts of a job as the present one sees them: whether there is another start, and what it
-// has in common with the first.
+// past is the earlier starts of a job as the present one sees them. It decides whether there is another start
+// and what that has in common with the first.
 type past struct {
 	*history
 	spec     *Job

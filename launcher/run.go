@@ -423,9 +423,9 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 		program := j.programs.of[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
 		*to = agent.Rank{
-			ID: id, App: program, Name: app.Program, Path: j.programs.files[program], Args: app.Args, Dir: app.Dir,
-			Env: rankEnv(environ, &j.Job, numbers{id, len(j.programs.of), i, len(n.ranks), j.past.restarts},
-				n.plan, app),
+			ID: id, App: program, Name: app.Program, Path: j.programs.files[program], Args: app.Args,
+			Dir: app.Dir, Env: rankEnv(environ, &j.Job, numbers{id, len(j.programs.of), i, len(n.ranks),
+				j.past.restarts}, n.plan, app),
 			Stdin: j.stdinOf(id),
 		}
 		if n.plan.CPUs != nil {

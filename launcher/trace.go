@@ -52,8 +52,8 @@ func (d *artifacts) tellTrace() *Failure {
 			"cancelled", plural.Count(sum.Unpaired, "message"))
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
-		d.job.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
-			"room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
+		d.job.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the "+
+			"like, has room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
 	}
 	if len(sum.Rough) > 0 {
 		d.job.output.Notice("the trace: the clocks of %s are aligned by the time of day alone",

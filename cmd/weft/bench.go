@@ -56,7 +56,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default: those of OSU)")
 	flags.VarP(number{&o.Iterations, 1, maxNumber}, "iterations", "i",
 		"timed iterations of each size (default: those of OSU)")
-	flags.VarP(number{&o.Warmup, 0, maxNumber}, "warmup", "x", "warm-up iterations before them (default: those of OSU)")
+	flags.VarP(number{&o.Warmup, 0, maxNumber}, "warmup", "x",
+		"warm-up iterations before them (default: those of OSU)")
 	flags.VarP(number{&o.Window, 1, maxNumber}, "window-size", "W",
 		"messages in a window, in benchmarks that have one (default 64)")
 	flags.Var(number{&o.Vector, 1, maxNumber}, "vector",

@@ -121,7 +121,8 @@ type appOptions struct {
 }
 
 func (o *appOptions) define(flags *pflag.FlagSet) {
-	flags.VarP(number{&o.ranks, 1, maxNumber}, "np", "n", "number of ranks (default: the number of usable cores)")
+	flags.VarP(number{&o.ranks, 1, maxNumber}, "np", "n",
+		"number of ranks (default: the number of usable cores)")
 	flags.StringArrayVarP(&o.env, "x", "x", nil,
 		"`NAME[=VALUE]` to set in the ranks' environment; NAME alone passes on the value that is set here")
 	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")

@@ -63,7 +63,7 @@ func (r *routes) to(slot int) string {
 	return r.dialed
 }
 
-// laneDialer makes the lanes of a queue pair that are missing. It is used by the queue pair's driver and by the
+// laneDialer makes the lanes of a queue pair that are missing. The queue pair's driver uses it, and so do the
 // goroutines that dial and accept lanes.
 type laneDialer struct {
 	m         *multiLane
@@ -243,7 +243,8 @@ func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
-	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: -1, greeted: true, awaitingFirstFrame: true})
+	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: -1, greeted: true,
+		awaitingFirstFrame: true})
 }
 
 // joined hands a lane over.

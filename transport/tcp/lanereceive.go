@@ -10,8 +10,8 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// laneReceiver is the frames that have come over lanes: their order, what they tell when their turn comes, and
-// what of them is not acknowledged yet.
+// laneReceiver is the frames that have come over lanes: their order, what they tell when their turn comes,
+// and what of them is not acknowledged yet.
 type laneReceiver struct {
 	m         *multiLane
 	q         *qp

@@ -464,7 +464,8 @@ func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
 	if !l.ready() || !l.partial.Empty() || l.fd < 0 {
 		return false
 	}
-	m.send.frame = frame.AppendOverLane(m.send.frame[:0], h, l.number, 0, m.recv.in.Next(), 0, payload, m.q.checked)
+	m.send.frame = frame.AppendOverLane(m.send.frame[:0], h, l.number, 0, m.recv.in.Next(), 0, payload,
+		m.q.checked)
 	n, err := l.link.WriteFrame(m.send.frame)
 	if err != nil {
 		m.lose(l, err)

@@ -25,8 +25,8 @@ func (f *lastFrame) append(b []byte, lane uint16, checked bool) []byte {
 // sendTerminate says why the connection is cut, if a lane takes it at once. The frame may be lost with its
 // lane: it is kept for a peer that joins another.
 func (m *multiLane) sendTerminate(h frame.Header, text []byte) {
-	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.send.out.Next(), Ack: m.recv.in.Next(), Ref: m.recv.deferred.n},
-		text}
+	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.send.out.Next(), Ack: m.recv.in.Next(),
+		Ref: m.recv.deferred.n}, text}
 	m.dial.lastFrame.Store(last)
 	for _, l := range m.conns {
 		if l.awaitingFirstFrame || l.blocked || !l.partial.Empty() {

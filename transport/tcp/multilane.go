@@ -20,9 +20,9 @@ import (
 // spareLanes may come beyond the number that was agreed on: of those that went, one end may not have noticed.
 const spareLanes = message.MaxLanes
 
-// multiLane carries a queue pair over lanes: several connections, each of which may be lost and re-established.
-// It owns the lanes that there are, and their end. A queue pair of one connection that is not kept alive has a
-// singleLink instead.
+// multiLane carries a queue pair over lanes: several connections, each of which may be lost and
+// re-established. It owns the lanes that there are, and their end. A queue pair of one connection that is not
+// kept alive has a singleLink instead.
 type multiLane struct {
 	q        *qp
 	cqs      []*cq // of the queue pair, each once

@@ -199,7 +199,8 @@ func (p Process) Running() bool { return p.PID != 0 && !p.Ended }
 // Process returns what is known of the process of a rank.
 func (s *Supervisor) Process(rank int) Process {
 	r := &s.ranks[rank]
-	return Process{PID: r.pid, Stopped: r.stopped != 0 || r.suspended, Ended: r.state == exited || r.state == ended}
+	return Process{PID: r.pid, Stopped: r.stopped != 0 || r.suspended,
+		Ended: r.state == exited || r.state == ended}
 }
 
 // Over reports whether the job is over.

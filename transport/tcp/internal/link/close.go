@@ -6,10 +6,10 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// CloseWhenSent closes a socket after the peer's system has acknowledged everything that was sent, or when the
-// time is over. If anything arrives at a closed socket, such as the Alive of a peer that has not seen the end,
-// the system resets the connection and drops what has not been acknowledged. What has been can still be read.
-// If the socket cannot be closed at once, later is called with the function that does it.
+// CloseWhenSent closes a socket after the peer's system has acknowledged everything that was sent, or when
+// the time is over. If anything arrives at a closed socket, such as the Alive of a peer that has not seen the
+// end, the system resets the connection and drops what has not been acknowledged. What has been can still be
+// read. If the socket cannot be closed at once, later is called with the function that does it.
 func CloseWhenSent(fd int, within time.Duration, later func(func())) {
 	sys.ShutdownWrite(fd)
 	if sent(fd) {

@@ -18,18 +18,19 @@ const (
 // ShrinkIfIdle ends an interval. If no message needed the current slots for at least one whole interval, the
 // channel asks for a ring with smaller slots; a channel without traffic goes back to the first phase. Call it
 // once per half of the time after which memory should be released.
-func (c *Channel) ShrinkIfIdle() error {
-	d := &c.demand
+func (r *resizer) ShrinkIfIdle() error {
+	c := r.c
+	d := &r.demand
 	largest, stalls := max(d.largest, d.previous), d.stalls
 	*d = demand{previous: d.largest}
-	if c.state != StateOpen || c.paused || c.wantedPhase >= 0 || stalls > 0 {
+	if c.state != StateOpen || r.paused || r.wantedPhase >= 0 || stalls > 0 {
 		return nil
 	}
 	for p := range c.send.phase {
 		s := geometry(c.phases, p)
 		// above that the phase would be asked for again
 		if largest <= min(c.conf.limit(p, s.slot), s.body()) {
-			return c.requestPhase(p)
+			return r.requestPhase(p)
 		}
 	}
 	return nil
@@ -41,7 +42,8 @@ func (c *Channel) ShrinkIfIdle() error {
 // A stream through shared memory does not count if its ring has grown and holds enough such messages: the
 // peer consumes them at this moment, and the lines of a larger ring are farther from both caches. Nor does a
 // stream of messages that stay in the small ring.
-func (c *Channel) onCreditStall(need int) {
+func (r *resizer) onCreditStall(need int) {
+	c := r.c
 	s := &c.send
 	if s.creditStalled {
 		return
@@ -51,26 +53,27 @@ func (c *Channel) onCreditStall(need int) {
 	if s.large != nil || c.peerMapped && s.phase > 0 && need*enoughInFlight <= s.lines {
 		return
 	}
-	c.growAfterStalls()
+	r.growAfterStalls()
 }
 
 // growAfterStalls notes that the ring which a phase changes ran out of credits.
-func (c *Channel) growAfterStalls() {
-	if c.demand.stalls++; c.demand.stalls == stallLimit && c.send.phase+1 < c.refusedPhase {
-		c.wantedPhase = c.send.phase + 1 // Progress asks
-		c.pause()
+func (r *resizer) growAfterStalls() {
+	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.refusedPhase {
+		r.wantedPhase = r.c.send.phase + 1 // Progress asks
+		r.pause()
 	}
 }
 
 // BatchOverflowed counts the times that messages that would have shared a slot found it too small. If that
 // happens often, the channel asks for the next phase as soon as nothing is in flight. Unlike after credit
 // stalls, it goes on sending until then (E11). A channel that keeps its small ring does not ask.
-func (c *Channel) BatchOverflowed() {
+func (r *resizer) BatchOverflowed() {
+	c := r.c
 	if c.send.large != nil {
 		return
 	}
-	if c.demand.stalls++; c.demand.stalls == stallLimit && !c.paused && c.wantedPhase < 0 &&
-		c.send.phase+1 < c.refusedPhase {
-		c.wantedPhase = c.send.phase + 1
+	if r.demand.stalls++; r.demand.stalls == stallLimit && !r.paused && r.wantedPhase < 0 &&
+		c.send.phase+1 < r.refusedPhase {
+		r.wantedPhase = c.send.phase + 1
 	}
 }

@@ -43,16 +43,10 @@ type Channel struct {
 	state        State
 	recv         recvRing
 	send         sendRing
-	demand       demand
-
-	pending     pendingRequest
-	wantedPhase int // phase to request as soon as credits allow; -1 for none
-	// nothing may be sent but CREDIT and a resize request, and after the request nothing at all
-	paused bool
+	resizer
+	reply replier
 
 	phases          []int
-	refusedPhase    int // the lowest phase that the peer has refused; one more than there are if none
-	reply           lastReply
 	refusingPayload bool   // payload is to be announced, not sent, by the peer
 	refusedAfter    uint32 // lines sent when that began: any after them tells the peer
 	stats           Stats
@@ -73,8 +67,9 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 			"(DeviceAttr.TailLast), and messages are found by these bytes", transport.ErrInvalid,
 			attr.Provider)
 	}
-	c := &Channel{pd: pd, conf: conf, phases: conf.phases(), wantedPhase: -1}
-	c.refusedPhase = len(c.phases)
+	c := &Channel{pd: pd, conf: conf, phases: conf.phases()}
+	c.resizer = resizer{c: c, wantedPhase: -1, refusedPhase: len(c.phases)}
+	c.reply.c = c
 	b, err := c.newBuffer(geometry(c.phases, 0), ringRights, true)
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
@@ -164,7 +159,7 @@ func (c *Channel) end(final State, cause error) error {
 		c.send.large.change(nil, resizeReply{})
 		c.recv.largeUnadvertised = 0
 	}
-	c.pending, c.reply, c.wantedPhase, c.paused = pendingRequest{}, lastReply{}, -1, false
+	c.pending, c.reply, c.wantedPhase, c.paused = pendingRequest{}, replier{c: c}, -1, false
 	c.recv.ring, c.recv.current, c.recv.expected = nil, 0, expected{}
 	s := &c.send
 	s.ring, s.reserved, s.freeAhead, s.freeAfterWrap = nil, 0, 0, 0
@@ -192,6 +187,3 @@ func (c *Channel) PeerRefusesPayload() bool { return c.send.peerRefusesPayload }
 
 // Phase returns the phase in which this end sends, 0 being the first.
 func (c *Channel) Phase() int { return c.send.phase }
-
-// pause sets paused.
-func (c *Channel) pause() { c.paused, c.send.freeAhead, c.send.freeAfterWrap = true, 0, 0 }

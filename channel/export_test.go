@@ -32,8 +32,8 @@ func (c *Channel) LiftWindow() bool {
 	return lifted
 }
 
-// Reserve is reserveData.
-func (c *Channel) Reserve(n int) []byte { return c.reserveData(n) }
+// Reserve is reserve for data.
+func (c *Channel) Reserve(n int) []byte { return c.reserve(n, dataReserve) }
 
 // ReserveControl is reserve for a control message.
 func (c *Channel) ReserveControl(n int) []byte { return c.reserve(n, creditLines) }

@@ -16,21 +16,23 @@ type expected struct {
 // from that now, rather than when the message has arrived and the receiver waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
+	if c.state != StateOpen {
+		return
+	}
 	c.prefetchAddr = c.nextSendAddr()
 	// A peer to whom everything has been advertised starts another wrap as this end does.
-	c.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= pingPongLines && r.advertised == r.consumed)
+	r.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= pingPongLines && r.advertised == r.consumed)
 }
 
 // expectAt expects a message of n bytes after the last one, or at the start of another wrap.
-func (c *Channel) expectAt(n int, wraps bool) {
-	r := &c.recv
+func (r *recvRing) expectAt(n int, wraps bool) {
 	p := r.cursor
 	if wraps {
 		p.wrap()
 	}
 	r.expected.lines = nil
 	at, need := p.pos*lineSize, linesOf(n)
-	if c.state == StateOpen && n <= r.maxBody && need <= p.lines-p.pos &&
+	if n <= r.maxBody && need <= p.lines-p.pos &&
 		int(r.consumed-r.advertised)+need <= p.lines {
 		wrapBits := uint64(p.announcedEnd()) << (prevEndBit - 32)
 		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, wrapBits, p}
@@ -38,11 +40,7 @@ func (c *Channel) expectAt(n int, wraps bool) {
 }
 
 // expectArrived expects the message whose head is there, if one is.
-func (c *Channel) expectArrived() bool {
-	r := &c.recv
-	if c.state != StateOpen {
-		return false
-	}
+func (r *recvRing) expectArrived() bool {
 	n, head := r.head(r.pos, r.generation)
 	wraps := !head
 	if wraps {
@@ -50,7 +48,7 @@ func (c *Channel) expectArrived() bool {
 			return false
 		}
 	}
-	c.expectAt(n, wraps)
+	r.expectAt(n, wraps)
 	return r.expected.lines != nil
 }
 
@@ -83,7 +81,7 @@ func (c *Channel) nextSendAddr() uintptr {
 func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	r, s := &c.recv, &c.send
 	if r.expected.lines == nil || loadWord(r.expected.lines, 0) != r.expected.head {
-		if !c.expectArrived() {
+		if c.state != StateOpen || !r.expectArrived() {
 			return 0, false
 		}
 	}

@@ -58,10 +58,9 @@ type indirect struct {
 
 var _ = [1]struct{}{}[maxSmallLines/len(largeSendRing{}.descriptors)] // fewer than there is room for
 
-// reserveLarge is reserve for a body that the first ring's slots do not take.
-func (c *Channel) reserveLarge(n, keep int) []byte {
+// reserve is Channel.reserve for a body that the first ring's slots do not take.
+func (l *largeSendRing) reserve(c *Channel, n, keep int) []byte {
 	s := &c.send
-	l := s.large
 	if c.state != StateOpen || c.paused || l == nil || l.mirror == nil || uint(n) > uint(l.maxBody) {
 		return nil
 	}
@@ -87,12 +86,11 @@ func (c *Channel) reserveLarge(n, keep int) []byte {
 	return l.ring[at : at+n : at+n]
 }
 
-// commitLarge sends the message that reserveLarge has reserved, and its descriptor. Once the message is
+// commit sends the message that reserve has reserved, and its descriptor. Once the message is
 // posted it counts as sent: where the descriptor finds the send queue full, the channel pauses until it has
 // gone.
-func (c *Channel) commitLarge(k Kind, more bool) error {
+func (l *largeSendRing) commit(c *Channel, k Kind, more bool) error {
 	s := &c.send
-	l := s.large
 	need, before := -s.reserved, l.cursor
 	if l.skipped > 0 {
 		l.advanceCircular(l.skipped)
@@ -108,13 +106,12 @@ func (c *Channel) commitLarge(k Kind, more bool) error {
 	c.stats.ViaLargeRing++
 	l.latest = indirect{line: line, lines: l.skipped + need}
 	c.onCommitted()
-	return c.sendDescriptor(more)
+	return l.sendDescriptor(c, more)
 }
 
 // sendDescriptor posts the descriptor of the message that has been written into the large ring.
-func (c *Channel) sendDescriptor(more bool) error {
+func (l *largeSendRing) sendDescriptor(c *Channel, more bool) error {
 	s := &c.send
-	l := s.large
 	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.latest.line))
 	err := c.post(large, indirectLen, 1, more)
 	if l.descriptorUnsent = errors.Is(err, transport.ErrQueueFull); l.descriptorUnsent {
@@ -162,11 +159,11 @@ func (l *largeSendRing) change(mirror *buffer, a resizeReply) {
 	}
 }
 
-// adoptLargeRing follows a reply to our resize request, and gives the old mirror back.
-func (c *Channel) adoptLargeRing(mirror *buffer, a resizeReply) error {
+// adopt follows a reply to our resize request, and gives the old mirror back.
+func (l *largeSendRing) adopt(c *Channel, mirror *buffer, a resizeReply) error {
 	s := &c.send
-	old := s.large.mirror
-	s.large.change(mirror, a)
+	old := l.mirror
+	l.change(mirror, a)
 	s.phase, s.maxAnyBody = a.shape.phase, a.shape.body()
 	s.maxElement = c.conf.limit(a.shape.phase, a.shape.slot)
 	s.maxInline = min(s.maxBody, s.maxElement+wordSize)
@@ -189,10 +186,9 @@ func (l *largeRecvRing) change(b *buffer, generation uint64) {
 	}
 }
 
-// nextLarge gives the message for which a descriptor stands, if all of it is there.
-func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err error) {
+// next gives the message for which a descriptor stands, if all of it is there.
+func (l *largeRecvRing) next(c *Channel, body []byte) (kind Kind, _ []byte, ok bool, err error) {
 	r := &c.recv
-	l := r.large
 	if l.buffer == nil || len(body) != indirectLen {
 		return 0, nil, false, violation("LARGE of %d bytes, in phase %d", len(body), r.phase)
 	}
@@ -227,7 +223,7 @@ func (c *Channel) nextLarge(body []byte) (kind Kind, _ []byte, ok bool, err erro
 	return kind, l.ring[from+bodyAt : from+bodyAt+n : from+bodyAt+n], true, nil
 }
 
-// release takes the message as consumed that nextLarge gave; its descriptor is what is left to the first
+// release takes the message as consumed that next gave; its descriptor is what is left to the first
 // ring.
 func (l *largeRecvRing) release(r *recvRing) {
 	r.largeUnadvertised += l.current

@@ -58,7 +58,7 @@ func (c *Channel) Progress() (again bool, err error) {
 		return false, err
 	}
 	if c.reply.unsent {
-		if err := c.sendReply(); err != nil {
+		if err := c.reply.send(); err != nil {
 			return false, err
 		}
 	}

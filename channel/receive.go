@@ -161,11 +161,11 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		case k == uint64(credit) && n == 0:
 			r.advance(need)
 		case k == uint64(enlarge) || k == uint64(shrink):
-			if err := c.onRequest(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
+			if err := c.reply.onRequest(Kind(k), r.ring[at+bodyAt:at+bodyAt+n]); err != nil {
 				return 0, nil, false, err
 			}
 		case k == uint64(large) && r.large != nil:
-			return c.nextLarge(r.ring[at+bodyAt : at+bodyAt+n])
+			return r.large.next(c, r.ring[at+bodyAt:at+bodyAt+n])
 		default:
 			return 0, nil, false, violation("a message of kind %#x with %d bytes", k, n)
 		}

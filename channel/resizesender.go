@@ -41,10 +41,26 @@ type pendingRequest struct {
 	ticks     int     // since it was posted
 }
 
+// resizer changes the phase in which a channel sends. It owns the request for another ring, and what is
+// remembered of the traffic that calls for one.
+type resizer struct {
+	c           *Channel
+	demand      demand
+	pending     pendingRequest
+	wantedPhase int // phase to request as soon as credits allow; -1 for none
+	// nothing may be sent but CREDIT and a resize request, and after the request nothing at all
+	paused       bool
+	refusedPhase int // the lowest phase that the peer has refused; one more than there are if none
+}
+
+// pause sets paused.
+func (r *resizer) pause() { r.paused, r.c.send.freeAhead, r.c.send.freeAfterWrap = true, 0, 0 }
+
 // phaseForSize is the lowest phase above the present one whose slots take an element of n bytes after a head,
 // and that has not been refused; -1 if there is none.
-func (c *Channel) phaseForSize(n, head int) int {
-	for p := c.send.phase + 1; p < c.refusedPhase; p++ {
+func (r *resizer) phaseForSize(n, head int) int {
+	c := r.c
+	for p := c.send.phase + 1; p < r.refusedPhase; p++ {
 		if slot := c.phases[p]; n <= min(c.conf.limit(p, slot), slot-overhead-head) {
 			return p
 		}
@@ -54,18 +70,19 @@ func (c *Channel) phaseForSize(n, head int) int {
 
 // requestPhase has the channel ask for a ring of another phase as soon as the credits allow it. Until the
 // reply nothing is sent.
-func (c *Channel) requestPhase(phase int) error {
-	c.wantedPhase = phase
-	c.pause()
-	return c.sendRequest()
+func (r *resizer) requestPhase(phase int) error {
+	r.wantedPhase = phase
+	r.pause()
+	return r.sendRequest()
 }
 
 // sendRequest sends the request for the wanted phase if the credits allow it: fewer lines than a threshold
 // lack their credit. Then the CREDITs of two rings do not add up, and the lines that are left to CREDIT are
 // enough (docs/internals/spec/channel.md).
-func (c *Channel) sendRequest() error {
+func (r *resizer) sendRequest() error {
+	c := r.c
 	s := &c.send
-	if c.wantedPhase < 0 || int(s.sent-s.credited) >= s.mirror.threshold() || s.large != nil &&
+	if r.wantedPhase < 0 || int(s.sent-s.credited) >= s.mirror.threshold() || s.large != nil &&
 		s.large.creditImminent(s) {
 		return nil
 	}
@@ -73,13 +90,13 @@ func (c *Channel) sendRequest() error {
 	if !s.reserveLines(1, 0) {
 		return nil // impossible with so few lines unread
 	}
-	phase := c.wantedPhase
+	phase := r.wantedPhase
 	target := geometry(c.phases, phase)
 	// The memory comes first: what cannot be had here need not be asked for.
 	mirror, err := c.ringFor(target, transport.LocalWrite)
 	if err != nil {
-		c.onRefused(phase)
-		c.wantedPhase, c.paused = -1, false
+		r.onRefused(phase)
+		r.wantedPhase, r.paused = -1, false
 		return nil
 	}
 	kind := enlarge
@@ -97,9 +114,9 @@ func (c *Channel) sendRequest() error {
 		return errors.Join(err, mirror.release())
 	}
 	slot.refs++
-	c.pending = pendingRequest{requestPosted, target, q, mirror, slot, 0}
-	c.wantedPhase = -1
-	c.pause()
+	r.pending = pendingRequest{requestPosted, target, q, mirror, slot, 0}
+	r.wantedPhase = -1
+	r.pause()
 	if kind == enlarge {
 		c.stats.EnlargesSent++
 	} else {
@@ -119,21 +136,22 @@ func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error
 
 // progressResize goes on with what the channel is paused for: a descriptor that could not be posted, or a
 // resize request or its reply.
-func (c *Channel) progressResize() error {
+func (r *resizer) progressResize() error {
+	c := r.c
 	if c.send.descriptorUnsent() {
-		if err := c.sendDescriptor(false); err != nil || c.send.descriptorUnsent() {
+		if err := c.send.large.sendDescriptor(c, false); err != nil || c.send.descriptorUnsent() {
 			return err
 		}
 	}
-	if c.pending.state != requestNone {
-		return c.pollReply()
+	if r.pending.state != requestNone {
+		return r.pollReply()
 	}
-	return c.sendRequest()
+	return r.sendRequest()
 }
 
 // replyArrived reports whether the reply to our request has been placed.
-func (c *Channel) replyArrived() bool {
-	p := &c.pending
+func (r *resizer) replyArrived() bool {
+	p := &r.pending
 	if p.state != requestPosted {
 		return false
 	}
@@ -142,16 +160,17 @@ func (c *Channel) replyArrived() bool {
 }
 
 // pollReply follows the reply to our request if it has been placed.
-func (c *Channel) pollReply() error {
-	a := &c.pending
+func (r *resizer) pollReply() error {
+	c := r.c
+	a := &r.pending
 	switch a.state {
 	case requestRetransmitDue:
-		return c.requestRetransmit()
+		return r.requestRetransmit()
 	case requestAskedAgain:
 		return nil
 	}
 	line := a.replySlot.Bytes()[a.replySlot.replyOffset():][:replyLen]
-	if !c.lookForTail(line) {
+	if !r.lookForTail(line) {
 		return nil
 	}
 	got, err := parseReply(line, c.phases)
@@ -160,7 +179,7 @@ func (c *Channel) pollReply() error {
 		c.stats.CorruptReplies++
 		clearFlags(line)
 		a.state = requestRetransmitDue
-		return c.requestRetransmit()
+		return r.requestRetransmit()
 	case err != nil:
 		return err
 	case got.ack && (got.generation == 0) != (c.conf.KeepSmall && got.shape.phase == 0):
@@ -173,9 +192,9 @@ func (c *Channel) pollReply() error {
 	mirror, target := a.mirror, a.target
 	err = a.replySlot.release()
 	*a = pendingRequest{}
-	c.paused = false
+	r.paused = false
 	if !got.ack {
-		c.onRefused(target.phase)
+		r.onRefused(target.phase)
 		return errors.Join(err, mirror.release())
 	}
 	if target.phase > c.send.phase {
@@ -184,44 +203,44 @@ func (c *Channel) pollReply() error {
 		c.stats.ShrinksGranted++
 	}
 	if c.conf.KeepSmall {
-		c.demand = demand{largest: target.body()}
-		return errors.Join(err, c.adoptLargeRing(mirror, got))
+		r.demand = demand{largest: target.body()}
+		return errors.Join(err, c.send.large.adopt(c, mirror, got))
 	}
 	old := c.send.mirror
 	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
 	// as if the new slots had been needed: ShrinkIfIdle may come before the message that they are for
-	c.demand = demand{largest: target.body()}
+	r.demand = demand{largest: target.body()}
 	// The peer has consumed all that was written out of the old mirror: nothing of it is in flight.
 	return errors.Join(err, old.release())
 }
 
 // lookForTail reports whether all of the reply to our request is there. If only its head is, it looks some
 // more times.
-func (c *Channel) lookForTail(line []byte) bool {
-	for range c.conf.tailLooks() {
-		head, tail := replyFlags(line, c.pending.generation)
+func (r *resizer) lookForTail(line []byte) bool {
+	for range r.c.conf.tailLooks() {
+		head, tail := replyFlags(line, r.pending.generation)
 		if tail || !head {
 			return tail
 		}
-		c.stats.HeadsWithoutTail++
+		r.c.stats.HeadsWithoutTail++
 	}
 	return false
 }
 
 // onRefused remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
-func (c *Channel) onRefused(phase int) {
-	c.stats.ResizesRefused++
-	if phase > c.send.phase {
-		c.refusedPhase = min(c.refusedPhase, phase)
+func (r *resizer) onRefused(phase int) {
+	r.c.stats.ResizesRefused++
+	if phase > r.c.send.phase {
+		r.refusedPhase = min(r.refusedPhase, phase)
 	}
 }
 
 // ReplyTick tells the channel that time passes. Call it once per half of the time after which the reply to a
 // resize request is overdue. An overdue reply is asked for again; if it does not come in the same time once
 // more, the error says that the peer has failed (E7).
-func (c *Channel) ReplyTick() error {
-	p := &c.pending
-	if p.state == requestNone || c.replyArrived() {
+func (r *resizer) ReplyTick() error {
+	p := &r.pending
+	if p.state == requestNone || r.replyArrived() {
 		return nil
 	}
 	switch p.ticks++; {
@@ -229,9 +248,9 @@ func (c *Channel) ReplyTick() error {
 		return fmt.Errorf("%w: the answer to a request for buffers of phase %d is overdue, and has not come "+
 			"when it was asked for again", transport.ErrPeerLost, p.target.phase)
 	case p.ticks == overdueTicks && p.state == requestPosted:
-		c.stats.OverdueReplies++
+		r.c.stats.OverdueReplies++
 		p.state = requestRetransmitDue
-		return c.requestRetransmit()
+		return r.requestRetransmit()
 	}
 	return nil
 }
@@ -239,22 +258,22 @@ func (c *Channel) ReplyTick() error {
 // ReplyResent handles a Write with the immediate ResentImm, the peer's answer to a reply that was asked for
 // again. It is delivered: every reply to the request has been placed, so the memory of the reply slot may go
 // after it. Call Progress afterwards.
-func (c *Channel) ReplyResent() error {
-	if c.pending.state != requestAskedAgain {
+func (r *resizer) ReplyResent() error {
+	if r.pending.state != requestAskedAgain {
 		return fmt.Errorf("%w: a resize reply is sent again that was not asked for", transport.ErrProtocol)
 	}
-	c.pending.state = requestPosted
+	r.pending.state = requestPosted
 	return nil
 }
 
 // requestRetransmit asks for the same reply once more, by a Send of no bytes: that needs no ring.
-func (c *Channel) requestRetransmit() error {
-	err := c.qp.PostSend(&transport.SendWR{Op: transport.OpSend})
+func (r *resizer) requestRetransmit() error {
+	err := r.c.qp.PostSend(&transport.SendWR{Op: transport.OpSend})
 	if errors.Is(err, transport.ErrQueueFull) {
 		return nil
 	}
 	if err == nil {
-		c.pending.state = requestAskedAgain
+		r.pending.state = requestAskedAgain
 	}
 	return err
 }

@@ -69,7 +69,8 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 	if k == Eager && len(payload) > c.MaxElement(wordSize) {
 		return false, nil
 	}
-	if !k.inner() && c.mayInline(n) {
+	// Where lines were known to be free, an inline write has failed for another reason.
+	if !k.inner() && c.inlineWrites && !c.paused && n <= s.maxInline && linesOf(n) > s.freeAhead {
 		lines, at, wrapStart, windowed := linesOf(n), s.cursor, s.wrapStart, s.windowed
 		switch {
 		case s.reserveInWindow(lines):
@@ -83,7 +84,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 			return false, nil
 		}
 	}
-	body := c.reserveData(n)
+	body := c.reserve(n, dataReserve)
 	if body == nil {
 		return false, nil
 	}
@@ -93,12 +94,6 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 		return false, ignoreQueueFull(err)
 	}
 	return true, nil
-}
-
-// mayInline reports whether an inline write may succeed once lines are found for a message of n bytes. Where
-// lines were known to be free, it has failed for another reason.
-func (c *Channel) mayInline(n int) bool {
-	return c.inlineWrites && !c.paused && n <= c.send.maxInline && linesOf(n) > c.send.freeAhead
 }
 
 // TrySendControl sends a control message, which may use lines that data leaves free. If there is room, fill
@@ -120,18 +115,16 @@ func (c *Channel) TrySendControl(k Kind, n int, more bool, fill func(body []byte
 	return true, nil
 }
 
-// reserveData is reserve for data, which leaves lines free for control messages and for CREDIT.
-func (c *Channel) reserveData(n int) []byte { return c.reserve(n, dataReserve) }
-
 // reserve gives the body of the next message, n bytes long, to be filled and then committed, such that keep
-// lines stay free. It gives nil when the peer has given too few credits back, when the channel is not open,
-// and for an n below 0 or above MaxBody, which will never do. The body holds old bytes. Only the last reserve
-// counts; one that is not committed costs nothing.
+// lines stay free: dataReserve for data, which leaves room for control messages and for CREDIT. It gives nil
+// when the peer has given too few credits back, when the channel is not open, and for an n below 0 or above
+// MaxBody, which will never do. The body holds old bytes. Only the last reserve counts; one that is not
+// committed costs nothing.
 func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
 	s.reserved = 0
 	if c.state != StateOpen || c.paused || uint(n) > uint(s.maxBody) {
-		return c.reserveLarge(n, keep)
+		return s.large.reserve(c, n, keep)
 	}
 	need := linesOf(n)
 	if !s.reserveLines(need, keep) {
@@ -151,7 +144,7 @@ func (c *Channel) commit(k Kind, more bool) error {
 	s := &c.send
 	if s.reserved <= 0 || k.inner() {
 		if s.reserved < 0 && !k.inner() {
-			return c.commitLarge(k, more)
+			return s.large.commit(c, k, more)
 		}
 		return fmt.Errorf("%w: commit of %v with %d lines reserved", transport.ErrInvalid, k, s.reserved)
 	}

@@ -72,11 +72,11 @@ func (c *Channel) TrySendVector(v *Vector, k Kind, head []byte, flags SendFlags)
 		o, err := c.growFor(v, len(head))
 		return 0, o, err
 	}
-	body := c.reserveData(used)
+	body := c.reserve(used, dataReserve)
 	for body == nil && last-v.next > 1 && !c.paused { // until the credits are used up (E2)
 		last--
 		used -= len(v.Elems[last])
-		body = c.reserveData(used)
+		body = c.reserve(used, dataReserve)
 	}
 	return c.commitElements(v, last, k, body, head, flags)
 }
@@ -98,7 +98,7 @@ func (c *Channel) TrySendWhole(v *Vector, k Kind, head []byte, flags SendFlags) 
 		o, err := c.growFor(v, len(head))
 		return 0, o, err
 	}
-	return c.commitElements(v, len(v.Elems), k, c.reserveData(len(head)+n), head, flags)
+	return c.commitElements(v, len(v.Elems), k, c.reserve(len(head)+n, dataReserve), head, flags)
 }
 
 // commitElements sends head and the elements up to last in the body that was reserved for them; nil where
@@ -124,12 +124,12 @@ func (c *Channel) commitElements(v *Vector, last int, k Kind, body, head []byte,
 
 // resizeDone goes on with a change of phase, if one is under way, and reports whether messages can be sent.
 // While they cannot, that counts as a transfer of nothing.
-func (c *Channel) resizeDone() (bool, error) {
-	if !c.paused {
-		return c.state == StateOpen, nil
+func (r *resizer) resizeDone() (bool, error) {
+	if !r.paused {
+		return r.c.state == StateOpen, nil
 	}
-	if err := c.progressResize(); err != nil || c.paused {
-		c.stats.ZeroTransfers++
+	if err := r.progressResize(); err != nil || r.paused {
+		r.c.stats.ZeroTransfers++
 		return false, err
 	}
 	return true, nil
@@ -138,14 +138,14 @@ func (c *Channel) resizeDone() (bool, error) {
 // growFor asks for the slots that a vector needs whose front element does not fit the present ones: a
 // transfer of nothing, Waiting, without an error (E3). When no phase has them, or they have been refused, the
 // outcome is Oversized.
-func (c *Channel) growFor(v *Vector, head int) (Outcome, error) {
+func (r *resizer) growFor(v *Vector, head int) (Outcome, error) {
 	for {
-		phase := c.phaseFor(v, head)
+		phase := r.phaseFor(v, head)
 		if phase < 0 {
 			return Oversized, nil
 		}
-		if err := c.requestPhase(phase); err != nil || c.paused {
-			c.stats.ZeroTransfers++
+		if err := r.requestPhase(phase); err != nil || r.paused {
+			r.c.stats.ZeroTransfers++
 			return Waiting, err
 		}
 		// There is no memory for it here: that phase counts as refused from now on.
@@ -154,8 +154,8 @@ func (c *Channel) growFor(v *Vector, head int) (Outcome, error) {
 
 // phaseFor is the phase to ask for on behalf of what is left of a vector, by the policy; -1 if nothing is
 // oversized, or no phase has slots for it.
-func (c *Channel) phaseFor(v *Vector, head int) int {
-	first, largest, sum, room := 0, 0, 0, c.MaxElement(head)
+func (r *resizer) phaseFor(v *Vector, head int) int {
+	first, largest, sum, room := 0, 0, 0, r.c.MaxElement(head)
 	for _, e := range v.Elems[v.next:] {
 		if largest = max(largest, len(e)); len(e) > room {
 			sum += len(e)
@@ -167,10 +167,10 @@ func (c *Channel) phaseFor(v *Vector, head int) int {
 	if first == 0 {
 		return -1
 	}
-	size := [...]int{FirstOversized: first, LargestElement: largest, SumOversized: sum}[c.conf.Policy]
-	phase := c.phaseForSize(size, head)
+	size := [...]int{FirstOversized: first, LargestElement: largest, SumOversized: sum}[r.c.conf.Policy]
+	phase := r.phaseForSize(size, head)
 	if phase < 0 {
-		phase = c.phaseForSize(first, head) // at least that one
+		phase = r.phaseForSize(first, head) // at least that one
 	}
 	return phase
 }

@@ -38,8 +38,8 @@ func TestJobOnATreeOfHosts(t *testing.T) {
 	require.NoError(t, err)
 	defer j.close()
 	var via []string
-	hosts = j.hostsToAsk()
-	nodes, err := j.connect(t.Context(), hosts)
+	j.nodes.all = []*node{{agent: j.local}}
+	nodes, err := j.connector().connect(t.Context(), hosts)
 	require.NoError(t, err)
 	for _, n := range nodes {
 		name := n.name
@@ -51,9 +51,10 @@ func TestJobOnATreeOfHosts(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c<a", "d<a", "e<b", "f<b", "g<c<a"}, via)
 	nodes[4].ranks = []int{0}
 	nodes[6].ranks = []int{1}
-	j.closeIdleAgents()
+	j.nodes.all = nodes
+	j.nodes.closeIdleAgents()
 	var left []string
-	for _, n := range j.nodes {
+	for _, n := range j.nodes.all {
 		left = append(left, n.name)
 	}
 	require.Equal(t, []string{"a", "b", "c", "e", "g"}, left)
@@ -81,8 +82,8 @@ func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 		j, err := run(change)
 		require.EqualError(t, err, want)
 		require.Equal(t, 2, ExitStatus(err))
-		require.Len(t, j.nodes, 3)
-		for _, n := range j.nodes[1:] {
+		require.Len(t, j.nodes.all, 3)
+		for _, n := range j.nodes.all[1:] {
 			require.ErrorContains(t, n.remote.Prepare(t.Context(), nil, nil), "the connection to its agent has ended")
 		}
 	}
@@ -94,12 +95,12 @@ func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 // A host is asked only for the programs of its own ranks.
 func TestProgramsOfAHost(t *testing.T) {
 	a, b := &node{ranks: []int{0, 1}}, &node{ranks: []int{2}}
-	j := &job{
-		Job: Job{Apps: []App{{Ranks: 1}, {Ranks: 1, Dir: "sub"}, {Ranks: 1, Dir: "/abs"}}},
-		dir: "/here", files: []string{"x", "/y", "/z"}, programOf: []int{0, 1, 2},
+	p := &programs{
+		apps: []App{{Ranks: 1}, {Ranks: 1, Dir: "sub"}, {Ranks: 1, Dir: "/abs"}},
+		dir:  "/here", files: []string{"x", "/y", "/z"}, of: []int{0, 1, 2},
 	}
-	require.Equal(t, []programRequest{{Name: "x", Dir: "/here"}, {Name: "/y", Dir: "/here/sub"}, {}}, j.programsOf(a))
-	require.Equal(t, []programRequest{{}, {}, {Name: "/z", Dir: "/abs"}}, j.programsOf(b))
+	require.Equal(t, []programRequest{{Name: "x", Dir: "/here"}, {Name: "/y", Dir: "/here/sub"}, {}}, p.wantedOn(a))
+	require.Equal(t, []programRequest{{}, {}, {Name: "/z", Dir: "/abs"}}, p.wantedOn(b))
 	plan, err := new(planner).plan(&planRequest{Programs: []programRequest{{}, {Name: "/nosuch"}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"there is no /nosuch; --stage copies the program to each host"}, plan.Problems)

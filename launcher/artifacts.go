@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -110,52 +109,52 @@ func (d *artifacts) latest(what snapshot.Artifact, rank int) []byte {
 	return nil
 }
 
-// tellArtifacts shows the user what the ranks have left, when the job is over. It returns what of it could
+// tell shows the user what the ranks have left, when the job is over. It returns what of it could
 // not be written, nil as a rule.
-func (j *job) tellArtifacts() (lost *Failure) {
-	if j.CallReport {
-		for _, line := range j.callReport() {
-			j.output.Notice("%s", line)
+func (d *artifacts) tell() (lost *Failure) {
+	if d.job.Report {
+		for _, line := range d.callReport() {
+			d.job.output.Notice("%s", line)
 		}
 	}
-	defer j.output.Flush(flushTimeout)
-	if j.Trace != "" {
-		lost = j.tellTrace()
+	defer d.job.output.Flush(flushTimeout)
+	if d.job.Trace != "" {
+		lost = d.tellTrace()
 	}
-	if j.Profile == "" {
+	if d.job.Profile == "" {
 		return lost
 	}
-	missing, err := j.writeProfile()
+	missing, err := d.writeProfile()
 	switch {
 	case err != nil:
-		lost = j.lose("profile", err)
-	case len(missing) == len(j.programOf):
-		j.output.Notice("no rank has left a profile: none has called Init, or all were killed")
+		lost = d.lose("profile", err)
+	case len(missing) == len(d.job.programs.of):
+		d.job.output.Notice("no rank has left a profile: none has called Init, or all were killed")
 	default:
 		text := ""
 		if len(missing) > 0 {
 			text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 		}
-		j.output.Notice("the profile of %s is in %s%s; go tool pprof shows it",
-			plural.Count(len(j.programOf)-len(missing), "rank"), j.ProfileFile, text)
+		d.job.output.Notice("the profile of %s is in %s%s; go tool pprof shows it",
+			plural.Count(len(d.job.programs.of)-len(missing), "rank"), d.job.ProfileFile, text)
 	}
 	return lost
 }
 
 // lose tells of a file that could not be written, which makes the job fail.
-func (j *job) lose(what string, err error) *Failure {
+func (d *artifacts) lose(what string, err error) *Failure {
 	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("the %s cannot be written: %v", what, err)}
-	j.output.Notice("%v", f)
+	d.job.output.Notice("%v", f)
 	return f
 }
 
 // writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host.
 // It returns the ranks that have none.
-func (j *job) writeProfile() (missing []int, err error) {
+func (d *artifacts) writeProfile() (missing []int, err error) {
 	var all []*profile.Profile
-	for id := range j.programOf {
+	for id := range d.job.programs.of {
 		known := len(all)
-		for _, data := range j.artifacts.all(snapshot.Profile, id) {
+		for _, data := range d.all(snapshot.Profile, id) {
 			p, err := profile.ParseData(data)
 			if err != nil {
 				continue
@@ -164,7 +163,7 @@ func (j *job) writeProfile() (missing []int, err error) {
 				if s.Label == nil {
 					s.Label = map[string][]string{}
 				}
-				s.Label["rank"], s.Label["host"] = []string{fmt.Sprint(id)}, []string{j.nodeOf[id].name}
+				s.Label["rank"], s.Label["host"] = []string{fmt.Sprint(id)}, []string{d.job.nodes.of[id].name}
 			}
 			all = append(all, p)
 		}
@@ -179,20 +178,20 @@ func (j *job) writeProfile() (missing []int, err error) {
 	if err != nil {
 		return missing, err
 	}
-	return missing, outfile.Write(j.ProfileFile, merged.Write)
+	return missing, outfile.Write(d.job.ProfileFile, merged.Write)
 }
 
 // callReport is the table of calls by rank and place, the longest first.
-func (j *job) callReport() []string {
+func (d *artifacts) callReport() []string {
 	type row struct {
 		rank int
 		snapshot.CallSite
 	}
 	var rows []row
 	var missing []int
-	for id := range j.programOf {
+	for id := range d.job.programs.of {
 		var sites []snapshot.CallSite
-		if json.Unmarshal(j.artifacts.latest(snapshot.CallSites, id), &sites) != nil {
+		if json.Unmarshal(d.latest(snapshot.CallSites, id), &sites) != nil {
 			missing = append(missing, id)
 		}
 		for _, s := range sites {
@@ -222,9 +221,9 @@ func (j *job) callReport() []string {
 }
 
 // expectTimeout settles when the ranks are asked where they are.
-func (j *job) expectTimeout(now time.Time) {
-	if j.Timeout > 0 {
-		j.artifacts.stacksAt = now.Add(j.Timeout - min(stacksBefore, j.Timeout/10))
+func (d *artifacts) expectTimeout(now time.Time) {
+	if d.job.Timeout > 0 {
+		d.stacksAt = now.Add(d.job.Timeout - min(stacksBefore, d.job.Timeout/10))
 	}
 }
 
@@ -235,12 +234,12 @@ func (d *artifacts) tick(now time.Time) {
 		d.stacksAt = time.Time{}
 		var ranks []int
 		for id := range j.live.ranks {
-			if r := &j.live.ranks[id]; r.pid != 0 && !r.ended {
-				r.asked = true
+			if s.Process(id).Running() {
+				j.live.ranks[id].asked = true
 				ranks = append(ranks, id)
 			}
 		}
-		j.do(agent.Ask{Ranks: ranks, Question: snapshot.AskSample},
+		j.nodes.do(agent.Ask{Ranks: ranks, Question: snapshot.AskSample},
 			agent.Ask{Ranks: ranks, Question: snapshot.AskStacks})
 	}
 	if cause := s.Cause(); cause == nil || cause.How != TimedOut || d.told {
@@ -249,7 +248,7 @@ func (d *artifacts) tick(now time.Time) {
 	d.told = true
 	told := false
 	for id := range j.live.ranks {
-		r := j.live.ranks[id].describe()
+		r := j.live.describe(id)
 		if r.State == live.Ended || r.State == live.Silent {
 			continue // the cause names the ranks that still run
 		}
@@ -261,7 +260,7 @@ func (d *artifacts) tick(now time.Time) {
 				text += fmt.Sprintf(", for %v", since)
 			}
 		}
-		file, err := j.writeStacks(id)
+		file, err := d.writeStacks(id)
 		if err != nil {
 			text += fmt.Sprintf("; its stacks: %v", err)
 		} else if file != "" {
@@ -269,7 +268,7 @@ func (d *artifacts) tick(now time.Time) {
 		}
 		j.output.Notice("rank %d was %s", id, text)
 	}
-	if j.Output == "" && told {
+	if j.OutputDir == "" && told {
 		j.output.Notice("--output-dir FOLDER would keep the stacks of each rank's goroutines there, and " +
 			"its latest events")
 	}
@@ -277,12 +276,11 @@ func (d *artifacts) tick(now time.Time) {
 
 // writeStacks writes the stacks of a rank's goroutines into the folder for output. It returns no name where
 // there is no such folder, or the rank has not told.
-func (j *job) writeStacks(id int) (string, error) {
-	stacks := j.artifacts.latest(snapshot.Stacks, id)
-	if j.Output == "" || stacks == nil {
+func (d *artifacts) writeStacks(id int) (string, error) {
+	stacks := d.latest(snapshot.Stacks, id)
+	if d.job.OutputDir == "" || stacks == nil {
 		return "", nil
 	}
-	width := len(fmt.Sprint(len(j.programOf) - 1))
-	name := filepath.Join(j.Output, fmt.Sprintf("rank.%0*d.stacks", width, id))
+	name := d.job.rankFile(id, "stacks")
 	return name, os.WriteFile(name, stacks, 0o666)
 }

@@ -25,7 +25,9 @@ func leave(j *job, rank int, what snapshot.Artifact, data []byte) {
 
 func jobOnTwoHosts() *job {
 	a, b := &node{name: "alpha"}, &node{name: "beta"}
-	return &job{programOf: make([]int, 3), nodeOf: []*node{a, a, b}}
+	j := &job{programs: programs{of: make([]int, 3)}, nodes: nodes{of: []*node{a, a, b}}}
+	j.artifacts.job = j
+	return j
 }
 
 func TestProfile_OfAllRanks(t *testing.T) {
@@ -36,7 +38,7 @@ func TestProfile_OfAllRanks(t *testing.T) {
 	leave(j, 0, snapshot.Profile, heap.Bytes())
 	leave(j, 2, snapshot.Profile, heap.Bytes())
 	j.artifacts.add(agent.Artifact{Rank: 1, What: snapshot.Profile, Data: heap.Bytes()}) // and no end
-	missing, err := j.writeProfile()
+	missing, err := j.artifacts.writeProfile()
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, missing)
 	b, err := os.ReadFile(j.ProfileFile)
@@ -67,7 +69,7 @@ RANK  CALL  SITE    COUNT  BYTES  TIME  WAITING
 0     Recv  a.go:2  3      0      3s    1s
 1     Recv  a.go:2  0      0      2s    0s
 0     Send  a.go:1  2      16     1s    0s
-without rank 2`, strings.Join(j.callReport(), "\n"))
+without rank 2`, strings.Join(j.artifacts.callReport(), "\n"))
 }
 
 func TestArtifacts_TooMuchIsDropped(t *testing.T) {

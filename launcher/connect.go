@@ -21,14 +21,26 @@ const (
 	startsAtOnce = 64
 )
 
+// A connector starts the agents of the hosts of a job.
+type connector struct {
+	spec    *Job
+	id      string // of the job
+	host    string // this one
+	here    *node
+	cores   int  // usable, here
+	restart bool // the job is started again
+	tell    func(text string, args ...any)
+	started []*node // whatever connect returns
+}
+
 // connect starts the hosts' agents, at once, fills in the slots that were not given, and returns the node of
 // each host, nil for one that has no agent. The nodes that are new become j.nodes, also on an error. The
 // error names every host that has no agent.
-func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
+func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	limit := connectTimeout
 	// At a restart a host may be lost that others would be reached through: they do not wait for it for long.
 	var late <-chan struct{}
-	if j.past.restarts > 0 {
+	if c.restart {
 		limit = reconnectTimeout
 		half, cancel := context.WithTimeout(ctx, limit/2)
 		defer cancel()
@@ -37,8 +49,8 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var trunk *remote.Trunk
-	if j.startsAll() {
-		command, err := j.agentCommand(hosts...)
+	if c.spec.startsAll() {
+		command, err := c.spec.agentCommand(hosts...)
 		if err != nil {
 			return nil, err
 		}
@@ -57,20 +69,20 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 		all.Go(func() {
 			defer close(up[i])
 			at := position{number: i, trunk: trunk, places: places}
-			if parent := j.parent(i); parent >= 0 && trunk == nil {
+			if parent := c.parent(i); parent >= 0 && trunk == nil {
 				select {
 				case <-up[parent]:
 					at.via = nodes[parent]
 				case <-late:
 				}
 			}
-			nodes[i], problems[i] = j.connectOne(ctx, &hosts[i], at)
+			nodes[i], problems[i] = c.connectOne(ctx, &hosts[i], at)
 		})
 	}
 	all.Wait()
-	for _, node := range nodes {
-		if node != nil && node.remote != nil {
-			j.nodes = append(j.nodes, node)
+	for _, n := range nodes {
+		if n != nil && n.remote != nil {
+			c.started = append(c.started, n)
 		}
 	}
 	err := errors.Join(problems...)
@@ -87,8 +99,8 @@ func (j *job) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 const defaultFanOut = 64
 
 // parent is the number of the host whose agent starts that of another one; -1 stands for the launcher.
-func (j *job) parent(host int) int {
-	fanOut := cmp.Or(j.FanOut, defaultFanOut)
+func (c *connector) parent(host int) int {
+	fanOut := cmp.Or(c.spec.FanOut, defaultFanOut)
 	return host/fanOut - 1
 }
 
@@ -101,14 +113,14 @@ type position struct {
 }
 
 // connectOne returns the node of a host: that of this host, which is the first, or a new one.
-func (j *job) connectOne(ctx context.Context, h *Host, at position) (*node, error) {
-	if j.Starter == nil && isHere(ctx, h.Name, j.host) {
+func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node, error) {
+	if c.spec.Starter == nil && isHere(ctx, h.Name, c.host) {
 		if h.Slots == 0 {
-			h.Slots = j.planner.machine.UsableCores()
+			h.Slots = c.cores
 		}
-		return j.nodes[0], nil
+		return c.here, nil
 	}
-	far, via, err := j.connectAgent(ctx, *h, at)
+	far, via, err := c.connectAgent(ctx, *h, at)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +133,7 @@ func (j *job) connectOne(ctx context.Context, h *Host, at position) (*node, erro
 	if via != nil {
 		through = ", through the agent of " + via.name
 	}
-	j.tellStep("host %s: the agent is up on %s, with %d usable cores%s", h.Name, far.Host, far.Cores, through)
+	c.tell("host %s: the agent is up on %s, with %d usable cores%s", h.Name, far.Host, far.Cores, through)
 	if h.Slots == 0 {
 		h.Slots = far.Cores
 	}
@@ -130,14 +142,14 @@ func (j *job) connectOne(ctx context.Context, h *Host, at position) (*node, erro
 
 // connectAgent starts the agent of a host, or finds it in the trunk, and returns it when it is up, with the
 // node through which it is reached. Where another agent cannot start it, the launcher does.
-func (j *job) connectAgent(ctx context.Context, h Host, at position) (*remote.Agent, *node, error) {
+func (c *connector) connectAgent(ctx context.Context, h Host, at position) (*remote.Agent, *node, error) {
 	// Agents may share a machine: the end of one must not end what carries the mark of another.
-	id := fmt.Sprintf("%s-%d", j.id, at.number)
+	id := fmt.Sprintf("%s-%d", c.id, at.number)
 	if at.trunk != nil {
 		far, err := at.trunk.Connect(ctx, at.number, h.Name, id)
 		return far, nil, err
 	}
-	command, err := j.agentCommand(h)
+	command, err := c.spec.agentCommand(h)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,7 +158,7 @@ func (j *job) connectAgent(ctx context.Context, h Host, at position) (*remote.Ag
 		if err == nil || ctx.Err() != nil {
 			return far, at.via, err
 		}
-		j.tellStep("through %s: %v", at.via.name, err)
+		c.tell("through %s: %v", at.via.name, err)
 	}
 	at.places <- struct{}{}
 	defer func() { <-at.places }()

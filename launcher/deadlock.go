@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"syscall"
 	"time"
 
@@ -52,7 +53,7 @@ func (h *hangWatch) tick(now time.Time) {
 	h.detector.Tick(now)
 	ask, reports := h.detector.Ready()
 	if len(ask) > 0 {
-		j.do(agent.Ask{Ranks: ask, Question: snapshot.Ask})
+		j.nodes.do(agent.Ask{Ranks: ask, Question: snapshot.Ask})
 	}
 	for _, r := range reports {
 		if r.Answers == 0 {
@@ -64,23 +65,13 @@ func (h *hangWatch) tick(now time.Time) {
 		for _, line := range r.Lines {
 			j.output.Notice("%s", line)
 		}
-		action := j.stuckAction()
+		action := cmp.Or(j.StuckAction, OnlyReport)
 		if why := action.Why(&r); why != "" {
 			s.Deadlock(now, why)
 		} else if advice := action.Advice(&r, "--stuck-action "); advice != "" {
 			j.output.Notice("%s", advice)
 		}
 	}
-}
-
-func (j *job) stuckAction() deadlock.Action {
-	switch {
-	case j.AbortUnmoved:
-		return deadlock.AbortUnmoved
-	case j.AbortStuck:
-		return deadlock.Abort
-	}
-	return deadlock.OnlyReport
 }
 
 // quit takes SIGQUIT: the first one asks what the ranks do, and a second one soon after it goes to them.

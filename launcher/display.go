@@ -13,13 +13,19 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
+// A display shows where the ranks of a job run.
+type display struct {
+	nodes    *nodes
+	programs *programs
+}
+
 // picture shows where the job's ranks and their completion handlers run: every host with its cores.
-func (j *job) picture() string {
+func (d display) picture() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s\n", j.extent())
-	for _, n := range j.nodes {
+	fmt.Fprintf(&text, "%s\n", d.nodes.extent())
+	for _, n := range d.nodes.all {
 		if len(n.ranks) > 0 {
-			j.drawNode(&text, n)
+			d.drawNode(&text, n)
 		}
 	}
 	return strings.TrimSuffix(text.String(), "\n")
@@ -39,13 +45,13 @@ type mapOfRank struct {
 }
 
 // writeMap writes as JSON where the job's ranks and their completion handlers run.
-func (j *job) writeMap(w io.Writer) error {
+func (d display) writeMap(w io.Writer) error {
 	hosts := []mapOfHost{}
-	for _, n := range j.nodes {
+	for _, n := range d.nodes.all {
 		h := mapOfHost{Host: n.name}
 		for i, id := range n.ranks {
-			program := j.programOf[id]
-			r := mapOfRank{Rank: id, Command: append([]string{j.fileOn(n, program)}, j.Apps[program].Args...)}
+			program := d.programs.of[id]
+			r := mapOfRank{Rank: id, Command: d.programs.commandOn(n, program)}
 			if n.plan.CPUs != nil {
 				r.CPUs = n.plan.CPUs[i]
 			}
@@ -64,22 +70,22 @@ func (j *job) writeMap(w io.Writer) error {
 	return e.Encode(struct {
 		Ranks int         `json:"ranks"`
 		Hosts []mapOfHost `json:"hosts"`
-	}{len(j.nodeOf), hosts})
+	}{len(d.nodes.of), hosts})
 }
 
 // extent tells how many ranks and hosts the job has.
-func (j *job) extent() string {
+func (h *nodes) extent() string {
 	hosts := 0
-	for _, n := range j.nodes {
+	for _, n := range h.all {
 		if len(n.ranks) > 0 {
 			hosts++
 		}
 	}
-	return plural.Count(len(j.nodeOf), "rank") + " on " + plural.Count(hosts, "host")
+	return plural.Count(len(h.of), "rank") + " on " + plural.Count(hosts, "host")
 }
 
 // drawNode shows one host.
-func (j *job) drawNode(text *strings.Builder, n *node) {
+func (d display) drawNode(text *strings.Builder, n *node) {
 	fmt.Fprintf(text, "host %s: rank%s %s", n.name, plural.S(len(n.ranks)), topology.FormatCPUList(n.ranks))
 	if n.plan.Interface != "" {
 		fmt.Fprintf(text, ", reached at %s", n.plan.Interface)
@@ -94,20 +100,11 @@ func (j *job) drawNode(text *strings.Builder, n *node) {
 	if n.plan.CPUs == nil {
 		fmt.Fprintf(text, "  ranks are %s\n", n.plan.boundTo(0))
 	}
-	for i, app := range j.Apps {
-		if slices.ContainsFunc(n.ranks, func(id int) bool { return j.programOf[id] == i }) {
-			command := append([]string{j.fileOn(n, i)}, app.Args...)
-			fmt.Fprintf(text, "  program %s\n", strings.Join(command, " "))
+	for i := range d.programs.apps {
+		if slices.ContainsFunc(n.ranks, func(id int) bool { return d.programs.of[id] == i }) {
+			fmt.Fprintf(text, "  program %s\n", strings.Join(d.programs.commandOn(n, i), " "))
 		}
 	}
-}
-
-// fileOn is the file that is executed for a program on a host.
-func (j *job) fileOn(n *node, program int) string {
-	if n.plan.Files != nil && n.plan.Files[program] != "" {
-		return n.plan.Files[program]
-	}
-	return j.files[program]
 }
 
 // A coreRow is some cores on which the same runs.

@@ -81,7 +81,7 @@ func TestParseStarter(t *testing.T) {
 // The value of PMI_process_mapping tells C programs which ranks share a host.
 func TestProcessMapping(t *testing.T) {
 	a, b := &node{ranks: []int{0, 1, 4}}, &node{ranks: []int{2, 3}}
-	j := &job{nodes: []*node{a, b}}
-	j.locate()
-	require.Equal(t, "(vector,(0,2,2),(0,1,1))", j.processMapping())
+	h := nodes{all: []*node{a, b}}
+	h.locate()
+	require.Equal(t, "(vector,(0,2,2),(0,1,1))", h.processMapping())
 }

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/outfile"
 	"github.com/weft-mpi/weft/launcher/internal/build"
 	"github.com/weft-mpi/weft/launcher/internal/output"
@@ -42,7 +43,7 @@ type Job struct {
 	Stage bool
 
 	Env     []string // NAME=VALUE, added to this process's environment for all ranks
-	Binding Binding
+	BindTo  Binding
 	CQCores CQCores
 	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and otherwise its share of
 	// the free cores.
@@ -50,17 +51,17 @@ type Job struct {
 	Stdin        Input
 	Label        bool // put "[rank] " before every line
 	// if not empty: a folder for files rank.N.out and rank.N.err, which receive the ranks' output instead
-	Output  string
-	Timeout time.Duration // if not 0: the longest time that the job may take
-	Grace   time.Duration // time between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
-	Verbose bool          // report on standard error what is started where, and when
+	OutputDir string
+	Timeout   time.Duration // if not 0: the longest time that the job may take
+	Grace     time.Duration // time between SIGTERM and SIGKILL when the job is ended; 0 means 2 s
+	Verbose   bool          // report on standard error what is started where, and when
 	// DryRun finds and plans everything, on all hosts, shows on standard output which cores the ranks would
 	// get, and starts no rank.
 	DryRun bool
 	// JSON has DryRun show it as JSON.
 	JSON bool
 	// report on standard error where each rank is, what it is bound to, and where its completion handler runs
-	Report bool
+	ReportBindings bool
 	// Stuck is how long no message may move before the launcher reports what the ranks wait for. A certain
 	// deadlock is reported at once. 0 means never.
 	Stuck time.Duration
@@ -72,14 +73,11 @@ type Job struct {
 	// Min is the smallest number of ranks of a restart, if there are too few slots. If it is 0, the number
 	// stays the same, and ranks share cores.
 	Min int
-	// AbortStuck ends the job when a deadlock is certain.
-	AbortStuck bool
-	// AbortUnmoved ends the job when nothing has moved for Stuck, although that proves nothing, and when a
-	// deadlock is certain.
-	AbortUnmoved bool
-	// CallReport prints at the end how often each rank made calls at each place in the program, and for how
-	// long.
-	CallReport bool
+	// StuckAction says what the launcher does about a job that hangs, besides its report; empty means
+	// OnlyReport.
+	StuckAction StuckAction
+	// Report prints at the end how often each rank made calls at each place in the program, and for how long.
+	Report bool
 	// if not empty: the kind of profile (cpu, heap, block, mutex), and the one file for all ranks
 	Profile, ProfileFile string
 	// if not empty: the file for the trace of all ranks
@@ -104,6 +102,20 @@ type App struct {
 	Env     []string // NAME=VALUE, added to the job's environment
 	Dir     string   // the folder in which the ranks start; empty means the current one
 }
+
+// StuckAction is what is done about a job that hangs.
+type StuckAction = deadlock.Action
+
+const (
+	OnlyReport = deadlock.OnlyReport
+	// AbortStuck ends the job when a deadlock is certain.
+	AbortStuck = deadlock.Abort
+	// AbortUnmoved also ends the job when nothing has moved for Job.Stuck, although that proves nothing.
+	AbortUnmoved = deadlock.AbortUnmoved
+)
+
+// ParseStuckAction parses the value of --stuck-action.
+func ParseStuckAction(text string) (StuckAction, error) { return deadlock.ParseAction(text) }
 
 // Input says which ranks get the launcher's standard input: InputNone, InputAll, or the number of one rank.
 type Input int

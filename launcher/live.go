@@ -11,6 +11,7 @@ import (
 	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
 const (
@@ -24,29 +25,27 @@ const (
 
 // liveView is what the launcher knows of the ranks for those that watch the job. Without any it asks nothing.
 type liveView struct {
-	job    *job
-	server *live.Server // nil where no socket could be made
-	every  time.Duration
-	ranks  []liveRank
+	job        *job
+	supervisor *supervisor.Supervisor
+	server     *live.Server // nil where no socket could be made
+	every      time.Duration
+	ranks      []liveRank
 
 	asking   bool
 	deadline time.Time // of the answers, while asking
 	again    time.Time // when to ask next; zero while nobody watches
 }
 
-// liveRank is what it knows of a rank.
+// liveRank is what a rank has told of itself.
 type liveRank struct {
-	pid            int
-	stopped, ended bool
-	asked          bool // and has not answered; such a rank is not asked again
-	sample         *snapshot.Sample
+	asked  bool // and has not answered; such a rank is not asked again
+	sample *snapshot.Sample
 }
 
-// beginLive begins to serve watchers. A job runs without them where that fails.
-func (j *job) beginLive() {
-	n := len(j.programOf)
-	v := &j.live
-	v.job, v.ranks = j, make([]liveRank, n)
+// begin begins to serve watchers. A job runs without them where that fails.
+func (v *liveView) begin(j *job, s *supervisor.Supervisor) {
+	n := len(j.programs.of)
+	v.job, v.supervisor, v.ranks = j, s, make([]liveRank, n)
 	v.every = liveEvery + time.Duration(n/1000)*liveEveryThousand
 	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: n,
 		Every: v.every}, j.local.RemoveSocket)
@@ -57,22 +56,9 @@ func (j *job) beginLive() {
 	v.server = server
 }
 
-// event notes what becomes of a rank's process, and what the rank answers.
+// event notes what a rank answers.
 func (v *liveView) event(_ time.Time, e agent.Event) {
-	switch e := e.(type) {
-	case agent.Started:
-		v.ranks[e.Rank].pid = e.PID
-	case agent.Stopped:
-		v.ranks[e.Rank].stopped = true
-	case agent.Continued:
-		v.ranks[e.Rank].stopped = false
-	case agent.Exited:
-		v.ranks[e.Rank].ended = true
-	case agent.Lost:
-		for _, id := range e.Ranks {
-			v.ranks[id].ended = true
-		}
-	case agent.Sampled:
+	if e, is := e.(agent.Sampled); is {
 		v.sampled(e)
 	}
 }
@@ -99,10 +85,9 @@ func (v *liveView) tick(now time.Time) {
 		v.asking, v.again = false, time.Time{}
 		return
 	}
-	waits := func(r liveRank) bool { return r.asked && !r.ended && !r.stopped }
-	if v.asking && (!now.Before(v.deadline) || !slices.ContainsFunc(v.ranks, waits)) {
+	if v.asking && (!now.Before(v.deadline) || !v.waits()) {
 		v.asking = false
-		v.server.Publish(v.job.liveJob(now))
+		v.server.Publish(v.jobAt(now))
 	}
 	if v.asking || now.Before(v.again) {
 		return
@@ -110,21 +95,32 @@ func (v *liveView) tick(now time.Time) {
 	v.asking, v.deadline, v.again = true, now.Add(liveAnswer), now.Add(v.every)
 	ask := agent.Ask{Question: snapshot.AskSample}
 	for id := range v.ranks {
-		if r := &v.ranks[id]; r.pid != 0 && !r.ended && !r.asked {
+		if r := &v.ranks[id]; v.supervisor.Process(id).Running() && !r.asked {
 			r.asked = true
 			ask.Ranks = append(ask.Ranks, id)
 		}
 	}
-	v.job.do(ask)
+	v.job.nodes.do(ask)
 }
 
-// liveJob is what the watchers are told.
-func (j *job) liveJob(now time.Time) *live.Job {
-	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: len(j.programOf),
-		Up: now.Sub(j.began), Every: j.live.every, Stuck: j.hang.detector.Stuck()}
-	for id := range j.live.ranks {
-		r := j.live.ranks[id].describe()
-		r.Rank, r.Host = id, j.nodeOf[id].name
+// waits reports whether a rank that can answer has not.
+func (v *liveView) waits() bool {
+	for id, r := range v.ranks {
+		if p := v.supervisor.Process(id); r.asked && !p.Ended && !p.Stopped {
+			return true
+		}
+	}
+	return false
+}
+
+// jobAt is what the watchers are told.
+func (v *liveView) jobAt(now time.Time) *live.Job {
+	j := v.job
+	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: len(j.programs.of),
+		Up: now.Sub(j.began), Every: v.every, Stuck: j.hang.detector.Stuck()}
+	for id := range v.ranks {
+		r := v.describe(id)
+		r.Rank, r.Host = id, j.nodes.of[id].name
 		if _, stuck := slices.BinarySearch(job.Stuck, id); stuck && r.Call != "" {
 			r.State = live.Stuck
 		}
@@ -134,9 +130,9 @@ func (j *job) liveJob(now time.Time) *live.Job {
 }
 
 // describe says what a rank does.
-func (l *liveRank) describe() live.Rank {
-	r := live.Rank{PID: l.pid, State: l.state()}
-	s := l.sample
+func (v *liveView) describe(id int) live.Rank {
+	p, s := v.supervisor.Process(id), v.ranks[id].sample
+	r := live.Rank{PID: p.PID, State: v.ranks[id].state(p)}
 	if s == nil {
 		return r
 	}
@@ -155,13 +151,13 @@ func (l *liveRank) describe() live.Rank {
 	return r
 }
 
-func (l *liveRank) state() live.State {
+func (l *liveRank) state(p supervisor.Process) live.State {
 	switch {
-	case l.ended:
+	case p.Ended:
 		return live.Ended
-	case l.pid == 0:
+	case p.PID == 0:
 		return live.Starting
-	case l.stopped:
+	case p.Stopped:
 		return live.Stopped
 	case l.asked || l.sample == nil:
 		return live.Silent

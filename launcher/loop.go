@@ -22,13 +22,13 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		j.tellWireUp()
 		j.tellStep("the job is over")
 	}()
-	j.beginLive()
-	j.hang = hangWatch{job: j, supervisor: s, detector: deadlock.NewDetector(len(j.programOf), j.Stuck)}
-	j.records = records{job: j, supervisor: s, pids: make([]int, len(j.programOf)), written: make(chan error)}
+	j.live.begin(j, s)
+	j.hang = hangWatch{job: j, supervisor: s, detector: deadlock.NewDetector(len(j.programs.of), j.Stuck)}
+	j.records = records{job: j, supervisor: s, written: make(chan error)}
 	j.artifacts.job, j.artifacts.supervisor = j, s
-	j.expectTimeout(j.past.began)
+	j.artifacts.expectTimeout(j.past.began)
 	j.observers = []observer{&j.live, &j.hang, &j.records, &j.artifacts}
-	j.merge()
+	j.nodes.merge(j.events, j.over)
 	j.start()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -44,10 +44,10 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 		}
 		j.carryOut(s.Ready()) // what an observer has caused
 		if s.Over() && !j.records.due(time.Now()) {
-			if j.startsAgain(s) {
+			if j.past.startsAgain(s) {
 				return true, nil
 			}
-			lost := j.tellArtifacts()
+			lost := j.artifacts.tell()
 			if err := result(s); err != nil || lost == nil {
 				return false, err
 			}
@@ -64,7 +64,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 				s.Signal(time.Now(), sig.(syscall.Signal))
 			}
 		case part := <-parts:
-			j.do(j.input.hand(part)...)
+			j.nodes.do(j.input.hand(part)...)
 		case <-cancelled:
 			cancelled = nil
 			s.Cancel(time.Now(), context.Cause(ctx))
@@ -80,7 +80,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 			j.output.HoldStderr()
 		}
 		j.output.Tick(now, s.RanksOver())
-		j.do(j.output.Flow()...)
+		j.nodes.do(j.output.Flow()...)
 		if stream, err := j.output.Failure(); err != nil {
 			s.OutputFailed(now, stream, err)
 		}
@@ -121,7 +121,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 			return
 		}
 	case agent.Lost:
-		j.lostHost(now, e)
+		if len(e.Ranks) > 0 {
+			j.past.lostHost(now, j.nodes.of[e.Ranks[0]].name, e)
+		}
 		if e.Starting {
 			j.nodeStarted(s)
 		}
@@ -151,12 +153,12 @@ func (j *job) nodeStarted(s *supervisor.Supervisor) bool {
 
 func (j *job) tellStart(e agent.Started) {
 	if j.Verbose {
-		program := j.programOf[e.Rank]
-		command := strings.Join(append([]string{j.files[program]}, j.Apps[program].Args...), " ")
+		program := j.programs.of[e.Rank]
+		command := strings.Join(append([]string{j.programs.files[program]}, j.Apps[program].Args...), " ")
 		j.tellStep("rank %d has pid %d: %s", e.Rank, e.PID, command)
 	}
-	if j.Report {
-		n, i := j.nodeOf[e.Rank], j.localRank[e.Rank]
+	if j.ReportBindings {
+		n, i := j.nodes.of[e.Rank], j.nodes.local[e.Rank]
 		j.output.Notice("rank %d: pid %d on %s, %s, %s", e.Rank, e.PID, n.name, n.plan.boundTo(i),
 			n.plan.handledOn(i))
 	}
@@ -167,7 +169,12 @@ func (j *job) carryOut(ready supervisor.Ready) {
 	for _, text := range ready.Notices {
 		j.output.Notice("%s", text)
 	}
-	j.do(ready.Commands...)
+	for _, c := range ready.Commands {
+		if _, is := c.(agent.Release); is {
+			j.tellStep("all ranks are in a barrier of PMI")
+		}
+	}
+	j.nodes.do(ready.Commands...)
 	if ready.Suspend {
 		suspend()
 	}

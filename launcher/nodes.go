@@ -20,34 +20,43 @@ type node struct {
 	plan   *plan
 }
 
+// nodes are the hosts of a job, and which ranks run where.
+type nodes struct {
+	all   []*node // this host is the first, also where no rank runs on it
+	of    []*node // by rank
+	local []int   // by rank: its number on its node
+}
+
 // setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out
-// to them. Whatever it returns, the agents that it has started are those of j.nodes.
+// to them. Whatever it returns, the agents that it has started are those of j.nodes.all.
 func (j *job) setUpNodes(ctx context.Context) error {
 	n := 0
 	for _, app := range j.Apps {
 		n += app.Ranks
 	}
 	here := &node{name: j.host, agent: j.local}
-	j.nodes = []*node{here}
+	j.nodes.all = []*node{here}
 	if len(j.Hosts) == 0 {
 		for id := range n {
 			here.ranks = append(here.ranks, id)
 		}
-		j.locate()
+		j.nodes.locate()
 		return nil
 	}
-	hosts := j.hostsToAsk()
-	nodes, err := j.connect(ctx, hosts)
+	hosts := j.past.hostsToAsk()
+	c := j.connector()
+	nodes, err := c.connect(ctx, hosts)
+	j.nodes.all = append(j.nodes.all, c.started...)
 	if j.past.restarts > 0 && nodes != nil {
 		if err != nil {
 			j.output.Problem(err)
 		}
-		hosts, nodes, err = j.leaveOut(hosts, nodes)
+		hosts, nodes, err = j.past.leaveOut(hosts, nodes)
 	}
 	if err != nil {
 		return err
 	}
-	if n, err = j.size(hosts, n); err != nil {
+	if n, err = j.past.size(hosts, n); err != nil {
 		return err
 	}
 	mapping := j.MapBy
@@ -78,15 +87,20 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	for id, i := range of {
 		nodes[i].ranks = append(nodes[i].ranks, id)
 	}
-	j.closeIdleAgents()
-	j.locate()
+	j.nodes.closeIdleAgents()
+	j.nodes.locate()
 	return nil
 }
 
+func (j *job) connector() *connector {
+	return &connector{spec: &j.Job, id: j.id, host: j.host, here: j.nodes.all[0],
+		cores: j.planner.machine.UsableCores(), restart: j.past.restarts > 0, tell: j.tellStep}
+}
+
 // closeIdleAgents ends the agents of hosts without ranks, but for those through which others are reached.
-func (j *job) closeIdleAgents() {
+func (h *nodes) closeIdleAgents() {
 	wanted := make(map[*node]bool)
-	for _, n := range j.nodes {
+	for _, n := range h.all {
 		if len(n.ranks) == 0 && n.remote != nil {
 			continue
 		}
@@ -96,12 +110,12 @@ func (j *job) closeIdleAgents() {
 	}
 	isIdle := func(n *node) bool { return !wanted[n] }
 	var idle []*node
-	for _, n := range j.nodes {
+	for _, n := range h.all {
 		if isIdle(n) {
 			idle = append(idle, n)
 		}
 	}
-	j.nodes = slices.DeleteFunc(j.nodes, isIdle)
+	h.all = slices.DeleteFunc(h.all, isIdle)
 	closeAll(idle)
 }
 
@@ -141,32 +155,32 @@ func sumSlots(hosts []Host) (n int) {
 }
 
 // locate notes where each rank is.
-func (j *job) locate() {
+func (h *nodes) locate() {
 	n := 0
-	for _, node := range j.nodes {
+	for _, node := range h.all {
 		n += len(node.ranks)
 	}
-	j.nodeOf, j.localRank = make([]*node, n), make([]int, n)
-	for _, node := range j.nodes {
+	h.of, h.local = make([]*node, n), make([]int, n)
+	for _, node := range h.all {
 		for i, id := range node.ranks {
-			j.nodeOf[id], j.localRank[id] = node, i
+			h.of[id], h.local[id] = node, i
 		}
 	}
 }
 
-// merge sends the events of all agents to one Go channel, each agent's in its order.
-func (j *job) merge() {
-	for _, n := range j.nodes {
+// merge sends the events of all agents to one Go channel, each agent's in its order, until over is closed.
+func (h *nodes) merge(events chan<- agent.Event, over <-chan struct{}) {
+	for _, n := range h.all {
 		go func() {
 			for {
 				select {
 				case e := <-n.agent.Events():
 					select {
-					case j.events <- e:
-					case <-j.over:
+					case events <- e:
+					case <-over:
 						return
 					}
-				case <-j.over:
+				case <-over:
 					return
 				}
 			}
@@ -175,29 +189,26 @@ func (j *job) merge() {
 }
 
 // do gives commands to the agents that they concern.
-func (j *job) do(commands ...agent.Command) {
+func (h *nodes) do(commands ...agent.Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
 		case agent.Found:
-			j.nodeOf[c.Rank].agent.Do(c)
+			h.of[c.Rank].agent.Do(c)
 		case agent.HangUp:
-			j.nodeOf[c.Rank].agent.Do(c)
+			h.of[c.Rank].agent.Do(c)
 		case agent.Input:
-			j.nodeOf[c.Rank].agent.Do(c)
+			h.of[c.Rank].agent.Do(c)
 		case agent.Signal:
-			j.signal(c)
-		case agent.Release:
-			j.tellStep("all ranks are in a barrier of PMI")
-			j.broadcast(c)
+			h.signal(c)
 		default:
-			j.broadcast(c)
+			h.broadcast(c)
 		}
 	}
 }
 
 // broadcast gives a command to all agents.
-func (j *job) broadcast(c agent.Command) {
-	for _, n := range j.nodes {
+func (h *nodes) broadcast(c agent.Command) {
+	for _, n := range h.all {
 		n.agent.Do(c)
 	}
 }
@@ -206,7 +217,7 @@ func (j *job) broadcast(c agent.Command) {
 func (j *job) tellWireUp() {
 	var from, to remote.Traffic
 	agents := 0
-	for _, n := range j.nodes {
+	for _, n := range j.nodes.all {
 		if n.remote != nil {
 			a, b := n.remote.WireUp()
 			from.Add(a)
@@ -221,15 +232,15 @@ func (j *job) tellWireUp() {
 }
 
 // signal gives each agent the signal for those ranks that are its own.
-func (j *job) signal(c agent.Signal) {
+func (h *nodes) signal(c agent.Signal) {
 	if c.Ranks == nil {
-		j.broadcast(c)
+		h.broadcast(c)
 		return
 	}
-	for _, n := range j.nodes {
+	for _, n := range h.all {
 		own := agent.Signal{Signal: c.Signal}
 		for _, id := range c.Ranks {
-			if j.nodeOf[id] == n {
+			if h.of[id] == n {
 				own.Ranks = append(own.Ranks, id)
 			}
 		}
@@ -241,14 +252,14 @@ func (j *job) signal(c agent.Signal) {
 
 // processMapping is the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with consecutive
 // numbers that have as many consecutive ranks each.
-func (j *job) processMapping() string {
+func (h *nodes) processMapping() string {
 	type block struct{ first, hosts, ranks int }
 	var blocks []block
 	index := make(map[*node]int)
-	for id := 0; id < len(j.nodeOf); {
-		n := j.nodeOf[id]
+	for id := 0; id < len(h.of); {
+		n := h.of[id]
 		count := 1
-		for id+count < len(j.nodeOf) && j.nodeOf[id+count] == n {
+		for id+count < len(h.of) && h.of[id+count] == n {
 			count++
 		}
 		if _, known := index[n]; !known {

@@ -17,13 +17,13 @@ type planReply struct {
 
 // planAll has every host plan for its ranks, at once. The error names every host that cannot run them.
 func (j *job) planAll(ctx context.Context) error {
-	problems := make([]error, len(j.nodes))
+	problems := make([]error, len(j.nodes.all))
 	var all sync.WaitGroup
-	for i, n := range j.nodes {
+	for i, n := range j.nodes.all {
 		all.Go(func() { problems[i] = j.planOne(ctx, n) })
 	}
 	all.Wait()
-	if len(j.nodes) == 1 {
+	if len(j.nodes.all) == 1 {
 		return problems[0]
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -39,30 +39,19 @@ func (j *job) planAll(ctx context.Context) error {
 const maxPeers = 4
 
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
-	request := planRequest{Ranks: len(n.ranks), Binding: j.Binding, CQCores: j.CQCores, Each: j.CoresPerRank}
-	if len(j.nodes) > 1 {
-		for _, other := range j.nodes {
+	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank}
+	if len(j.nodes.all) > 1 {
+		for _, other := range j.nodes.all {
 			if other != n && len(request.Peers) < maxPeers {
 				request.Peers = append(request.Peers, other.name)
 			}
 		}
-		request.Programs = j.programsOf(n)
+		request.Programs = j.programs.wantedOn(n)
 	}
 	if n.remote == nil {
 		n.plan, err = j.planner.plan(&request)
 	} else {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		var reply planReply
-		if err = n.remote.Prepare(ctx, request, &reply); err == nil && reply.Plan == nil {
-			err = fmt.Errorf("host %s: %s", n.name, reply.Problem)
-		}
-		if err == nil {
-			if bad := reply.Plan.check(&request); bad != nil {
-				err = fmt.Errorf("host %s: its plan makes no sense: %w", n.name, bad)
-			}
-		}
-		n.plan = reply.Plan
+		n.plan, err = n.planThere(ctx, &request)
 	}
 	if err == nil && len(n.plan.Problems) > 0 {
 		err = fmt.Errorf("host %s: %s", n.name, strings.Join(n.plan.Problems, "; "))
@@ -70,28 +59,67 @@ func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	if err != nil || j.DryRun {
 		return err
 	}
-	return j.stageAll(ctx, n)
+	return n.stageAll(ctx, j.programs.files, j.tellStep)
 }
 
-// programsOf are the job's programs as a host has to have them; those of which it has no rank have no name.
-func (j *job) programsOf(n *node) []programRequest {
-	list := make([]programRequest, len(j.Apps))
+// planThere has the agent of another host plan.
+func (n *node) planThere(ctx context.Context, r *planRequest) (*plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	var reply planReply
+	if err := n.remote.Prepare(ctx, *r, &reply); err != nil {
+		return nil, err
+	}
+	if reply.Plan == nil {
+		return nil, fmt.Errorf("host %s: %s", n.name, reply.Problem)
+	}
+	if err := reply.Plan.check(r); err != nil {
+		return nil, fmt.Errorf("host %s: its plan makes no sense: %w", n.name, err)
+	}
+	return reply.Plan, nil
+}
+
+// programs are those of a job, and which rank runs which.
+type programs struct {
+	apps   []App
+	dir    string   // the current folder; empty where there is none
+	files  []string // what is executed, here at least
+	hashes []string // of the files' contents, with Stage
+	of     []int    // by rank
+}
+
+// fileOn is the file that is executed for a program on a host.
+func (p *programs) fileOn(n *node, program int) string {
+	if n.plan.Files != nil && n.plan.Files[program] != "" {
+		return n.plan.Files[program]
+	}
+	return p.files[program]
+}
+
+// commandOn is the command line of a program on a host.
+func (p *programs) commandOn(n *node, program int) []string {
+	return append([]string{p.fileOn(n, program)}, p.apps[program].Args...)
+}
+
+// wantedOn are the job's programs as a host has to have them; those of which it has no rank have no name.
+func (p *programs) wantedOn(n *node) []programRequest {
+	list := make([]programRequest, len(p.apps))
 	for _, id := range n.ranks {
-		i := j.programOf[id]
-		list[i] = programRequest{Name: j.files[i], Dir: j.dirOf(&j.Apps[i])}
-		if n.remote != nil && j.hashes != nil {
-			list[i].Hash = j.hashes[i]
+		i := p.of[id]
+		list[i] = programRequest{Name: p.files[i], Dir: p.dirOf(&p.apps[i])}
+		if n.remote != nil && p.hashes != nil {
+			list[i].Hash = p.hashes[i]
 		}
 	}
 	return list
 }
 
 // dirOf is the folder that a program's ranks start in, as other hosts can find it.
-func (j *job) dirOf(app *App) string {
+func (p *programs) dirOf(app *App) string {
 	if filepath.IsAbs(app.Dir) {
 		return app.Dir
 	}
-	return filepath.Join(j.dir, app.Dir)
+	return filepath.Join(p.dir, app.Dir)
 }
 
 // absolute is a program's name as other hosts can find it.

@@ -18,7 +18,6 @@ const recordsTimeout = 2 * time.Second
 type records struct {
 	job        *job
 	supervisor *supervisor.Supervisor
-	pids       []int // by rank; 0 before its start
 
 	asked   map[int]bool // ranks whose events are due
 	writing int          // files that are being written
@@ -53,7 +52,7 @@ func (r *records) tick(now time.Time) {
 // record asks all ranks for their latest events. Where they have no folder to go to, hint says whether the
 // user is told how to get them.
 func (r *records) record(now time.Time, hint bool) {
-	if r.job.Output == "" {
+	if r.job.OutputDir == "" {
 		if hint && !r.hinted {
 			r.hinted = true
 			r.job.output.Notice("--output-dir FOLDER would keep the latest events of each rank there, " +
@@ -62,17 +61,15 @@ func (r *records) record(now time.Time, hint bool) {
 		return
 	}
 	r.asked, r.until = map[int]bool{}, now.Add(recordsTimeout)
-	ranks := make([]int, len(r.pids))
+	ranks := make([]int, len(r.job.programs.of))
 	for id := range ranks {
 		ranks[id], r.asked[id] = id, true
 	}
-	r.job.do(agent.Records{Ranks: ranks})
+	r.job.nodes.do(agent.Records{Ranks: ranks})
 }
 
 func (r *records) event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
-	case agent.Started:
-		r.pids[e.Rank] = e.PID
 	case agent.Lost:
 		for _, id := range e.Ranks {
 			delete(r.asked, id)
@@ -86,8 +83,8 @@ func (r *records) event(now time.Time, e agent.Event) {
 			return // it was not started
 		}
 		j := r.job
-		origin := recorder.Origin{Rank: e.Rank, Size: len(r.pids), Host: j.nodeOf[e.Rank].name,
-			PID: r.pids[e.Rank], At: now}
+		origin := recorder.Origin{Rank: e.Rank, Size: len(j.programs.of), Host: j.nodes.of[e.Rank].name,
+			PID: r.supervisor.Process(e.Rank).PID, At: now}
 		r.writing++
 		name := j.rankFile(e.Rank, "events")
 		go func() {

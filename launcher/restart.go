@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/output"
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
@@ -35,17 +36,26 @@ type history struct {
 	freeAt time.Time
 }
 
+// past is the earlier starts of a job as the present one sees them. It decides whether there is another start
+// and what that has in common with the first.
+type past struct {
+	*history
+	spec     *Job
+	output   *output.Output
+	hostLost bool // an agent of this start is gone
+}
+
 // runOnce starts the job and returns when it is over and nothing of it is left. again is whether the job must
 // be started again.
-func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Signal) (again bool,
+func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.Signal) (again bool,
 	err error) {
-	j, err := newJob(spec, past)
+	j, err := newJob(spec, earlier)
 	if err != nil {
 		return false, err
 	}
 	defer j.close()
 	if err := j.prepareOrSignal(ctx, signals); err != nil {
-		again := j.retryPreparing(err)
+		again := j.past.retryPreparing(err)
 		j.output.Flush(flushTimeout)
 		return again, err
 	}
@@ -56,67 +66,64 @@ func runOnce(ctx context.Context, spec Job, past *history, signals <-chan os.Sig
 }
 
 // retryPreparing reports whether a restart that could not be prepared is followed by another.
-func (j *job) retryPreparing(err error) bool {
+func (p *past) retryPreparing(err error) bool {
 	var request *RequestError
 	var end *Failure
-	if j.past.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !j.restartsLeft() {
+	if p.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !p.restartsLeft() {
 		return false
 	}
-	j.output.Problem(err)
-	j.past.freeAt = time.Now().Add(startPause)
-	j.countRestart()
+	p.output.Problem(err)
+	p.freeAt = time.Now().Add(startPause)
+	p.countRestart()
 	return true
 }
 
 // startsAgain reports whether the job, which is over, is started again, and tells the user.
-func (j *job) startsAgain(s *supervisor.Supervisor) bool {
-	if j.Restarts == 0 || !s.Restartable() || !j.restartsLeft() {
+func (p *past) startsAgain(s *supervisor.Supervisor) bool {
+	if p.spec.Restarts == 0 || !s.Restartable() || !p.restartsLeft() {
 		return false
 	}
-	j.countRestart()
-	j.output.Flush(flushTimeout)
+	p.countRestart()
+	p.output.Flush(flushTimeout)
 	return true
 }
 
 // restartsLeft reports whether the job may be started again. If not, it tells the user.
-func (j *job) restartsLeft() bool {
-	if j.past.restarts < j.Restarts {
+func (p *past) restartsLeft() bool {
+	if p.restarts < p.spec.Restarts {
 		return true
 	}
-	j.output.Notice("the job has been started again %s, as often as --restarts allows",
-		plural.Count(j.past.restarts, "time"))
-	j.output.Flush(flushTimeout)
+	p.output.Notice("the job has been started again %s, as often as --restarts allows",
+		plural.Count(p.restarts, "time"))
+	p.output.Flush(flushTimeout)
 	return false
 }
 
-func (j *job) countRestart() {
-	j.past.restarts++
-	j.output.Notice("the job starts again: restart %d of %d", j.past.restarts, j.Restarts)
+func (p *past) countRestart() {
+	p.restarts++
+	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
 // lostHost notes that a host is lost. The first one of a start is what ends it. One that is silent may be cut
 // off, with ranks that go on until its agent misses the launcher.
-func (j *job) lostHost(now time.Time, e agent.Lost) {
-	if len(e.Ranks) == 0 {
-		return
+func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
+	if !p.hostLost && !slices.Contains(p.lost, name) {
+		p.lost = append(p.lost, name)
 	}
-	if name := j.nodeOf[e.Ranks[0]].name; !j.hostLost && !slices.Contains(j.past.lost, name) {
-		j.past.lost = append(j.past.lost, name)
-	}
-	j.hostLost = true
+	p.hostLost = true
 	if e.Silent {
-		j.past.freeAt = now.Add(remote.EndsWithin)
+		p.freeAt = now.Add(remote.EndsWithin)
 	}
 }
 
 // waitUntilFree waits until nothing of the earlier starts can be left anywhere.
-func (j *job) waitUntilFree(ctx context.Context) error {
-	wait := time.Until(j.past.freeAt)
+func (p *past) waitUntilFree(ctx context.Context) error {
+	wait := time.Until(p.freeAt)
 	if wait <= 0 {
 		return nil
 	}
 	if wait > startPause {
-		j.output.Notice("a host may be cut off and its ranks live: in %v they have ended",
+		p.output.Notice("a host may be cut off and its ranks live: in %v they have ended",
 			wait.Round(100*time.Millisecond))
 	}
 	select {
@@ -128,24 +135,24 @@ func (j *job) waitUntilFree(ctx context.Context) error {
 }
 
 // withTimeout is ctx, and for a restart ends when the whole job has taken too long.
-func (j *job) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	if j.Timeout == 0 || j.past.began.IsZero() {
+func (p *past) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.spec.Timeout == 0 || p.began.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, j.past.began.Add(j.Timeout), &Failure{How: TimedOut, Rank: -1,
+	return context.WithDeadlineCause(ctx, p.began.Add(p.spec.Timeout), &Failure{How: TimedOut, Rank: -1,
 		Detail: fmt.Sprintf("the job was not over after %s (--timeout): it was being started again",
-			j.Timeout)})
+			p.spec.Timeout)})
 }
 
 // hostsToAsk are the hosts on which agents are started. One command that starts them all would fail for a
 // host that is lost; where each has its own, a host that has come back is taken again.
-func (j *job) hostsToAsk() []Host {
-	hosts := slices.Clone(j.Hosts)
-	if !j.startsAll() {
+func (p *past) hostsToAsk() []Host {
+	hosts := slices.Clone(p.spec.Hosts)
+	if !p.spec.startsAll() {
 		return hosts
 	}
 	left := slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool {
-		return slices.Contains(j.past.lost, h.Name)
+		return slices.Contains(p.lost, h.Name)
 	})
 	if len(left) == 0 {
 		return hosts
@@ -154,14 +161,14 @@ func (j *job) hostsToAsk() []Host {
 }
 
 // leaveOut leaves out, of a job that starts again, the hosts that have no agent. It fails if all have none.
-func (j *job) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
+func (p *past) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 	var left []Host
 	var there []*node
 	for i, n := range nodes {
 		if n != nil {
 			left, there = append(left, hosts[i]), append(there, n)
 		} else {
-			j.output.Notice("host %s is left out", hosts[i].Name)
+			p.output.Notice("host %s is left out", hosts[i].Name)
 		}
 	}
 	if left == nil {
@@ -172,28 +179,28 @@ func (j *job) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 
 // size is how many ranks the job has on the hosts that it has now: as many as at first, or where slots are
 // short, as many as there are slots, but at least Min. What is known of the first start is noted.
-func (j *job) size(hosts []Host, ranks int) (int, error) {
+func (p *past) size(hosts []Host, ranks int) (int, error) {
 	slots := 0
 	for _, h := range hosts {
-		if j.MapBy.PerNode > 0 {
-			slots += j.MapBy.PerNode
+		if p.spec.MapBy.PerNode > 0 {
+			slots += p.spec.MapBy.PerNode
 		} else {
 			slots += h.Slots
 		}
 	}
-	if j.past.restarts == 0 {
+	if p.restarts == 0 {
 		if ranks == 0 {
 			ranks = slots
 		}
-		j.past.ranks, j.past.slots = ranks, slots
-		return ranks, j.checkMin(ranks)
+		p.ranks, p.slots = ranks, slots
+		return ranks, p.spec.checkMin(ranks)
 	}
-	if j.Min == 0 || slots >= j.past.slots {
-		return j.past.ranks, nil
+	if p.spec.Min == 0 || slots >= p.slots {
+		return p.ranks, nil
 	}
-	n := min(max(slots, j.Min), j.past.ranks)
-	if n < j.past.ranks {
-		j.output.Notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), j.past.ranks,
+	n := min(max(slots, p.spec.Min), p.ranks)
+	if n < p.ranks {
+		p.output.Notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), p.ranks,
 			plural.Count(slots, "slot"))
 	}
 	return n, nil

@@ -84,7 +84,7 @@ func TestRestart_NotForEver(t *testing.T) {
 
 func TestRestart_OutputOfEachStart(t *testing.T) {
 	dir := t.TempDir()
-	b := start(t, 2, "fails-until", failsUntil(1, func(j *Job) { j.Restarts, j.Output = 1, dir }))
+	b := start(t, 2, "fails-until", failsUntil(1, func(j *Job) { j.Restarts, j.OutputDir = 1, dir }))
 	require.NoError(t, <-b.done)
 	for start, file := range []string{"rank.1.out", "restart.1/rank.1.out"} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
@@ -171,32 +171,31 @@ func TestRestart_NoHostIsLeft(t *testing.T) {
 
 // One command that starts all agents would fail for a host that is lost.
 func TestRestart_StarterOfAllAgents(t *testing.T) {
-	j := &job{Job: Job{Hosts: []Host{{"a", 1}, {"b", 1}}, Starter: []string{"srun", "{hosts}"}}, past: new(history)}
-	j.nodeOf = []*node{{name: "a"}, {name: "b"}}
-	require.Equal(t, j.Hosts, j.hostsToAsk())
-	j.lostHost(time.Now(), agent.Lost{Ranks: []int{1}})
-	j.lostHost(time.Now(), agent.Lost{Ranks: []int{0}}) // a consequence
-	require.Equal(t, []Host{{"a", 1}}, j.hostsToAsk())
-	j.Starter = []string{"ssh", "{host}"}
-	require.Equal(t, j.Hosts, j.hostsToAsk(), "a host may come back")
+	p := past{history: new(history),
+		spec: &Job{Hosts: []Host{{"a", 1}, {"b", 1}}, Starter: []string{"srun", "{hosts}"}}}
+	require.Equal(t, p.spec.Hosts, p.hostsToAsk())
+	p.lostHost(time.Now(), "b", agent.Lost{Ranks: []int{1}})
+	p.lostHost(time.Now(), "a", agent.Lost{Ranks: []int{0}}) // a consequence
+	require.Equal(t, []Host{{"a", 1}}, p.hostsToAsk())
+	p.spec.Starter = []string{"ssh", "{host}"}
+	require.Equal(t, p.spec.Hosts, p.hostsToAsk(), "a host may come back")
 }
 
 // A host that is only silent may run its ranks until its agent ends them.
 func TestRestart_WaitsForRanksThatAreCutOff(t *testing.T) {
-	j := &job{past: new(history)}
-	j.nodeOf = []*node{{name: "a"}}
+	p := past{history: new(history)}
 	now := time.Now()
-	j.lostHost(now, agent.Lost{Ranks: []int{0}})
-	require.NoError(t, j.waitUntilFree(t.Context()))
-	j.lostHost(now, agent.Lost{Ranks: []int{0}, Silent: true})
-	require.Equal(t, now.Add(remote.EndsWithin), j.past.freeAt)
-	j.past.freeAt = now.Add(100 * time.Millisecond)
-	require.NoError(t, j.waitUntilFree(t.Context()))
-	require.False(t, time.Now().Before(j.past.freeAt))
-	j.past.freeAt = time.Now().Add(startPause)
+	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}})
+	require.NoError(t, p.waitUntilFree(t.Context()))
+	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}, Silent: true})
+	require.Equal(t, now.Add(remote.EndsWithin), p.freeAt)
+	p.freeAt = now.Add(100 * time.Millisecond)
+	require.NoError(t, p.waitUntilFree(t.Context()))
+	require.False(t, time.Now().Before(p.freeAt))
+	p.freeAt = time.Now().Add(startPause)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, j.waitUntilFree(ctx), context.Canceled)
+	require.ErrorIs(t, p.waitUntilFree(ctx), context.Canceled)
 }
 
 func TestRestart_Nonsense(t *testing.T) {

@@ -101,9 +101,9 @@ func (j *job) showPlan() error {
 		return nil
 	}
 	if j.JSON {
-		return j.writeMap(j.Out)
+		return display{&j.nodes, &j.programs}.writeMap(j.Out)
 	}
-	_, err := fmt.Fprintln(j.Out, printable.Text(j.picture()))
+	_, err := fmt.Fprintln(j.Out, printable.Text(display{&j.nodes, &j.programs}.picture()))
 	return err
 }
 
@@ -143,7 +143,7 @@ var passedOn = []os.Signal{
 // job is a job under way: what connects its supervisor with its agent and the user.
 type job struct {
 	Job
-	past    *history
+	past    past
 	id      string
 	began   time.Time
 	host    string
@@ -152,35 +152,31 @@ type job struct {
 	input   *input // nil where ranks get the launcher's own descriptor, or none
 	local   *local.Agent
 	planner *planner
-	dir     string   // the current folder; empty where there is none
-	files   []string // by program: what is executed, here at least
-	hashes  []string // by program: of the file's content, with Stage
 
-	nodes     []*node // this host is the first, also where no rank runs on it
-	programOf []int   // by rank: its program's number
-	nodeOf    []*node // by rank
-	localRank []int   // by rank: its number on its node
+	programs  programs
+	nodes     nodes
 	live      liveView
 	hang      hangWatch
 	records   records
 	artifacts artifacts
 	observers []observer // all of these
-	hostLost  bool       // an agent of this start is gone
 	notYet    int        // nodes whose ranks have not all been started
 	events    chan agent.Event
 	over      chan struct{} // closed when no more events are wanted
 }
 
-func newJob(spec Job, past *history) (_ *job, err error) {
+func newJob(spec Job, earlier *history) (_ *job, err error) {
 	j := &job{
-		Job: spec, past: past, began: time.Now(),
+		Job: spec, began: time.Now(),
 		events: make(chan agent.Event), over: make(chan struct{}),
 	}
 	j.Apps = slices.Clone(spec.Apps)
-	j.Output = past.outputFolder(spec.Output)
+	j.past = past{history: earlier, spec: &j.Job}
+	j.programs.apps = j.Apps
+	j.OutputDir = earlier.outputFolder(spec.OutputDir)
 	// Each CPU profile of a rank begins where the one before it ended.
 	j.artifacts.keepAll[snapshot.Profile] = spec.Profile == "cpu"
-	j.dir, _ = os.Getwd()
+	j.programs.dir, _ = os.Getwd()
 	if j.Grace == 0 {
 		j.Grace = defaultGrace
 	}
@@ -206,6 +202,7 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 		j.null.Close()
 		return nil, err
 	}
+	j.past.output = j.output
 	if j.local, err = local.New(local.Options{Job: j.id, Stdin: j.In, Sole: j.Sole}); err != nil {
 		j.output.Close()
 		j.null.Close()
@@ -218,7 +215,7 @@ func newJob(spec Job, past *history) (_ *job, err error) {
 func (j *job) close() {
 	close(j.over)
 	j.live.server.Close()
-	closeAll(j.nodes)
+	closeAll(j.nodes.all)
 	j.local.Close()
 	if j.input != nil {
 		j.input.close()
@@ -230,7 +227,7 @@ func (j *job) close() {
 
 // prepareOrSignal prepares the job, unless a signal or the end of ctx comes first.
 func (j *job) prepareOrSignal(ctx context.Context, signals <-chan os.Signal) error {
-	ctx, release := j.withTimeout(ctx)
+	ctx, release := j.past.withTimeout(ctx)
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -263,13 +260,13 @@ func suspend() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) }
 
 // prepare finds the hosts and the programs, and places the ranks.
 func (j *job) prepare(ctx context.Context) (err error) {
-	if err := j.waitUntilFree(ctx); err != nil {
+	if err := j.past.waitUntilFree(ctx); err != nil {
 		return err
 	}
 	if err := j.setUpNodes(ctx); err != nil {
 		return err
 	}
-	j.tellStep("%s", j.extent())
+	j.tellStep("%s", j.nodes.extent())
 	if err := j.findPrograms(ctx); err != nil {
 		return err
 	}
@@ -281,8 +278,8 @@ func (j *job) prepare(ctx context.Context) (err error) {
 	if j.DryRun {
 		return nil
 	}
-	if j.Output != "" {
-		if err := os.MkdirAll(j.Output, 0o777); err != nil {
+	if j.OutputDir != "" {
+		if err := os.MkdirAll(j.OutputDir, 0o777); err != nil {
 			return requestErrorf("the folder for output: %v", err)
 		}
 	}
@@ -295,7 +292,7 @@ func (j *job) prepare(ctx context.Context) (err error) {
 		j.output.Notice("%s in the environment is ignored: --cq-cores says which cores the ranks get",
 			cqCoresVariable)
 	}
-	for _, n := range j.nodes {
+	for _, n := range j.nodes.all {
 		if len(n.ranks) > 0 && n.plan.CoresPerRank == 0 {
 			j.tellStep("host %s: %d ranks share cores, and wait for messages without spinning", n.name,
 				len(n.ranks))
@@ -309,7 +306,7 @@ func (j *job) prepare(ctx context.Context) (err error) {
 			}
 		}
 	}
-	j.output.Expect(len(j.programOf), output.Options{MaxLine: j.MaxLine, Label: j.Label})
+	j.output.Expect(len(j.programs.of), output.Options{MaxLine: j.MaxLine, Label: j.Label})
 	if err := j.openOutputFiles(); err != nil {
 		return err
 	}
@@ -324,10 +321,10 @@ func (j *job) prepare(ctx context.Context) (err error) {
 // openOutputFiles opens the files for the output of ranks of other hosts. Ranks of this host write theirs
 // themselves.
 func (j *job) openOutputFiles() error {
-	if j.Output == "" {
+	if j.OutputDir == "" {
 		return nil
 	}
-	for id, n := range j.nodeOf {
+	for id, n := range j.nodes.of {
 		for stream := range agent.Stream(agent.Streams) {
 			if n.remote == nil {
 				continue
@@ -348,7 +345,7 @@ func (j *job) copiesInput() bool {
 	if j.Stdin < 0 {
 		return j.Stdin == InputAll
 	}
-	return j.nodeOf[j.Stdin].remote != nil || sys.IsTerminal(int(j.In.Fd()))
+	return j.nodes.of[j.Stdin].remote != nil || sys.IsTerminal(int(j.In.Fd()))
 }
 
 // findPrograms finds the programs' files, and builds those that are Go packages.
@@ -361,26 +358,26 @@ func (j *job) findPrograms(ctx context.Context) error {
 				return err
 			}
 		}
-		j.files = append(j.files, file)
+		j.programs.files = append(j.programs.files, file)
 		if j.Stage {
 			hash, err := build.ContentHash(file)
 			if err != nil {
 				return &ProgramError{Status: 126, What: err.Error()}
 			}
-			j.hashes = append(j.hashes, hash)
+			j.programs.hashes = append(j.programs.hashes, hash)
 		}
 		for range j.Apps[i].Ranks {
-			j.programOf = append(j.programOf, i)
+			j.programs.of = append(j.programs.of, i)
 		}
 	}
-	j.past.files = j.files
+	j.past.files = j.programs.files
 	return nil
 }
 
 // findProgram finds a program's file. Where other hosts have ranks, each host looks for the folder to start
 // in by itself, and for the file, unless it can be copied.
 func (j *job) findProgram(ctx context.Context, app *App) (string, error) {
-	if len(j.nodes) > 1 {
+	if len(j.nodes.all) > 1 {
 		if !build.IsGo(app.Program) && !j.Stage {
 			return absolute(app.Program)
 		}
@@ -402,9 +399,9 @@ func (j *job) errFile() *os.File {
 func (j *job) start() {
 	secret := make([]byte, secretSize)
 	rand.Read(secret)
-	j.notYet = len(j.nodes)
-	mapping := j.processMapping()
-	for _, n := range j.nodes {
+	j.notYet = len(j.nodes.all)
+	mapping := j.nodes.processMapping()
+	for _, n := range j.nodes.all {
 		n.agent.Do(j.startCommand(n, secret, mapping))
 	}
 }
@@ -414,7 +411,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	start := agent.Start{
 		Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks)),
 		PMI: pmi.Config{
-			KVSName: "weft_" + j.id[:8], Size: len(j.programOf), Survive: j.Survive,
+			KVSName: "weft_" + j.id[:8], Size: len(j.programs.of), Survive: j.Survive,
 			Preset: []string{"PMI_process_mapping", mapping},
 		},
 	}
@@ -423,12 +420,12 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	}
 	environ := local.Inherited()
 	for i, id := range n.ranks {
-		program := j.programOf[id]
+		program := j.programs.of[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
 		*to = agent.Rank{
-			ID: id, App: program, Name: app.Program, Path: j.files[program], Args: app.Args, Dir: app.Dir,
-			Env: rankEnv(environ, &j.Job, numbers{id, len(j.programOf), i, len(n.ranks), j.past.restarts},
-				n.plan, app),
+			ID: id, App: program, Name: app.Program, Path: j.programs.files[program], Args: app.Args,
+			Dir: app.Dir, Env: rankEnv(environ, &j.Job, numbers{id, len(j.programs.of), i, len(n.ranks),
+				j.past.restarts}, n.plan, app),
 			Stdin: j.stdinOf(id),
 		}
 		if n.plan.CPUs != nil {
@@ -438,9 +435,9 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 			to.Path = n.plan.Files[program]
 		}
 		if n.remote != nil {
-			to.Dir = j.dirOf(app)
+			to.Dir = j.programs.dirOf(app)
 			addSettings(to, environ)
-		} else if j.Output != "" {
+		} else if j.OutputDir != "" {
 			for stream := range to.Files {
 				to.Files[stream] = j.outputFile(id, agent.Stream(stream))
 			}
@@ -466,8 +463,8 @@ func (j *job) outputFile(id int, stream agent.Stream) string {
 
 // rankFile is a file of a rank in the folder for output.
 func (j *job) rankFile(id int, end string) string {
-	width := len(fmt.Sprint(len(j.programOf) - 1))
-	return filepath.Join(j.Output, fmt.Sprintf("rank.%0*d.%s", width, id, end))
+	width := len(fmt.Sprint(len(j.programs.of) - 1))
+	return filepath.Join(j.OutputDir, fmt.Sprintf("rank.%0*d.%s", width, id, end))
 }
 
 func (j *job) stdinOf(id int) agent.Stdin {
@@ -486,13 +483,13 @@ func (j *job) newSupervisor() *supervisor.Supervisor {
 	if j.past.began.IsZero() {
 		j.past.began = time.Now()
 	}
-	n := len(j.programOf)
+	n := len(j.programs.of)
 	config := supervisor.Config{
 		Ranks: make([]supervisor.Rank, n), Grace: j.Grace, Timeout: j.Timeout, Survive: j.Survive,
 	}
-	for number, node := range j.nodes {
+	for number, node := range j.nodes.all {
 		for _, id := range node.ranks {
-			program := j.Apps[j.programOf[id]].Program
+			program := j.Apps[j.programs.of[id]].Program
 			config.Ranks[id] = supervisor.Rank{Program: program, Host: node.name, Agent: number}
 		}
 	}

@@ -267,7 +267,7 @@ func TestRun64RanksMeetInTheBarrier(t *testing.T) {
 // cores; ranks that are bound to nothing, and are few, keep their timers.
 func TestRunRanksThatShareCoresHaveLateTimers(t *testing.T) {
 	slack := func(n int) (got string) {
-		b := start(t, n, "slack", func(j *Job) { j.Binding.To = BindNone })
+		b := start(t, n, "slack", func(j *Job) { j.BindTo.To = BindNone })
 		for range n {
 			line, err := b.out.ReadString('\n')
 			require.NoError(t, err)

@@ -18,28 +18,30 @@ type stageReply struct {
 	Problem string // why there is none
 }
 
-// stageAll copies to a host the programs that it does not have, and notes their files in its plan.
-func (j *job) stageAll(ctx context.Context, n *node) error {
+// stageAll copies to a host the programs that it does not have, from files here, and notes their files in its
+// plan.
+func (n *node) stageAll(ctx context.Context, files []string, tell func(string, ...any)) error {
 	copies := make(map[string]string) // by file here: the file there
 	for _, i := range n.plan.Missing {
 		if i < 0 || i >= len(n.plan.Files) {
 			return fmt.Errorf("host %s: its agent asks for program %d, which does not exist", n.name, i)
 		}
-		if copies[j.files[i]] == "" {
-			file, err := j.stage(ctx, n, i)
+		if copies[files[i]] == "" {
+			file, err := n.stage(ctx, i, files[i], tell)
 			if err != nil {
 				return err
 			}
-			copies[j.files[i]] = file
+			copies[files[i]] = file
 		}
-		n.plan.Files[i] = copies[j.files[i]]
+		n.plan.Files[i] = copies[files[i]]
 	}
 	return nil
 }
 
 // stage copies a program to a host and returns the file there.
-func (j *job) stage(ctx context.Context, n *node, program int) (string, error) {
-	f, err := os.Open(j.files[program])
+func (n *node) stage(ctx context.Context, program int, from string, tell func(string, ...any)) (string,
+	error) {
+	f, err := os.Open(from)
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +53,7 @@ func (j *job) stage(ctx context.Context, n *node, program int) (string, error) {
 	if reply.Problem != "" {
 		return "", fmt.Errorf("host %s: %s", n.name, reply.Problem)
 	}
-	j.tellStep("host %s: %s is copied", n.name, filepath.Base(j.files[program]))
+	tell("host %s: %s is copied", n.name, filepath.Base(from))
 	return reply.File, nil
 }
 

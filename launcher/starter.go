@@ -60,12 +60,12 @@ func ParseStarter(text string) ([]string, error) {
 }
 
 // startsAll reports whether one call of the starter starts the agents of all hosts.
-func (j *job) startsAll() bool {
+func (j *Job) startsAll() bool {
 	return slices.ContainsFunc(j.Starter, func(word string) bool { return strings.Contains(word, "{hosts}") })
 }
 
 // agentCommand is the command that starts the agent of a host, or the agents of all.
-func (j *job) agentCommand(hosts ...Host) ([]string, error) {
+func (j *Job) agentCommand(hosts ...Host) ([]string, error) {
 	template := j.Starter
 	if template == nil {
 		template, _ = ParseStarter(DefaultStarter)

@@ -17,46 +17,46 @@ import (
 
 // tellTrace writes the traces of all ranks into one file, and tells the user about the file and about what is
 // missing in it. It returns the failure to do so.
-func (j *job) tellTrace() *Failure {
+func (d *artifacts) tellTrace() *Failure {
 	var sources []tracefile.Source
 	var missing []int
-	for id := range j.programOf {
-		r, err := trace.Decode(j.artifacts.latest(snapshot.Trace, id))
+	for id := range d.job.programs.of {
+		r, err := trace.Decode(d.latest(snapshot.Trace, id))
 		if err != nil || r.Rank != id {
 			missing = append(missing, id)
 			continue
 		}
-		sources = append(sources, tracefile.Source{Rank: r, Host: j.nodeOf[id].name})
+		sources = append(sources, tracefile.Source{Rank: r, Host: d.job.nodes.of[id].name})
 	}
 	if len(sources) == 0 {
-		j.output.Notice("no rank has left a trace: none has called Init, or all were killed")
+		d.job.output.Notice("no rank has left a trace: none has called Init, or all were killed")
 		return nil
 	}
 	var sum tracefile.Summary
-	err := outfile.Write(j.Trace, func(w io.Writer) (err error) {
+	err := outfile.Write(d.job.Trace, func(w io.Writer) (err error) {
 		sum, err = tracefile.Write(w, sources)
 		return err
 	})
 	if err != nil {
-		return j.lose("trace", err)
+		return d.lose("trace", err)
 	}
 	text := ""
 	if len(missing) > 0 {
 		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
 	}
-	j.output.Notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
-		"shows it", plural.Count(len(sources), "rank"), j.Trace, plural.Count(sum.Events, "event"),
+	d.job.output.Notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
+		"shows it", plural.Count(len(sources), "rank"), d.job.Trace, plural.Count(sum.Events, "event"),
 		plural.Count(sum.Messages, "message"), text)
 	if sum.Unpaired > 0 {
-		j.output.Notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
+		d.job.output.Notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
 			"cancelled", plural.Count(sum.Unpaired, "message"))
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
-		j.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the like, has "+
-			"room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
+		d.job.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the "+
+			"like, has room for more", plural.Count(int(sum.Omitted[rank]), "event"), rank)
 	}
 	if len(sum.Rough) > 0 {
-		j.output.Notice("the trace: the clocks of %s are aligned by the time of day alone",
+		d.job.output.Notice("the trace: the clocks of %s are aligned by the time of day alone",
 			strings.Join(sum.Rough, ", "))
 	}
 	return nil

@@ -34,7 +34,7 @@ func jobWith(t *testing.T, job launcher.Job) (string, error) {
 func TestProfileAndReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "heap.pprof")
 	out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, dupAndFree, "WEFT_PROFILE=heap",
-		"WEFT_REPORT=1")}, CallReport: true, Profile: "heap", ProfileFile: file, Timeout: 2 * time.Minute})
+		"WEFT_REPORT=1")}, Report: true, Profile: "heap", ProfileFile: file, Timeout: 2 * time.Minute})
 	require.NoError(t, err, out)
 	require.Contains(t, out, "weft: the profile of 2 ranks is in "+file+"; go tool pprof shows it\n")
 	require.Regexp(t, `(?m)^weft: 0     \w+ +\w+_test\.go:\d+ +[1-9]`, out)
@@ -54,7 +54,7 @@ func timedOut(t *testing.T, app launcher.App, says string) (dir string) {
 	t.Helper()
 	for timeout := 3 * time.Second; ; timeout *= 2 {
 		dir = t.TempDir()
-		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{app}, Output: dir, Timeout: timeout,
+		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{app}, OutputDir: dir, Timeout: timeout,
 			Grace: time.Minute})
 		require.Error(t, err)
 		require.NotContains(t, out, "panic")

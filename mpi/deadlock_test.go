@@ -291,7 +291,7 @@ func TestDeadlock_TellsOfAStuckGoroutine(t *testing.T) {
 		io.Copy(io.Discard, r)
 	}()
 	err = launcher.Run(ctx, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, goroutineStuck)},
-		Timeout: 2 * time.Minute, Stuck: time.Second, AbortStuck: true, Stdin: launcher.InputNone, Out: w, Err: w})
+		Timeout: 2 * time.Minute, Stuck: time.Second, StuckAction: launcher.AbortStuck, Stdin: launcher.InputNone, Out: w, Err: w})
 	w.Close()
 	text := <-told
 	require.Error(t, err, "it has been ended")
@@ -334,7 +334,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 		told <- text
 	}()
 	err = launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(3, withoutInit,
-		"TEST_GO_ON="+goOn)}, Timeout: 2 * time.Minute, Stuck: time.Second, AbortStuck: true,
+		"TEST_GO_ON="+goOn)}, Timeout: 2 * time.Minute, Stuck: time.Second, StuckAction: launcher.AbortStuck,
 		Stdin: launcher.InputNone, Out: w, Err: w})
 	w.Close()
 	text := <-told

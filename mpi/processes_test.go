@@ -109,11 +109,8 @@ func beginAs(t testing.TB, n int, name string, how manner, env ...string) *proce
 		}()
 		j.ranks = append(j.ranks, p)
 	}
-	service := pmi.NewService(pmi.Config{KVSName: "processes", Size: n}, conns)
 	var serving sync.WaitGroup
-	for rank := range n {
-		serving.Go(func() { service.Serve(rank, func() {}) })
-	}
+	servePMI(&serving, conns)
 	t.Cleanup(func() {
 		for _, p := range j.ranks {
 			p.cmd.Process.Kill() // a stopped one too
@@ -221,5 +218,36 @@ func (j *processes) stopped(rank int) {
 			return
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// servePMI answers the ranks of a job, one connection each, until they end.
+func servePMI(serving *sync.WaitGroup, conns []net.Conn) {
+	ranks := make([]pmi.Rank, len(conns))
+	for id := range ranks {
+		ranks[id].ID = id
+	}
+	var mu sync.Mutex
+	server := pmi.NewServer(pmi.Config{KVSName: "processes", Size: len(conns)}, ranks)
+	for rank, conn := range conns {
+		serving.Go(func() {
+			for in := bufio.NewScanner(conn); in.Scan(); {
+				mu.Lock()
+				e, err := server.Handle(rank, in.Text())
+				if e.Arrived {
+					e.Replies = append(e.Replies, server.Release().Replies...)
+				}
+				if e.Find != "" {
+					e.Replies = append(e.Replies, server.Found(e.Find, "", false).Replies...)
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+				for _, r := range e.Replies {
+					conns[r.Rank].Write([]byte(r.Line))
+				}
+			}
+		})
 	}
 }

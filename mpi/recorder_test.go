@@ -41,7 +41,7 @@ var killedEventsBody = body("killed after a message", func(_ context.Context, c 
 func TestRecorder_KeepsWhatAKilledRankDid(t *testing.T) {
 	dir := t.TempDir()
 	err := launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, killedEventsBody)},
-		Timeout: time.Minute, Output: dir, Stdin: launcher.InputNone})
+		Timeout: time.Minute, OutputDir: dir, Stdin: launcher.InputNone})
 	require.Error(t, err)
 	var dumps []*recorder.Record
 	for _, name := range []string{"rank.0.events", "rank.1.events"} {
@@ -66,7 +66,7 @@ func TestRecorder_KeepsNothingOfASuccess(t *testing.T) {
 	dir := t.TempDir()
 	err := launcher.Run(t.Context(), launcher.Job{
 		Apps:    []launcher.App{launchertest.Ranks(2, slowBodies[2])},
-		Timeout: time.Minute, Output: dir, Stdin: launcher.InputNone})
+		Timeout: time.Minute, OutputDir: dir, Stdin: launcher.InputNone})
 	require.NoError(t, err)
 	names, err := filepath.Glob(filepath.Join(dir, "*.events"))
 	require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,20 +45,22 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	o := bench.Default
 	var sizes sizeRange
 	var fabric carrier
-	ranks := count(b.Start)
+	ranks := b.Start
 	cmd := &cobra.Command{Use: b.Name + " [options]", Short: b.Short}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.VarP(&ranks, "np", "n", "number of ranks to start if there is no launcher")
+	flags.VarP(number{&ranks, 1, maxNumber}, "np", "n",
+		fmt.Sprintf("number of ranks to start if there is no launcher (default %d)", ranks))
 	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
 	flags.VarP(&sizes, "message-size", "m",
 		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default: those of OSU)")
-	flags.VarP(number{&o.Iterations, 1}, "iterations", "i",
+	flags.VarP(number{&o.Iterations, 1, maxNumber}, "iterations", "i",
 		"timed iterations of each size (default: those of OSU)")
-	flags.VarP(number{&o.Warmup, 0}, "warmup", "x", "warm-up iterations before them (default: those of OSU)")
-	flags.VarP(number{&o.Window, 1}, "window-size", "W",
+	flags.VarP(number{&o.Warmup, 0, maxNumber}, "warmup", "x",
+		"warm-up iterations before them (default: those of OSU)")
+	flags.VarP(number{&o.Window, 1, maxNumber}, "window-size", "W",
 		"messages in a window, in benchmarks that have one (default 64)")
-	flags.Var(number{&o.Vector, 1}, "vector",
+	flags.Var(number{&o.Vector, 1, maxNumber}, "vector",
 		"elements of the vector that each message of bw, bibw and mbw_mr is sent and received as "+
 			"(default 1)")
 	flags.BoolVarP(&o.Validate, "validation", "c", false,
@@ -81,10 +82,10 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
 	}
 	if b.Sparse {
-		flags.Var(number{&o.Degree, 1}, "degree",
+		flags.Var(number{&o.Degree, 1, maxNumber}, "degree",
 			"ranks that each rank sends to (default 4, or all others if they are fewer)")
 	}
-	flags.Var(number{&o.Digits, 0}, "digits", "decimal places of a figure (default 2)")
+	flags.Var(number{&o.Digits, 0, maxNumber}, "digits", "decimal places of a figure (default 2)")
 	flags.StringVar(&o.Report, "json", "",
 		"`FILE` for all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
@@ -116,7 +117,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		if inJob() {
 			return measure(cmd, b, o, by, fabric, progress)
 		}
-		if err := b.Check(o, int(ranks)); err != nil {
+		if err := b.Check(o, ranks); err != nil {
 			return tell(err)
 		}
 		words := os.Args[1:]
@@ -125,7 +126,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			// its own progress.
 			words = slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, "--"+progressFlag)
 		}
-		return runBeside(cmd, b, int(ranks), string(fabric), words)
+		return runBeside(cmd, b, ranks, string(fabric), words)
 	}
 	return cmd
 }
@@ -150,7 +151,7 @@ func newComparison() *cobra.Command {
 			return tell(bench.Compare(files, digits, plot, os.Stdout))
 		},
 	}
-	cmd.Flags().Var(number{&digits, 0}, "digits", "decimal places of a figure (default 2)")
+	cmd.Flags().Var(number{&digits, 0, maxNumber}, "digits", "decimal places of a figure (default 2)")
 	cmd.Flags().StringVar(&plot, "plot", "", plotUsage)
 	return cmd
 }
@@ -194,25 +195,6 @@ func inJob() bool {
 	return os.Getenv("RANK") != "" && os.Getenv("WORLD_SIZE") != "" // torchrun's
 }
 
-// number is an option that is a whole number.
-type number struct {
-	to      *int
-	minimum int
-}
-
-func (n number) Set(text string) error {
-	const maximum = 1e9
-	v, err := strconv.Atoi(text)
-	if err != nil || v < n.minimum || v > maximum {
-		return fmt.Errorf("not a whole number from %d up to %.0f", n.minimum, maximum)
-	}
-	*n.to = v
-	return nil
-}
-
-func (number) String() string { return "" }
-func (number) Type() string   { return "N" }
-
 // carrier is a fabric, by its name.
 type carrier string
 
@@ -253,11 +235,11 @@ func (r *sizeRange) Set(text string) (err error) {
 		low, high = "", text
 	}
 	if r.low = bench.Default.Min; both {
-		if r.low, err = parseSize(low); err != nil {
+		if err = (*size)(&r.low).Set(low); err != nil {
 			return err
 		}
 	}
-	if r.high, err = parseSize(high); err != nil {
+	if err = (*size)(&r.high).Set(high); err != nil {
 		return err
 	}
 	if r.low > r.high {
@@ -269,22 +251,3 @@ func (r *sizeRange) Set(text string) (err error) {
 
 func (r *sizeRange) String() string { return "" }
 func (*sizeRange) Type() string     { return "[MIN:]MAX" }
-
-func parseSize(text string) (int, error) {
-	shift := 0
-	switch {
-	case strings.HasSuffix(text, "K"), strings.HasSuffix(text, "k"):
-		shift = 10
-	case strings.HasSuffix(text, "M"), strings.HasSuffix(text, "m"):
-		shift = 20
-	}
-	digits := text
-	if shift > 0 {
-		digits = text[:len(text)-1]
-	}
-	n, err := strconv.ParseUint(digits, 10, 31-shift)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a size, such as 8, 64K or 4M", text)
-	}
-	return int(n) << shift, nil
-}

@@ -64,11 +64,12 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 	*o = bench.DefaultTune
 	var sizes sizeRange
 	var fabric carrier
-	ranks := count(2)
+	ranks := 2
 	cmd.Args = noWords
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.VarP(&ranks, "np", "n", "number of ranks to start if there is no launcher")
+	flags.VarP(number{&ranks, 1, maxNumber}, "np", "n",
+		"number of ranks to start if there is no launcher (default 2)")
 	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
 	flags.DurationVar(&o.Limit, "limit", o.Limit, "approximate `TIME` that it takes")
 	flags.VarP(&sizes, "message-size", "m",
@@ -87,7 +88,7 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 			}
 			return tell(compare(cmd.Context(), *o, by, os.Stdout))
 		}
-		return runSelf(cmd, int(ranks), os.Args[1:])
+		return runSelf(cmd, ranks, os.Args[1:])
 	}
 	return cmd
 }

@@ -27,12 +27,6 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 	if job.MapBy, err = launcher.ParseMapping(o.mapBy); err != nil {
 		return fmt.Errorf("--map-by: %w", err)
 	}
-	if o.perNode > 0 {
-		if o.mapBy != "" {
-			return errors.New("--ppn and --map-by: both say how ranks are dealt out; leave one out")
-		}
-		job.MapBy.PerNode = int(o.perNode)
-	}
 	if o.starter != "" {
 		if o.launcher != "" {
 			return errors.New("--launcher and --starter: both say how agents are started; leave one out")
@@ -52,7 +46,7 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 		{"--launcher ssh", o.launcher == "ssh"}, {"--starter", o.starter != ""},
 		{"--agent-path", o.agentPath != ""}, {"--stage", o.stage},
 		{"--fan-out", o.fanOut > 0},
-		{"--map-by", o.mapBy != ""}, {"--ppn", o.perNode > 0},
+		{"--map-by", o.mapBy != ""},
 		{"--min", o.min > 0},
 	} {
 		if option.given {

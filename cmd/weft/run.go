@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
@@ -117,13 +115,13 @@ func run(cmd *cobra.Command, job launcher.Job) error {
 
 // appOptions are the options that each program of a job has for itself.
 type appOptions struct {
-	ranks count
+	ranks int
 	env   []string
 	dir   string
 }
 
 func (o *appOptions) define(flags *pflag.FlagSet) {
-	flags.VarP(&o.ranks, "np", "n",
+	flags.VarP(number{&o.ranks, 1, maxNumber}, "np", "n",
 		"number of ranks (default: the number of usable cores, or of slots with --host)")
 	flags.StringArrayVarP(&o.env, "x", "x", nil,
 		"`NAME[=VALUE]` to set in the ranks' environment; NAME alone passes on the value that is set here")
@@ -132,7 +130,7 @@ func (o *appOptions) define(flags *pflag.FlagSet) {
 
 // app is the program that these options and the words after them ask for.
 func (o *appOptions) app(words []string) (launcher.App, error) {
-	app := launcher.App{Ranks: int(o.ranks), Dir: o.dir}
+	app := launcher.App{Ranks: o.ranks, Dir: o.dir}
 	if len(words) == 0 {
 		return app, errors.New("no program to run; write weft run -n 4 PROGRAM")
 	}
@@ -205,18 +203,18 @@ type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
 	host, hostfile                                           given
 	mapBy, starter, agentPath                                string
-	perNode, fanOut                                          count
+	fanOut                                                   int
 	timeout                                                  timeLimit
 	stuck                                                    stuckLimit
 	stuckAction                                              string
 	survive                                                  bool
-	restarts                                                 restartCount
-	min                                                      count
-	profile, profileFile, trace                              string
+	restarts                                                 int
+	min                                                      int
+	profile, trace                                           string
 	callReport                                               bool
-	cores                                                    coreCount
-	lanes                                                    laneCount
-	maxLine                                                  lineLength
+	cores                                                    int
+	lanes                                                    int
+	maxLine                                                  int
 	label, verbose, report, stats, tls, reconnect            bool
 	dryRun, json, stage                                      bool
 }
@@ -229,14 +227,14 @@ func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 		"`file` with one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
-	flags.Var(&o.perNode, "ppn", "number of ranks on each host, like --map-by ppr:N:node")
+	flags.Var((*perNode)(&o.mapBy), "ppn", "number of ranks on each host: --map-by ppr:N:node")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts (default: what is detected)")
 	flags.StringVar(&o.starter, "starter", "",
 		"`command` that starts weft on another host, which it names as {host} (default: ssh)")
 	flags.StringVar(&o.agentPath, "agent-path", "",
 		"path of the weft `file` on the other hosts (default: the same as here)")
-	flags.Var(&o.fanOut, "fan-out",
+	flags.Var(number{&o.fanOut, 1, maxNumber}, "fan-out",
 		"number of hosts on which weft run, and each agent, starts agents directly (default 64)")
 	flags.BoolVar(&o.stage, "stage", false,
 		"copy programs to the hosts that do not have them, and remove the copies afterwards")
@@ -246,7 +244,7 @@ func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bind, "bind-to", "",
 		"`none|core|numa|socket|CPULIST`: what each rank is bound to (default: core, if there are enough)")
-	flags.Var(&o.cores, "cores-per-rank",
+	flags.Var(number{&o.cores, 1, maxNumber}, "cores-per-rank",
 		"number of cores for each rank (default: its share of the free cores, or 1 with --bind-to core)")
 	flags.StringVar(&o.cq, "cq-cores", "none",
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
@@ -257,7 +255,7 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 // defineOutput defines the options of standard input, of output, and of what weft itself prints.
 func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
-	flags.Var(&o.maxLine, "max-line",
+	flags.Var((*size)(&o.maxLine), "max-line",
 		"`SIZE`, such as 4M, up to which lines are kept whole (default 1M)")
 	flags.StringVar(&o.output, "output-dir", "",
 		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
@@ -276,7 +274,7 @@ func (o *jobOptions) defineNetwork(flags *pflag.FlagSet) {
 		"`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.StringVar(&o.iface, "iface", "",
 		"`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
-	flags.Var(&o.lanes, "lanes",
+	flags.Var(number{&o.lanes, 1, setting.MaxLanes}, "lanes",
 		"number of TCP connections to each peer, 1 to 8, which share its messages; if one is lost, the "+
 			"others resend what it carried (default 1)")
 	flags.BoolVar(&o.reconnect, "reconnect", false,
@@ -296,10 +294,10 @@ func (o *jobOptions) defineFailures(flags *pflag.FlagSet) {
 			"abort-unmoved ends it without proof, too, when no message has moved for as long as --stuck")
 	flags.BoolVar(&o.survive, "survive", false,
 		"go on when a rank fails: calls that need it return an error, and the other ranks may go on")
-	flags.Var(&o.restarts, "restarts",
+	flags.Var(number{&o.restarts, 0, maxNumber}, "restarts",
 		"maximum number of times to start the job again, on the remaining hosts, when a rank or a host "+
 			"is lost")
-	flags.Var(&o.min, "min",
+	flags.Var(number{&o.min, 1, maxNumber}, "min",
 		"with --restarts: the minimum number of ranks when the remaining hosts have fewer slots (default: "+
 			"the number of ranks does not change)")
 }
@@ -313,8 +311,6 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 		"`cpu|heap|block|mutex[=FILE]`: profile the ranks into one file (default: weft.KIND.pprof), for "+
 			"go tool pprof")
 	// As --profile KIND=FILE, for scripts from before there was that.
-	flags.StringVar(&o.profileFile, "profile-file", "", "`file` for --profile")
-	flags.MarkHidden("profile-file")
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 }
@@ -373,18 +369,17 @@ func (o *jobOptions) check() error {
 
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
-		Label: o.label, Output: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		Report: o.report, MaxLine: int(o.maxLine), DryRun: o.dryRun, JSON: o.json,
-		Stage: o.stage, FanOut: int(o.fanOut),
+		Label: o.label, OutputDir: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
+		ReportBindings: o.report, MaxLine: o.maxLine, DryRun: o.dryRun, JSON: o.json,
+		Stage: o.stage, FanOut: o.fanOut,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
-		Restarts: int(o.restarts), Min: int(o.min),
+		Restarts: o.restarts, Min: o.min,
 	}
-	action, err := deadlock.ParseAction(o.stuckAction)
-	if err != nil {
+	var err error
+	if job.StuckAction, err = launcher.ParseStuckAction(o.stuckAction); err != nil {
 		return job, fmt.Errorf("--stuck-action %q: %w", o.stuckAction, err)
 	}
-	job.AbortStuck, job.AbortUnmoved = action != deadlock.OnlyReport, action == deadlock.AbortUnmoved
 	if err := o.check(); err != nil {
 		return job, err
 	}
@@ -392,11 +387,11 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		return job, err
 	}
 	if o.bind != "" {
-		if job.Binding, err = launcher.ParseBinding(o.bind); err != nil {
+		if job.BindTo, err = launcher.ParseBinding(o.bind); err != nil {
 			return job, fmt.Errorf("--bind-to: %w", err)
 		}
 	}
-	job.CoresPerRank = int(o.cores)
+	job.CoresPerRank = o.cores
 	if job.CQCores, err = launcher.ParseCQCores(o.cq); err != nil {
 		return job, fmt.Errorf("--cq-cores: %w", err)
 	}
@@ -440,7 +435,7 @@ func (o *jobOptions) settings() (env []string, err error) {
 		set(setting.Interface, o.iface)
 	}
 	if o.lanes > 0 {
-		set(setting.Lanes, o.lanes.String())
+		set(setting.Lanes, strconv.Itoa(o.lanes))
 	}
 	if o.reconnect {
 		set(setting.Reconnect, "on")
@@ -456,16 +451,13 @@ var profiles = []string{"cpu", "heap", "block", "mutex"}
 
 // measurements reads the options for what the ranks measure and hand over at their end.
 func (o *jobOptions) measurements(job *launcher.Job) error {
-	if job.CallReport = o.callReport; o.callReport {
+	if job.Report = o.callReport; o.callReport {
 		job.Env = append(job.Env, setting.Report.Name+"=1")
 	}
 	if job.Trace = o.trace; o.trace != "" && os.Getenv(setting.Trace.Name) == "" {
 		job.Env = append(job.Env, setting.Trace.Name+"="+traceMemory)
 	}
-	switch {
-	case o.profile == "" && o.profileFile != "":
-		return errors.New("--profile-file names a file for --profile, which is not given")
-	case o.profile == "":
+	if o.profile == "" {
 		return nil
 	}
 	kind, file, named := strings.Cut(o.profile, "=")
@@ -474,133 +466,9 @@ func (o *jobOptions) measurements(job *launcher.Job) error {
 			strings.Join(profiles, ", "))
 	}
 	if !named {
-		file = cmp.Or(o.profileFile, "weft."+kind+".pprof")
+		file = "weft." + kind + ".pprof"
 	}
 	job.Profile, job.ProfileFile = kind, file
 	job.Env = append(job.Env, setting.Profile.Name+"="+kind)
 	return nil
 }
-
-// count is a number of ranks.
-type count int
-
-func (c *count) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return errors.New("the number of ranks is a whole number above 0")
-	}
-	*c = count(n)
-	return nil
-}
-
-func (c *count) String() string {
-	if *c == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(*c))
-}
-
-func (c *count) Type() string { return "N" }
-
-// restartCount is how often a job may be started again.
-type restartCount int
-
-func (c *restartCount) Set(text string) error {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return errors.New("the number of restarts is a whole number from 0 on")
-	}
-	*c = restartCount(n)
-	return nil
-}
-
-func (c *restartCount) String() string { return (*count)(c).String() }
-func (*restartCount) Type() string     { return "N" }
-
-// coreCount is a number of cores; 0 leaves it to the binding.
-type coreCount int
-
-func (c *coreCount) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return errors.New("the number of cores is a whole number above 0")
-	}
-	*c = coreCount(n)
-	return nil
-}
-
-func (c *coreCount) String() string { return (*count)(c).String() }
-func (*coreCount) Type() string     { return "N" }
-
-// laneCount is a number of lanes; 0 leaves it to the setting.
-type laneCount int
-
-func (l *laneCount) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > setting.MaxLanes {
-		return fmt.Errorf("the number of lanes is a whole number from 1 to %d", setting.MaxLanes)
-	}
-	*l = laneCount(n)
-	return nil
-}
-
-func (l *laneCount) String() string {
-	if *l == 0 {
-		return ""
-	}
-	return strconv.Itoa(int(*l))
-}
-
-func (l *laneCount) Type() string { return "N" }
-
-// lineLength is a number of bytes; 0 leaves it to the launcher.
-type lineLength int
-
-func (l *lineLength) Set(text string) error {
-	n, err := parseSize(text)
-	*l = lineLength(n)
-	return err
-}
-
-func (l *lineLength) String() string { return "" }
-func (l *lineLength) Type() string   { return "SIZE" }
-
-// timeLimit is a duration that may also be a number of seconds, as other launchers take it.
-type timeLimit time.Duration
-
-func (t *timeLimit) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if seconds, numErr := strconv.ParseUint(text, 10, 31); numErr == nil {
-		d, err = time.Duration(seconds)*time.Second, nil
-	}
-	if err != nil || d <= 0 {
-		return errors.New("not a duration above zero, such as 90s or 2h")
-	}
-	*t = timeLimit(d)
-	return nil
-}
-
-func (t *timeLimit) String() string {
-	if *t == 0 {
-		return ""
-	}
-	return time.Duration(*t).String()
-}
-
-func (t *timeLimit) Type() string { return "duration" }
-
-// stuckLimit is a duration; 0 switches the watch for deadlocks off.
-type stuckLimit time.Duration
-
-const defaultStuck = stuckLimit(10 * time.Second)
-
-func (s *stuckLimit) Set(text string) error {
-	if text == "0" {
-		*s = 0
-		return nil
-	}
-	return (*timeLimit)(s).Set(text)
-}
-
-func (s *stuckLimit) String() string { return time.Duration(*s).String() }
-func (*stuckLimit) Type() string     { return "duration" }

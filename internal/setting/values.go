@@ -113,32 +113,27 @@ func (v Value) Duration() (time.Duration, error) {
 	return d, nil
 }
 
-// Bytes is the setting as a number of bytes of at least low, with K, M or G for powers of 1024; 0 if it is
-// empty.
+// Bytes is the setting as a number of bytes of at least low; 0 if it is empty.
 func (v Value) Bytes(low int) (int, error) {
-	text := v.text
-	if text == "" {
+	if v.text == "" {
 		return 0, nil
 	}
-	shift := 0
-	switch text[len(text)-1] {
-	case 'K', 'k':
-		shift = 10
-	case 'M', 'm':
-		shift = 20
-	case 'G', 'g':
-		shift = 30
-	}
-	number := text
-	if shift > 0 {
-		number = text[:len(text)-1]
-	}
-	n, err := strconv.ParseUint(number, 10, 40)
-	if err != nil || n<<shift < uint64(low) || n<<shift > 1<<46 {
+	n, err := ParseBytes(v.text)
+	if err != nil || n < low || n > 1<<46 {
 		return 0, fmt.Errorf("%s=%q: not a number of bytes from %d on, such as 65536, 64K or 1M", v.Name,
-			text, low)
+			v.text, low)
 	}
-	return int(n << shift), nil
+	return n, nil
+}
+
+// ParseBytes parses a number of bytes, with K, M or G for powers of 1024.
+func ParseBytes(text string) (int, error) {
+	shift := 10 * (1 + strings.IndexAny("KMG", strings.ToUpper(text[max(0, len(text)-1):])))
+	if shift > 0 {
+		text = text[:len(text)-1]
+	}
+	n, err := strconv.ParseUint(text, 10, 62-shift)
+	return int(n) << shift, err
 }
 
 // On is the setting as a switch.

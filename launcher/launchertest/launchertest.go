@@ -109,7 +109,8 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 // job. A job that does not end is ended, and standard error tells where its ranks were.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2, AbortStuck: true})
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2,
+		StuckAction: launcher.AbortStuck})
 }
 
 // RunSurviving is Run of a job that goes on when ranks fail.

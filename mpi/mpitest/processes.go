@@ -105,7 +105,7 @@ func (j *job) start(call string) {
 			Env: []string{processVariable + "=" + j.t.Name(), callVariable + "=" + call,
 				errorsVariable + "=" + folder, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") +
 					" atexit_sleep_ms=0")}}},
-		Stuck: stuckAfter, AbortStuck: true, Stdin: launcher.InputNone,
+		Stuck: stuckAfter, StuckAction: launcher.AbortStuck, Stdin: launcher.InputNone,
 	}
 	if deadline, bounded := j.t.Deadline(); bounded {
 		job.Timeout = max(time.Until(deadline)-beforeDeadline, time.Second)

@@ -74,7 +74,7 @@ func (provider) Cut(a, b transport.Device) error {
 	admit(b)
 	for _, q := range inside(b).qps {
 		if q != nil && lanesOf(q) != nil && q.Attr.Peer == inside(a).end.local.ID.Rank {
-			lanesOf(q).ended.Store(true)
+			lanesOf(q).dial.ended.Store(true)
 		}
 	}
 	for _, q := range inside(a).qps {
@@ -132,7 +132,7 @@ func (q *qp) cut() (err error) {
 		err = errors.Join(err, reset(fd))
 	}
 	if lanesOf(q) != nil {
-		lanesOf(q).ended.Store(true)
+		lanesOf(q).dial.ended.Store(true)
 	}
 	return err
 }

@@ -29,8 +29,8 @@ func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 
 func (frameAtomic) end(q *qp, i *incoming) error { return q.queueResponse(parseAtomic, i) }
 
-func (frameAtomic) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	return sequence.Request, stopNone, b.storeReadRequest(parseAtomic, i)
+func (frameAtomic) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	return sequence.Request, stopNone, r.storeReadRequest(parseAtomic, i)
 }
 
 // atomicFrame asks the peer to change a word.
@@ -87,8 +87,8 @@ func (frameAtomicDone) end(q *qp, i *incoming) error {
 	return nil
 }
 
-func (frameAtomicDone) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	w, _ := b.asking(i.A)
+func (frameAtomicDone) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	w, _ := r.asking(i.A)
 	return sequence.Response, stopNone, placeOriginal(w, i)
 }
 

@@ -24,7 +24,7 @@ func (q *qp) makeClose(o *frame.Batch) bool {
 
 func (frameClose) end(q *qp, _ *incoming) error { return q.peerCloses() }
 
-func (frameClose) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
+func (frameClose) arrived(*laneReceiver, *incoming) (sequence.Kind, stop, error) {
 	return sequence.Data, stopClose, nil
 }
 

@@ -34,10 +34,10 @@ func (frameImmediate) end(q *qp, i *incoming) error {
 	return nil
 }
 
-func (frameImmediate) beginAhead(b *multiLane, i *incoming) error { return b.findRecv(i) }
+func (frameImmediate) beginAhead(r *laneReceiver, i *incoming) error { return r.findRecv(i) }
 
-func (frameImmediate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	m := b.messageAt(i.A)
+func (frameImmediate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	m := r.messageAt(i.A)
 	m.op, m.flags, m.word = frame.Immediate, i.Flags, i.B
 	return sequence.Message, stopNone, nil
 }

@@ -32,10 +32,10 @@ func (frameInvalidate) end(q *qp, i *incoming) error {
 	return nil
 }
 
-func (frameInvalidate) beginAhead(b *multiLane, i *incoming) error { return b.findRecv(i) }
+func (frameInvalidate) beginAhead(r *laneReceiver, i *incoming) error { return r.findRecv(i) }
 
-func (frameInvalidate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	m := b.messageAt(i.A)
+func (frameInvalidate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	m := r.messageAt(i.A)
 	m.op, m.flags, m.word = frame.Invalidate, i.Flags, i.B
 	return sequence.Message, stopInvalidate, nil
 }

@@ -16,11 +16,11 @@ type frameKind interface {
 	end(q *qp, i *incoming) error
 
 	// beginAhead is begin where frames before this one may be missing.
-	beginAhead(b *multiLane, i *incoming) error
+	beginAhead(r *laneReceiver, i *incoming) error
 
 	// arrived notes what a frame completes, where frames before this one may be missing: what it counts as,
 	// and what must be carried out exactly at its place in the sequence.
-	arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error)
+	arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error)
 }
 
 // stop is what must be carried out exactly at a frame's place in the sequence of a direction.
@@ -57,9 +57,9 @@ func (ordinaryFrame) begin(*qp, *incoming) error { return nil }
 
 func (ordinaryFrame) end(*qp, *incoming) error { return nil }
 
-func (ordinaryFrame) beginAhead(*multiLane, *incoming) error { return nil }
+func (ordinaryFrame) beginAhead(*laneReceiver, *incoming) error { return nil }
 
-func (ordinaryFrame) arrived(*multiLane, *incoming) (sequence.Kind, stop, error) {
+func (ordinaryFrame) arrived(*laneReceiver, *incoming) (sequence.Kind, stop, error) {
 	return sequence.Data, stopNone, nil
 }
 

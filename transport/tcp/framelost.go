@@ -12,8 +12,8 @@ import (
 // frameLost tells which lanes its sender has closed, and what has arrived.
 type frameLost struct{ ordinaryFrame }
 
-func (frameLost) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	return sequence.Data, stopNone, b.hearLost(i)
+func (frameLost) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	return sequence.Data, stopNone, r.m.hearLost(i)
 }
 
 // hearLost takes the peer's report: what its lost lanes carried is sent again, unless it has arrived.
@@ -28,7 +28,7 @@ func (m *multiLane) hearLost(i *incoming) error {
 		} else {
 			m.failover.Closed(number)
 		}
-		m.out.Lost(number, ranges)
+		m.send.out.Lost(number, ranges)
 	})
 	if n := m.failover.Len(); n > 2*frame.MaxLostLanes {
 		return fmt.Errorf("%w: %d lanes are lost and not forgotten", transport.ErrProtocol, n)
@@ -39,14 +39,14 @@ func (m *multiLane) hearLost(i *incoming) error {
 var errLostThere = errors.New("the peer has lost it")
 
 // sendLost tells the peer which lanes are closed here, and what has arrived.
-func (m *multiLane) sendLost() {
-	l := m.idleLane()
+func (s *laneSender) sendLost() {
+	l := s.idleLane()
 	if l == nil {
 		return
 	}
-	t := m.failover.Tell(nil)
-	payload := frame.AppendLost(nil, t, m.in.Next(), m.in.Ranges(nil))
+	t := s.m.failover.Tell(nil)
+	payload := frame.AppendLost(nil, t, s.m.recv.in.Next(), s.m.recv.in.Ranges(nil))
 	if !l.sendUnnumbered(frame.Header{Op: frame.Lost, Flags: frame.Last}, payload) {
-		m.failover.Unsent()
+		s.m.failover.Unsent()
 	}
 }

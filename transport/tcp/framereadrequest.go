@@ -50,8 +50,8 @@ func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
 
 func (frameReadRequest) end(q *qp, i *incoming) error { return q.queueResponse(parseReadRequest, i) }
 
-func (frameReadRequest) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	return sequence.Request, stopNone, b.storeReadRequest(parseReadRequest, i)
+func (frameReadRequest) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	return sequence.Request, stopNone, r.storeReadRequest(parseReadRequest, i)
 }
 
 // parseReadRequest reads a Read Request and checks all of it that needs no region.
@@ -141,10 +141,10 @@ func (q *qp) startResponse() error {
 // storeReadRequest puts a Read Request or an Atomic of the peer into its place of the queue, where it waits
 // for its doorbell. The request is checked first: its place may be that of another one, which a wrong request
 // must not spoil.
-func (m *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
+func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
-	q := m.q
-	ahead, depth := i.Ref-m.doorbells, uint64(q.agreed.Reads)
+	q := r.q
+	ahead, depth := i.Ref-r.doorbells, uint64(q.agreed.Reads)
 	if ahead >= depth || uint64(q.responses.Tail-q.responses.Head)+ahead >= depth {
 		return violation.ErrReads(q.agreed.Reads)
 	}
@@ -168,12 +168,12 @@ func (m *multiLane) storeReadRequest(parse func(frame.Header, []byte) (readRespo
 
 // doorbell takes the request of the peer that is stored next into the queue of those that are answered:
 // everything before it is placed.
-func (m *multiLane) doorbell() error {
-	a := m.q.responses.At(m.q.responses.Tail)
+func (r *laneReceiver) doorbell() error {
+	a := r.q.responses.At(r.q.responses.Tail)
 	if !a.stored {
 		return fmt.Errorf("%w: a Read or an Atomic in the place of another one", transport.ErrProtocol)
 	}
 	a.stored = false
-	m.doorbells++
-	return m.q.startResponse()
+	r.doorbells++
+	return r.q.startResponse()
 }

@@ -146,8 +146,8 @@ func (frameReadWrite) end(q *qp, i *incoming) error {
 }
 
 // beginAhead checks that the frame goes into a destination of its Read.
-func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
-	w, number := b.asking(i.Ref)
+func (frameReadWrite) beginAhead(r *laneReceiver, i *incoming) error {
+	w, number := r.asking(i.Ref)
 	if w == nil || w.Op != transport.OpRead {
 		return errNotAsked
 	}
@@ -174,8 +174,8 @@ func (frameReadWrite) beginAhead(b *multiLane, i *incoming) error {
 	return notDue(i)
 }
 
-func (frameReadWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	b.q.SQ.At(i.asks).Got += i.Length
+func (frameReadWrite) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	r.q.SQ.At(i.asks).Got += i.Length
 	kind := sequence.Data
 	if i.Flags&frame.Last != 0 {
 		kind = sequence.Response
@@ -230,8 +230,8 @@ func (q *qp) reading() *verbs.Request {
 }
 
 // asking finds our Read or Atomic of a number that is under way, and its place in the queue.
-func (m *multiLane) asking(number uint64) (*verbs.Request, uint32) {
-	q := m.q
+func (r *laneReceiver) asking(number uint64) (*verbs.Request, uint32) {
+	q := r.q
 	for k := q.SQ.Head; k != q.at.next; k++ {
 		if w := q.SQ.At(k); w.Asks() && w.Number == number && !w.Done {
 			return w, k

@@ -66,20 +66,20 @@ func (frameSend) end(q *qp, i *incoming) error {
 	return nil
 }
 
-func (frameSend) beginAhead(b *multiLane, i *incoming) error {
-	if err := b.findRecv(i); err != nil {
+func (frameSend) beginAhead(r *laneReceiver, i *incoming) error {
+	if err := r.findRecv(i); err != nil {
 		return err
 	}
-	if e := b.q.RQ.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
+	if e := r.q.RQ.At(i.recv); i.B > uint64(e.Total) || i.Length > e.Total-int(i.B) {
 		return violation.ErrTooLong(e.Total)
 	}
 	i.off = int(i.B)
-	b.messageAt(i.A).begun += i.Length
+	r.messageAt(i.A).begun += i.Length
 	return nil
 }
 
-func (frameSend) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	m := b.messageAt(i.A)
+func (frameSend) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	m := r.messageAt(i.A)
 	m.got += i.Length
 	if i.Flags&frame.Last == 0 {
 		return sequence.Data, stopNone, nil
@@ -121,16 +121,16 @@ type messageProgress struct {
 	word  uint64 // the immediate, or the key to be invalidated
 }
 
-func (m *multiLane) messageAt(number uint64) *messageProgress {
-	return &m.messages[number&uint64(len(m.messages)-1)]
+func (r *laneReceiver) messageAt(number uint64) *messageProgress {
+	return &r.messages[number&uint64(len(r.messages)-1)]
 }
 
 // findRecv finds the posted Recv that a message uses.
-func (m *multiLane) findRecv(i *incoming) error {
-	ahead := i.A - m.q.recvMsn
-	if ahead >= uint64(m.q.RQ.Tail-m.q.RQ.Head) {
+func (r *laneReceiver) findRecv(i *incoming) error {
+	ahead := i.A - r.q.recvMsn
+	if ahead >= uint64(r.q.RQ.Tail-r.q.RQ.Head) {
 		return violation.ErrNoRecv
 	}
-	i.recv = m.q.RQ.Head + uint32(ahead)
+	i.recv = r.q.RQ.Head + uint32(ahead)
 	return nil
 }

@@ -18,8 +18,8 @@ func (frameTerminate) end(q *qp, i *incoming) error {
 	return nil
 }
 
-func (frameTerminate) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	b.terminate = &pendingTerminate{i.LaneHeader, append([]byte(nil), i.control...)}
+func (frameTerminate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	r.terminate = &pendingTerminate{i.LaneHeader, append([]byte(nil), i.control...)}
 	return sequence.Data, stopTerminate, nil
 }
 

@@ -80,12 +80,12 @@ func (frameWrite) begin(q *qp, i *incoming) error {
 	return nil
 }
 
-func (k frameWrite) beginAhead(b *multiLane, i *incoming) error {
+func (k frameWrite) beginAhead(r *laneReceiver, i *incoming) error {
 	if i.Ref == 0 || i.Ref > i.Number {
 		return fmt.Errorf("%w: frame %d of a Write that begins with %d", transport.ErrProtocol, i.Number,
 			i.Ref)
 	}
-	return k.begin(b.q, i)
+	return k.begin(r.q, i)
 }
 
 func (frameWrite) end(q *qp, i *incoming) error {
@@ -96,10 +96,10 @@ func (frameWrite) end(q *qp, i *incoming) error {
 	return err
 }
 
-func (frameWrite) arrived(b *multiLane, i *incoming) (sequence.Kind, stop, error) {
-	err := b.placeOrHoldTail(i)
+func (frameWrite) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
+	err := r.placeOrHoldTail(i)
 	if err == nil {
-		b.q.ReportPlaced()
+		r.q.ReportPlaced()
 	}
 	return sequence.Data, stopNone, err
 }
@@ -172,26 +172,26 @@ func (t *heldTail) place() error {
 }
 
 // placeOrHoldTail places the last bytes of a frame, or holds them until the rest of the Write is there.
-func (m *multiLane) placeOrHoldTail(i *incoming) error {
-	if i.held == 0 || i.Flags&frame.Last == 0 || m.in.Whole(i.Ref, i.Number) {
+func (r *laneReceiver) placeOrHoldTail(i *incoming) error {
+	if i.held == 0 || i.Flags&frame.Last == 0 || r.in.Whole(i.Ref, i.Number) {
 		return i.placeHeld()
 	}
-	m.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
+	r.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
 	i.held = 0
 	return nil
 }
 
 // releaseTails places what has been held and is not to be held any longer.
-func (m *multiLane) releaseTails() {
+func (r *laneReceiver) releaseTails() {
 	for {
-		t, n, ok := m.in.Release()
+		t, n, ok := r.in.Release()
 		if !ok {
 			return
 		}
 		if err := t.place(); err != nil {
-			m.deferError(n, err)
+			r.deferError(n, err)
 			continue
 		}
-		m.q.ReportPlaced()
+		r.q.ReportPlaced()
 	}
 }

@@ -12,29 +12,29 @@ import (
 
 // deliver tells what has arrived with nothing missing before it, in order (H3), and then what is wrong with
 // what comes next, if anything.
-func (m *multiLane) deliver() error {
-	q := m.q
+func (r *laneReceiver) deliver() error {
+	q := r.q
 	for q.open {
-		run, ok := m.in.Deliver()
+		run, ok := r.in.Deliver()
 		if !ok {
 			break
 		}
-		if err := m.deliverRun(run); err != nil {
+		if err := r.deliverRun(run); err != nil {
 			return err
 		}
 	}
-	if q.open && m.deferred.n != 0 && m.deferred.n <= m.in.Next() {
-		return m.deferred.err
+	if q.open && r.deferred.n != 0 && r.deferred.n <= r.in.Next() {
+		return r.deferred.err
 	}
 	return nil
 }
 
 // deliverRun tells what the record of a run says: the doorbell for its Read Requests, a completion for each
 // of its messages, and the end of each of our Reads; then what has to happen exactly after it.
-func (m *multiLane) deliverRun(run sequence.Run) error {
-	q := m.q
+func (r *laneReceiver) deliverRun(run sequence.Run) error {
+	q := r.q
 	for range run.Requests {
-		if err := m.doorbell(); err != nil {
+		if err := r.doorbell(); err != nil {
 			return err
 		}
 	}
@@ -43,30 +43,30 @@ func (m *multiLane) deliverRun(run sequence.Run) error {
 		messages--
 	}
 	for range messages {
-		if err := m.completeRecv(); err != nil || !q.open {
+		if err := r.completeRecv(); err != nil || !q.open {
 			return err
 		}
 	}
 	for range run.Responses {
-		if err := m.completeRead(); err != nil || !q.open {
+		if err := r.completeRead(); err != nil || !q.open {
 			return err
 		}
 	}
 	switch stop(run.End) {
 	case stopInvalidate:
-		return m.completeRecv()
+		return r.completeRecv()
 	case stopClose:
 		return q.peerCloses() // which acknowledges it at once: the peer waits for that
 	case stopTerminate:
-		m.onTerminate()
+		r.onTerminate()
 	}
 	return nil
 }
 
 // completeRecv completes the oldest posted Recv, with the particulars that were noted when its message came.
-func (m *multiLane) completeRecv() error {
-	q := m.q
-	e := m.messageAt(q.recvMsn)
+func (r *laneReceiver) completeRecv() error {
+	q := r.q
+	e := r.messageAt(q.recvMsn)
 	x := *e
 	*e = messageProgress{}
 	if q.RQ.Front() == nil {
@@ -100,15 +100,15 @@ func (m *multiLane) completeRecv() error {
 	default:
 		return fmt.Errorf("%w: message %d is not the one that came", transport.ErrProtocol, q.recvMsn)
 	}
-	m.ackUrgent = true
+	r.ackUrgent = true
 	q.completeMessage(wc, x.flags)
 	return nil
 }
 
 // completeRead reports our oldest Read or Atomic: its answer has come whole, and so has everything before
 // that.
-func (m *multiLane) completeRead() error {
-	q := m.q
+func (r *laneReceiver) completeRead() error {
+	q := r.q
 	w := q.reading()
 	if w == nil || w.Got != w.Total || w.Op == transport.OpRead && w.Begun != w.Got {
 		return fmt.Errorf("%w: the end of a Read or an Atomic which is not what is due",
@@ -118,23 +118,11 @@ func (m *multiLane) completeRead() error {
 	return nil
 }
 
-func (m *multiLane) acknowledgeClose() { m.acknowledge() }
-
 // onTerminate takes the peer's Terminate, when its turn has come or nothing will come before it any more.
-func (m *multiLane) onTerminate() {
-	q := m.q
-	if m.terminate == nil || !q.open {
+func (r *laneReceiver) onTerminate() {
+	q := r.q
+	if r.terminate == nil || !q.open {
 		return
 	}
-	q.terminated(m.terminate.Header, m.terminate.control)
-}
-
-// refused notes how the request ends whose frame the peer has found to be wrong, with its Terminate.
-func (m *multiLane) refused(status transport.Status) {
-	if n := m.terminate.Ref; n >= m.out.First() && n < m.out.Next() {
-		switch s := m.out.What(n); s.Op {
-		case frame.Write, frame.Send, frame.Immediate, frame.Invalidate:
-			m.q.SQ.At(s.source).Failed = status
-		}
-	}
+	q.terminated(r.terminate.Header, r.terminate.control)
 }

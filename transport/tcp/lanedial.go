@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,48 +63,76 @@ func (r *routes) to(slot int) string {
 	return r.dialed
 }
 
+// laneDialer makes the lanes of a queue pair that are missing. The queue pair's driver uses it, and so do the
+// goroutines that dial and accept lanes.
+type laneDialer struct {
+	m         *multiLane
+	q         *qp
+	initiator bool
+	token     [message.TokenSize]byte
+	maxLanes  int
+	routes    routes
+	dialing   [message.MaxLanes]bool
+
+	ctx         context.Context // ends with the connection
+	cancel      context.CancelFunc
+	ended       atomic.Bool               // the queue pair has ended
+	lastFrame   atomic.Pointer[lastFrame] // its Terminate, if it has sent one
+	lastNumber  atomic.Uint32             // number of the lane that this side made last
+	noLaneSince atomic.Int64              // since when there is no lane, in ns of started; 0: there is one
+}
+
+func (d *laneDialer) init(m *multiLane, initiator bool, token [message.TokenSize]byte, routes routes) {
+	d.m, d.q, d.initiator, d.token, d.routes = m, m.q, initiator, token, routes
+	d.maxLanes = d.q.agreed.Lanes
+	if initiator {
+		d.lastNumber.Store(^uint32(0)) // the next is 1
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+}
+
 // handOverLane gives a lane to the queue pair's driver. It may be called from any goroutine.
-func (m *multiLane) handOverLane(l *laneConn) {
-	m.q.rcq.HandOver(queuepair.Arrival{
-		Enter: func() { m.attach(l) },
+func (d *laneDialer) handOverLane(l *laneConn) {
+	d.q.rcq.HandOver(queuepair.Arrival{
+		Enter: func() { d.m.attach(l) },
 		Drop:  func() { sys.CloseFD(l.fd) },
 	})
 }
 
 // handOverFailure tells the queue pair's driver that no lane comes. It may be called from any goroutine.
-func (m *multiLane) handOverFailure(err error) {
-	m.q.rcq.HandOver(queuepair.Arrival{Enter: func() { m.noLaneComes(err) }})
+func (d *laneDialer) handOverFailure(err error) {
+	d.q.rcq.HandOver(queuepair.Arrival{Enter: func() { d.m.noLaneComes(err) }})
 }
 
 // dialMissing has the endpoint make the lanes that are missing. Who began the queue pair makes them; the
 // other end only if it has none left.
-func (m *multiLane) dialMissing() {
-	q := m.q
-	if !q.open || m.terminate != nil || q.PeerEnd() && len(m.conns) > 0 {
+func (d *laneDialer) dialMissing() {
+	q := d.q
+	if !q.open || d.m.recv.terminate != nil || q.PeerEnd() && len(d.m.conns) > 0 {
 		return
 	}
-	limit := m.maxLanes
-	if !m.initiator {
+	limit := d.maxLanes
+	if !d.initiator {
 		limit = 1
 	}
-	have := len(m.conns)
-	for _, dialed := range m.dialing {
+	have := len(d.m.conns)
+	for _, dialed := range d.dialing {
 		if dialed {
 			have++
 		}
 	}
 	for slot := 0; slot < limit && have < limit; slot++ {
-		if m.dialing[slot] || m.holds(slot) {
+		if d.dialing[slot] || d.holds(slot) {
 			continue
 		}
-		m.dialing[slot] = true
+		d.dialing[slot] = true
 		have++
-		q.dev.end.keepLane(m, slot)
+		q.dev.end.keepLane(d, slot)
 	}
 }
 
-func (m *multiLane) holds(slot int) bool {
-	for _, l := range m.conns {
+func (d *laneDialer) holds(slot int) bool {
+	for _, l := range d.m.conns {
 		if l.slot == slot {
 			return true
 		}
@@ -112,9 +141,9 @@ func (m *multiLane) holds(slot int) bool {
 }
 
 // laneNumber is a number that this side has not used: odd ones are of who began the queue pair.
-func (m *multiLane) laneNumber() uint16 {
+func (d *laneDialer) laneNumber() uint16 {
 	for {
-		if n := uint16(m.lastNumber.Add(2)); n != 0 {
+		if n := uint16(d.lastNumber.Add(2)); n != 0 {
 			return n
 		}
 	}
@@ -127,29 +156,29 @@ const (
 )
 
 // keepLane makes a lane, and tries until it is there or the queue pair has ended.
-func (e *endpoint) keepLane(b *multiLane, slot int) {
-	ctx, done, err := e.table.Begin(b.ctx)
+func (e *endpoint) keepLane(d *laneDialer, slot int) {
+	ctx, done, err := e.table.Begin(d.ctx)
 	if err != nil {
-		b.handOverFailure(err)
+		d.handOverFailure(err)
 		return
 	}
 	go func() {
 		defer done()
 		for pause := lanePause; ; pause = min(2*pause, maxLanePause) {
-			err := e.join(ctx, b, slot)
+			err := e.join(ctx, d, slot)
 			if err == nil {
 				return
 			}
-			alone := time.Duration(b.noLaneSince.Load())
+			alone := time.Duration(d.noLaneSince.Load())
 			switch {
 			case ctx.Err() != nil && e.table.Context().Err() != nil:
-				b.handOverFailure(transport.ErrDeviceGone)
+				d.handOverFailure(transport.ErrDeviceGone)
 				return
 			case ctx.Err() != nil:
 				return
 			case errors.Is(err, handshake.ErrGone), errors.Is(err, syscall.ECONNREFUSED), alone != 0 &&
-				b.now()-alone > e.dev.opts.PeerTimeout:
-				b.handOverFailure(err) // it counts only if there is no lane
+				d.m.now()-alone > e.dev.opts.PeerTimeout:
+				d.handOverFailure(err) // it counts only if there is no lane
 			}
 			if alone != 0 {
 				pause = min(pause, noLanePause)
@@ -163,65 +192,68 @@ func (e *endpoint) keepLane(b *multiLane, slot int) {
 }
 
 // join makes one more connection and joins it to a queue pair.
-func (e *endpoint) join(ctx context.Context, b *multiLane, slot int) error {
-	d := net.Dialer{LocalAddr: e.dev.opts.local(slot), Timeout: e.dev.opts.PeerTimeout}
-	d.SetMultipathTCP(false)
-	conn, err := d.DialContext(ctx, "tcp", b.routes.to(slot))
+func (e *endpoint) join(ctx context.Context, d *laneDialer, slot int) error {
+	dialer := net.Dialer{LocalAddr: e.dev.opts.local(slot), Timeout: e.dev.opts.PeerTimeout}
+	dialer.SetMultipathTCP(false)
+	conn, err := dialer.DialContext(ctx, "tcp", d.routes.to(slot))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	h := setup.New(&e.local, conn)
 	defer h.Until(ctx, e.dev.opts.PeerTimeout)()
-	number := b.laneNumber()
-	if err := h.Introduce(b.q.Attr.Peer, number); err != nil {
+	number := d.laneNumber()
+	if err := h.Introduce(d.q.Attr.Peer, number); err != nil {
 		return setup.Vanished(err)
 	}
-	if err := h.Request(e.offer(b.q.Attr.QPConfig, h), b.token[:]); err != nil {
+	if err := h.Request(e.offer(d.q.Attr.QPConfig, h), d.token[:]); err != nil {
 		return setup.Vanished(err)
 	}
 	if _, _, err := h.Answer(); err != nil {
 		return setup.Vanished(err)
 	}
-	return e.joined(h, b, &laneConn{b: b, number: number, slot: slot})
+	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: slot})
 }
 
 // acceptLane takes a lane that a proven peer joins to a queue pair.
 func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 	q, state, _ := e.table.Current(h.Peer())
-	var b *multiLane
+	var d *laneDialer
 	if q != nil {
-		b, _ = q.sequencer.(*multiLane)
+		if m, ok := q.sequencer.(*multiLane); ok {
+			d = &m.dial
+		}
 	}
 	early := state == cm.Accepting || state == cm.Dialing || state == cm.Committing
-	if b == nil && early {
+	if d == nil && early {
 		h.Reject(handshake.RejectBusy, "the queue pair is being made")
 		return cm.ErrCollision
 	}
 	number := h.Lane()
-	known := b != nil && hmac.Equal(b.token[:], token) && (number%2 == 1) != b.initiator
-	if known && b.ended.Load() {
-		if last := b.lastFrame.Load(); last != nil {
-			return e.repeatTerminate(h, b, last)
+	known := d != nil && hmac.Equal(d.token[:], token) && (number%2 == 1) != d.initiator
+	if known && d.ended.Load() {
+		if last := d.lastFrame.Load(); last != nil {
+			return e.repeatTerminate(h, d, last)
 		}
 	}
-	if !known || b.ended.Load() {
+	if !known || d.ended.Load() {
 		h.Reject(handshake.RejectGone, "the queue pair is not there any more")
 		return handshake.ErrGone
 	}
-	if err := h.Accept(e.offer(b.q.Attr.QPConfig, h), nil); err != nil {
+	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
-	return e.joined(h, b, &laneConn{b: b, number: number, slot: -1, greeted: true, awaitingFirstFrame: true})
+	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: -1, greeted: true,
+		awaitingFirstFrame: true})
 }
 
 // joined hands a lane over.
-func (e *endpoint) joined(h *setup.Handshake, b *multiLane, l *laneConn) error {
+func (e *endpoint) joined(h *setup.Handshake, d *laneDialer, l *laneConn) error {
 	fd, session, err := h.Detach()
 	if err != nil {
 		return err
 	}
 	l.connect(fd, session)
-	b.handOverLane(l)
+	d.handOverLane(l)
 	return nil
 }

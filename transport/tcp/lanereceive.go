@@ -7,7 +7,45 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
+
+// laneReceiver is the frames that have come over lanes: their order, what they tell when their turn comes,
+// and what of them is not acknowledged yet.
+type laneReceiver struct {
+	m         *multiLane
+	q         *qp
+	in        *sequence.Inbound[heldTail]
+	messages  []messageProgress // particulars of what fills posted Recvs; by number
+	doorbells uint64            // Reads and Atomics of the peer whose doorbell has rung
+	deferred  deferredError     // what is wrong, and is due when its turn comes
+	terminate *pendingTerminate // the peer's Terminate, which waits for its turn
+
+	ackSent      uint64 // the acknowledgement that went out last
+	unackedBytes int    // bytes that have come since
+	ackUrgent    bool   // a message has: its receiver may look no more, and its sender waits
+}
+
+func (r *laneReceiver) init(m *multiLane) {
+	r.m, r.q, r.ackSent = m, m.q, 1
+	r.in = sequence.NewInbound[heldTail](m.now)
+	size := 1
+	for size < r.q.Attr.RecvWR {
+		size *= 2
+	}
+	r.messages = make([]messageProgress, size)
+}
+
+// unackedFrames is how many frames have come that are not acknowledged.
+func (r *laneReceiver) unackedFrames() uint64 { return r.in.Next() - r.ackSent }
+
+func (r *laneReceiver) onAckSent() { r.ackSent, r.unackedBytes, r.ackUrgent = r.in.Next(), 0, false }
+
+// ackDue reports whether what has come is to be acknowledged in this pass.
+func (r *laneReceiver) ackDue() bool {
+	n := r.unackedFrames()
+	return n > 0 && (r.ackUrgent || n >= ackFrames || r.unackedBytes >= ackBytes)
+}
 
 // deferredError is what is wrong with a frame. It ends the queue pair when everything before the frame has
 // been told.
@@ -24,18 +62,18 @@ type pendingTerminate struct {
 
 // read places what a lane has brought, if it has brought anything.
 func (l *laneConn) read() (came bool) {
-	b := l.b
+	m := l.m
 	before := l.keepalive.Received // true for a lane that is new, which is no sign that the peer lives
 	l.keepalive.Received = false
 	n, err := l.receive()
-	b.keepalive.Received = b.keepalive.Received || l.keepalive.Received
+	m.keepalive.Received = m.keepalive.Received || l.keepalive.Received
 	l.keepalive.Received = before || l.keepalive.Received
-	b.unackedBytes += n
+	m.recv.unackedBytes += n
 	switch {
 	case err == nil:
 		return n > 0
 	case errors.Is(err, io.EOF):
-		b.lose(l, errEnded)
+		m.lose(l, errEnded)
 	default:
 		l.failed(err)
 	}
@@ -45,7 +83,7 @@ func (l *laneConn) read() (came bool) {
 // begin takes a frame's header and checks what can be checked before its payload. What has come before is
 // dropped here, before any key of it is looked at.
 func (l *laneConn) begin(header []byte) error {
-	i, b, q := &l.in, l.b, l.q
+	i, r, q := &l.in, &l.m.recv, l.q
 	if q.checked {
 		if err := frame.CheckHeader(header, frame.LaneHeaderSize); err != nil {
 			return err
@@ -60,27 +98,27 @@ func (l *laneConn) begin(header []byte) error {
 	if err := l.checkMode(h.Op); err != nil {
 		return err
 	}
-	if err := b.onAck(h.Ack); err != nil {
+	if err := l.m.send.onAck(h.Ack); err != nil {
 		return err
 	}
 	if !q.open || h.Number == 0 {
 		i.drop = !q.open
 		return nil
 	}
-	fresh, err := b.in.Fresh(h.Number)
+	fresh, err := r.in.Fresh(h.Number)
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
 	if !fresh {
-		b.stats.Duplicates++
+		l.m.stats.Duplicates++
 	}
-	if i.drop = !fresh || b.deferred.n != 0 && h.Number >= b.deferred.n; i.drop {
+	if i.drop = !fresh || r.deferred.n != 0 && h.Number >= r.deferred.n; i.drop {
 		return nil
 	}
 	if q.PeerEnd() && !mayFollowClose(h.Op) {
 		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.Op)
 	}
-	i.bad = frameKinds[h.Op].beginAhead(b, i)
+	i.bad = frameKinds[h.Op].beginAhead(r, i)
 	return nil
 }
 
@@ -107,7 +145,7 @@ func (l *laneConn) misplaced(err error) error {
 // holdsTail reports whether frames of the present Write are missing.
 func (l *laneConn) holdsTail() bool {
 	i := &l.in
-	return i.Op == frame.Write && i.Flags&frame.Last != 0 && !l.b.in.Whole(i.Ref, i.Number)
+	return i.Op == frame.Write && i.Flags&frame.Last != 0 && !l.m.recv.in.Whole(i.Ref, i.Number)
 }
 
 // forget takes back what the frame that a lane was receiving has begun: it comes again.
@@ -118,7 +156,7 @@ func (l *laneConn) forget() {
 	}
 	switch i.Op {
 	case frame.Send:
-		l.b.messageAt(i.A).begun -= i.Length
+		l.m.recv.messageAt(i.A).begun -= i.Length
 	case frame.ReadWrite:
 		q.SQ.At(i.asks).Begun -= i.Length
 	}
@@ -126,59 +164,59 @@ func (l *laneConn) forget() {
 
 // end takes a frame whose payload is there.
 func (l *laneConn) end() error {
-	i, b := &l.in, l.b
+	i, r := &l.in, &l.m.recv
 	if i.drop {
 		return nil
 	}
 	if i.Number == 0 {
-		_, _, err := frameKinds[i.Op].arrived(b, i)
+		_, _, err := frameKinds[i.Op].arrived(r, i)
 		return err
 	}
 	// A frame goes again only when this end has closed the lane that carried it. One that has come whole over
 	// another lane since it began here has gone twice: nothing of it may count twice.
-	if fresh, _ := b.in.Fresh(i.Number); !fresh {
+	if fresh, _ := r.in.Fresh(i.Number); !fresh {
 		return fmt.Errorf("%w: frame %d comes over two lanes at once", transport.ErrProtocol, i.Number)
 	}
 	if i.bad != nil {
-		b.deferError(i.Number, i.bad)
-		return b.deliver()
+		r.deferError(i.Number, i.bad)
+		return r.deliver()
 	}
-	kind, stop, err := frameKinds[i.Op].arrived(b, i)
+	kind, stop, err := frameKinds[i.Op].arrived(r, i)
 	if err != nil {
-		b.deferError(i.Number, err)
-		return b.deliver()
+		r.deferError(i.Number, err)
+		return r.deliver()
 	}
 	if i.Op == frame.ReadWrite {
 		l.readBytes += uint64(i.Length)
 	}
-	b.in.Arrived(i.Number, kind, uint8(stop))
-	if b.in.Holds() > 0 { // frames of others stand between those of a Write
-		b.releaseTails()
+	r.in.Arrived(i.Number, kind, uint8(stop))
+	if r.in.Holds() > 0 { // frames of others stand between those of a Write
+		r.releaseTails()
 	}
-	return b.deliver()
+	return r.deliver()
 }
 
 // deferError notes what is wrong with a frame, for the time when everything before it has been told.
-func (m *multiLane) deferError(n uint64, err error) {
-	if m.deferred.n == 0 || n < m.deferred.n {
-		m.deferred = deferredError{n, err}
+func (r *laneReceiver) deferError(n uint64, err error) {
+	if r.deferred.n == 0 || n < r.deferred.n {
+		r.deferred = deferredError{n, err}
 	}
 }
 
 // onAck takes the peer's acknowledgement of what this side has sent.
-func (m *multiLane) onAck(next uint64) error {
-	below := m.out.Next()
-	for _, l := range m.conns {
+func (s *laneSender) onAck(next uint64) error {
+	below := s.out.Next()
+	for _, l := range s.m.conns {
 		if l.partialNumber != 0 {
 			below = min(below, l.partialNumber)
 		}
 	}
-	s, err := m.out.Ack(next, below)
+	seg, err := s.out.Ack(next, below)
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	if s != nil {
-		m.q.onWritten(s.after)
+	if seg != nil {
+		s.q.onWritten(seg.after)
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func TestLanes_PeerIsLostWhenNoLaneComesBack(t *testing.T) {
 	list := newCouple(t, Options{Lanes: 2, PeerTimeout: timeout}, 64, nil)
 	lanesUp(t, list, 2)
 	for _, s := range list {
-		s.lanesOf().routes = routes{dialed: mute.Addr().String()}
+		s.lanesOf().dial.routes = routes{dialed: mute.Addr().String()}
 		require.NoError(t, s.to.PostRecv(&transport.RecvWR{ID: 1}))
 	}
 	began := time.Now()
@@ -297,10 +297,10 @@ func TestLanes_JoinWantsTheToken(t *testing.T) {
 	lanesUp(t, list, 2)
 	b := list[0].lanesOf()
 	e := list[0].dev.end
-	forged := &multiLane{q: b.q, routes: b.routes, initiator: true}
+	forged := &laneDialer{q: b.q, routes: b.dial.routes, initiator: true}
 	forged.lastNumber.Store(1001)
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), handshake.ErrGone)
-	forged.token = b.token
+	forged.token = b.dial.token
 	forged.lastNumber.Store(1000) // a number of the other side
 	require.ErrorIs(t, e.join(t.Context(), forged, 0), handshake.ErrGone)
 	secret := e.local.ID.Secret
@@ -310,7 +310,7 @@ func TestLanes_JoinWantsTheToken(t *testing.T) {
 	require.Len(t, list[1].lanesOf().conns, 2)
 
 	plain := newCouple(t, Options{}, 64, nil) // has no lanes at all
-	forged = &multiLane{q: plain[0].to.(*qp), routes: routes{dialed: plain[1].ep.Addr()[len("tcp:"):]},
+	forged = &laneDialer{q: plain[0].to.(*qp), routes: routes{dialed: plain[1].ep.Addr()[len("tcp:"):]},
 		initiator: true}
 	require.ErrorIs(t, plain[0].dev.end.join(t.Context(), forged, 0), transport.ErrRefused)
 }

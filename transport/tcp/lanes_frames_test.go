@@ -14,9 +14,10 @@ import (
 
 // beginLanes makes the queue pair one over lanes, each with the test at its other end. None is re-established.
 func (s *session) beginLanes(tb testing.TB, fd int, initiator bool) {
-	b := newMultiLane(s.qp, fd, nil, initiator, [message.TokenSize]byte{}, routes{})
-	for i := range b.dialing {
-		b.dialing[i] = true
+	newMultiLane(s.qp, fd, nil, initiator, [message.TokenSize]byte{}, routes{})
+	b := lanesOf(s.qp)
+	for i := range b.dial.dialing {
+		b.dial.dialing[i] = true
 	}
 	for number := 1; number < s.lanes; number++ {
 		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -24,7 +25,7 @@ func (s *session) beginLanes(tb testing.TB, fd int, initiator bool) {
 		for _, fd := range fds {
 			require.NoError(tb, syscall.SetNonblock(fd, true))
 		}
-		l := &laneConn{b: b, number: uint16(number), slot: number, greeted: true}
+		l := &laneConn{m: b, number: uint16(number), slot: number, greeted: true}
 		l.connect(fds[0], nil)
 		b.conns = append(b.conns, l)
 		s.wires = append(s.wires, fds[1])
@@ -113,9 +114,9 @@ func (p *hostile) goes() bool {
 	number := p.rand.IntN(p.lanes)
 	if len(f) >= frame.LaneHeaderSize {
 		f[6], f[7] = byte(number), 0
-		ack := p.rand.Uint64N(lanesOf(q).out.Next() + 1)
+		ack := p.rand.Uint64N(lanesOf(q).send.out.Next() + 1)
 		if p.rand.IntN(3) == 0 || ack == 0 {
-			ack = lanesOf(q).out.Next()
+			ack = lanesOf(q).send.out.Next()
 		}
 		copy(f[frame.HeaderSize+8:], le64(ack))
 	}
@@ -151,7 +152,7 @@ func (p *hostile) tellsLost() []byte {
 	for range p.rand.IntN(3) {
 		t.Closed = append(t.Closed, uint16(p.rand.IntN(2*p.lanes)))
 	}
-	ack := lanesOf(p.qp).out.Next()
+	ack := lanesOf(p.qp).send.out.Next()
 	var ranges []frame.Range
 	if p.rand.IntN(2) == 0 {
 		from := ack + 1 + p.rand.Uint64N(4)
@@ -184,10 +185,10 @@ func TestLanes_HostilePeers(t *testing.T) {
 		}
 		g.poll()
 		b := lanesOf(g.qp)
-		if g.qp.open && (b.in.Holds() > frame.Window || b.failover.Len() > 2*frame.MaxLostLanes ||
-			len(b.messages) > 2*(groundRecvs+8)) {
-			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.in.Holds(), b.failover.Len(),
-				len(b.messages))
+		if g.qp.open && (b.recv.in.Holds() > frame.Window || b.failover.Len() > 2*frame.MaxLostLanes ||
+			len(b.recv.messages) > 2*(groundRecvs+8)) {
+			t.Fatalf("round %d: %d tails, %d lanes, %d particulars", round, b.recv.in.Holds(), b.failover.Len(),
+				len(b.recv.messages))
 		}
 		ended[g.qp.State()]++
 		if testing.Verbose() && round < 40 {

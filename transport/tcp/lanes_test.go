@@ -266,7 +266,7 @@ func describeLanes(list [2]*side) string {
 		b := s.lanesOf()
 		text += fmt.Sprintf("\n rank %d: %v %v\n  %+v\n  next in %d, out %d to %d, losses %+v, making %v, alone %v, held %d",
 			i, s.to.State(), s.to.Err(), b.laneStats(),
-			b.in.Next(), b.out.First(), b.out.Next(), b.failover, b.dialing, b.noLaneSince.Load(), b.in.Holds())
+			b.recv.in.Next(), b.send.out.First(), b.send.out.Next(), b.failover, b.dial.dialing, b.dial.noLaneSince.Load(), b.recv.in.Holds())
 		for _, l := range b.conns {
 			text += fmt.Sprintf("\n  lane %d: blocked %v, quiet %v, greeted %v, partial %d", l.number,
 				l.blocked, l.awaitingFirstFrame, l.greeted, l.partialNumber)

@@ -4,6 +4,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
 const (
@@ -11,6 +12,21 @@ const (
 	ackFrames = 64       // that have come: they are acknowledged in the same pass
 	ackBytes  = 2 << 20  // the same
 )
+
+// laneSender is the frames that a queue pair over lanes sends: their numbers, which lane carries each, and
+// what has to go again.
+type laneSender struct {
+	m       *multiLane
+	q       *qp
+	out     *sequence.Outbound[segment]
+	at      position // what the cursor of the queue pair does not know of the place
+	numbers []uint64 // of the frames of the present write
+	frame   []byte   // one that has no number
+}
+
+func (s *laneSender) init(m *multiLane) {
+	s.m, s.q, s.out = m, m.q, sequence.NewOutbound[segment]()
+}
 
 // position is a position in the sequence of frames, over lanes.
 type position struct {
@@ -29,19 +45,14 @@ type segment struct {
 	place  position
 }
 
-// hasOutput reports whether there is something that could be sent, or acknowledged.
-func (m *multiLane) hasOutput() bool {
-	return m.unackedFrames() > 0 || m.hasFrames()
-}
-
-func (m *multiLane) hasFrames() bool {
-	if m.q.hasFrames() || m.q.awaitingFirstFrame {
-		return m.q.hasFrames()
+func (s *laneSender) hasFrames() bool {
+	if s.q.hasFrames() || s.q.awaitingFirstFrame {
+		return s.q.hasFrames()
 	}
-	if _, ok := m.out.Again(0); ok || m.failover.Due() {
+	if _, ok := s.out.Again(0); ok || s.m.failover.Due() {
 		return true
 	}
-	for _, l := range m.conns {
+	for _, l := range s.m.conns {
 		if !l.greeted || !l.partial.Empty() || l.link.Pending() > 0 {
 			return true
 		}
@@ -49,54 +60,51 @@ func (m *multiLane) hasFrames() bool {
 	return false
 }
 
-// unackedFrames is how many frames have come that are not acknowledged.
-func (m *multiLane) unackedFrames() uint64 { return m.in.Next() - m.ackSent }
-
 // retryBlocked gives lanes that had no room another chance.
-func (m *multiLane) retryBlocked() {
-	for i := 0; i < len(m.conns); i++ {
-		if l := m.conns[i]; l.blocked {
+func (s *laneSender) retryBlocked() {
+	for i := 0; i < len(s.m.conns); i++ {
+		if l := s.m.conns[i]; l.blocked {
 			l.blocked = false
-			if m.fill(l, false); !m.q.open {
+			if s.fill(l, false); !s.q.open {
 				return
 			}
 			if !l.blocked && l.fd >= 0 {
-				m.q.rewatch(&l.conn)
+				s.q.rewatch(&l.conn)
 			}
 		}
 	}
-	m.q.blocked = m.pick() == nil
+	s.q.blocked = s.pick() == nil
 }
 
 // transmit sends what there is, over whatever lane has room, until there is nothing or no lane has.
-func (m *multiLane) transmit() {
-	q := m.q
+func (s *laneSender) transmit() {
+	q := s.q
 	if q.awaitingFirstFrame {
 		q.scq.out.Reset(frame.HeaderSizeWith(q.checked))
 		if q.frame(&q.scq.out); q.open {
-			m.skipped()
+			s.skipped()
 		}
 		return
 	}
-	m.sendReady()
-	if q.open && m.failover.Due() {
-		m.sendLost()
+	s.sendReady()
+	if q.open && s.m.failover.Due() {
+		s.sendLost()
 	}
 	for q.open {
-		l := m.pick()
-		if q.blocked = l == nil; q.blocked || !m.fill(l, true) {
+		l := s.pick()
+		if q.blocked = l == nil; q.blocked || !s.fill(l, true) {
 			break
 		}
 	}
-	if q.open && m.unackedFrames() > 0 {
-		m.acknowledge()
+	if q.open && s.m.recv.unackedFrames() > 0 {
+		s.acknowledge()
 	}
 }
 
 // sendReady sends Ready on lanes that this side has made.
-func (m *multiLane) sendReady() {
-	for i := 0; i < len(m.conns); i++ {
-		if l := m.conns[i]; !l.greeted {
+func (s *laneSender) sendReady() {
+	for i := 0; i < len(s.m.conns); i++ {
+		if l := s.m.conns[i]; !l.greeted {
 			l.greeted = true
 			l.sendUnnumbered(frame.Header{Op: frame.Ready, Flags: frame.Last}, nil)
 		}
@@ -108,20 +116,20 @@ func (m *multiLane) sendReady() {
 // of them; what a lane takes is little more than it can send (laneUnsent), so that all are full when there is
 // more than one can carry; and small messages do not queue after large ones before that. An answer goes over
 // the lane that was designated for it, and waits while that has no room.
-func (m *multiLane) pick() *laneConn {
-	designated := m.designated()
+func (s *laneSender) pick() *laneConn {
+	designated := s.designated()
 	if designated != nil && designated.ready() {
 		return designated
 	}
-	if len(m.conns) > 1 && m.bulk(designated == nil) {
-		for i := len(m.conns) - 1; i >= 0; i-- {
-			if l := m.conns[i]; l.ready() {
+	if len(s.m.conns) > 1 && s.bulk(designated == nil) {
+		for i := len(s.m.conns) - 1; i >= 0; i-- {
+			if l := s.m.conns[i]; l.ready() {
 				return l
 			}
 		}
 		return nil
 	}
-	for _, l := range m.conns {
+	for _, l := range s.m.conns {
 		if l.ready() {
 			return l
 		}
@@ -133,8 +141,8 @@ func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 
 // designated is the lane that the peer has designated for the next answer (R1); nil if there is no answer, or
 // it takes any lane: none was designated, or one that is not there, or no longer.
-func (m *multiLane) designated() *laneConn {
-	q := m.q
+func (s *laneSender) designated() *laneConn {
+	q := s.q
 	if q.at.response == q.responses.Tail {
 		return nil
 	}
@@ -142,20 +150,20 @@ func (m *multiLane) designated() *laneConn {
 	if lane == transport.AnyLane {
 		return nil
 	}
-	return m.find(uint16(lane - 1))
+	return s.m.find(uint16(lane - 1))
 }
 
 // frameFor makes the next frame that may go over a lane.
-func (m *multiLane) frameFor(l *laneConn, o *frame.Batch) bool {
-	designated := m.designated()
-	m.q.answerElsewhere = designated != nil && designated != l
-	return m.q.frame(o)
+func (s *laneSender) frameFor(l *laneConn, o *frame.Batch) bool {
+	designated := s.designated()
+	s.q.answerElsewhere = designated != nil && designated != l
+	return s.q.frame(o)
 }
 
 // bulk reports whether what goes out next is a part of much; an answer may have to wait.
-func (m *multiLane) bulk(answers bool) bool {
-	q := m.q
-	if _, ok := m.out.Again(1); ok {
+func (s *laneSender) bulk(answers bool) bool {
+	q := s.q
+	if _, ok := s.out.Again(1); ok {
 		return true
 	}
 	if q.at.next != q.SQ.Tail {
@@ -180,95 +188,95 @@ type laneWrite struct {
 
 // fill sends over one lane, which has room, as much as goes into one write. It reports whether to go on:
 // there may be more, and lanes with room for it.
-func (m *multiLane) fill(l *laneConn, fresh bool) (more bool) {
-	q, o := m.q, &m.q.scq.out
+func (s *laneSender) fill(l *laneConn, fresh bool) (more bool) {
+	q, o := s.q, &s.q.scq.out
 	if l.link.Pending() > 0 {
-		return m.flush(l)
+		return s.flush(l)
 	}
 	o.Reset(l.in.size)
-	m.numbers = m.numbers[:0]
+	s.numbers = s.numbers[:0]
 	if !l.partial.Empty() {
-		if !m.partialAlive(l) {
+		if !s.partialAlive(l) {
 			return false
 		}
 		l.partial.AppendTo(o)
 	}
-	w := laneWrite{rest: o.Size(), first: m.out.Next(), before: q.at, place: m.at}
-	if fresh && !m.gather(l, &w) {
+	w := laneWrite{rest: o.Size(), first: s.out.Next(), before: q.at, place: s.at}
+	if fresh && !s.gather(l, &w) {
 		return false // a local error has ended the queue pair
 	}
 	if o.Empty() {
-		m.skipped()
+		s.skipped()
 		return false
 	}
 	o.Seal()
 	n, err := l.link.Write(o)
 	if err != nil {
-		m.takeBack(&w)
+		s.takeBack(&w)
 		l.readRest()
-		m.lose(l, err)
+		s.m.lose(l, err)
 		return q.open
 	}
-	m.onWritten(l, max(n, 0), &w)
+	s.onWritten(l, max(n, 0), &w)
 	return true
 }
 
 // gather puts frames into the batch: those that go again, then those that go for the first time.
-func (m *multiLane) gather(l *laneConn, w *laneWrite) bool {
-	q, o := m.q, &m.q.scq.out
+func (s *laneSender) gather(l *laneConn, w *laneWrite) bool {
+	q, o := s.q, &s.q.scq.out
 	limit := l.link.MaxWrite()
 	for o.Size() < limit && !o.Full() {
-		n, ok := m.out.Again(w.again)
+		n, ok := s.out.Again(w.again)
 		if !ok {
 			break
 		}
-		s := m.out.What(n)
-		if !m.remake(o, s) {
+		seg := s.out.What(n)
+		if !s.remake(o, seg) {
 			if !q.open {
 				return false
 			}
 			break
 		}
-		m.stamp(o, l, n, s.ref)
+		s.stamp(o, l, n, seg.ref)
 		w.again++
 	}
-	for o.Size() < limit && !o.Full() && m.out.Room() && m.frameFor(l, o) {
-		n := m.out.Add(l.number, segment{})
-		m.note(o, n)
-		m.stamp(o, l, n, m.out.What(n).ref)
+	for o.Size() < limit && !o.Full() && s.out.Room() && s.frameFor(l, o) {
+		n := s.out.Add(l.number, segment{})
+		s.note(o, n)
+		s.stamp(o, l, n, s.out.What(n).ref)
 	}
 	return q.open
 }
 
 // takeBack undoes what gather took for the first time: nothing of it has left.
-func (m *multiLane) takeBack(w *laneWrite) {
-	m.out.TakeBack(w.first)
-	m.q.at, m.at = w.before, w.place
+func (s *laneSender) takeBack(w *laneWrite) {
+	s.out.TakeBack(w.first)
+	s.q.at, s.at = w.before, w.place
 }
 
 // onWritten notes that the lane has taken n bytes of the batch.
-func (m *multiLane) onWritten(l *laneConn, n int, w *laneWrite) {
-	o := &m.q.scq.out
+func (s *laneSender) onWritten(l *laneConn, n int, w *laneWrite) {
+	o := &s.q.scq.out
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	sent := l.keepPartial(n, w.rest)
 	if sent > 0 {
-		m.onAckSent()
+		s.m.recv.onAckSent()
 	}
 	again := min(sent, w.again)
-	for _, number := range m.numbers[:again] {
-		m.stats.Resent += uint64(m.out.What(number).Length)
+	for _, number := range s.numbers[:again] {
+		s.m.stats.Resent += uint64(s.out.What(number).Length)
 	}
-	m.out.Sent(again, l.number)
+	s.out.Sent(again, l.number)
 	switch {
 	case n == o.Size():
-		m.skipped()
+		s.skipped()
 	case sent <= w.again:
-		m.takeBack(w)
+		s.takeBack(w)
 	default:
-		last := m.numbers[sent-1]
-		s := m.out.What(last)
-		m.out.TakeBack(last + 1)
-		m.q.at, m.at = s.after, s.place
+		last := s.numbers[sent-1]
+		seg := s.out.What(last)
+		s.out.TakeBack(last + 1)
+		s.q.at, s.at = seg.after, seg.place
 	}
 	if n < o.Size() || l.link.Pending() > 0 {
 		l.block()
@@ -292,7 +300,7 @@ func (l *laneConn) keepPartial(n, rest int) (sent int) {
 		}
 		if n < end {
 			l.partial.Save(o, n, end)
-			l.partialNumber = l.b.numbers[i]
+			l.partialNumber = l.m.send.numbers[i]
 		}
 		begin = end
 		sent++
@@ -301,129 +309,129 @@ func (l *laneConn) keepPartial(n, rest int) (sent int) {
 }
 
 // note fills in what the frame made last, which has the number n, can be made of again.
-func (m *multiLane) note(o *frame.Batch, n uint64) {
-	q := m.q
-	s := m.out.What(n)
+func (s *laneSender) note(o *frame.Batch, n uint64) {
+	q := s.q
+	seg := s.out.What(n)
 	h, _ := frame.Parse(o.Last()) // ours
-	s.Header = h
+	seg.Header = h
 	switch h.Op {
 	case frame.ReadWrite:
-		s.source, s.off = q.at.response, q.at.responseOff-h.Length
+		seg.source, seg.off = q.at.response, q.at.responseOff-h.Length
 		if q.at.responseOff == 0 {
-			s.source = q.at.response - 1
-			s.off = q.responses.At(s.source).total - h.Length
+			seg.source = q.at.response - 1
+			seg.off = q.responses.At(seg.source).total - h.Length
 		}
-		s.ref = q.responses.At(s.source).number
+		seg.ref = q.responses.At(seg.source).number
 	case frame.AtomicDone, frame.Close:
 	default:
-		s.source, s.off = q.at.next, q.at.off-h.Length
+		seg.source, seg.off = q.at.next, q.at.off-h.Length
 		if q.at.off == 0 {
-			s.source = q.at.next - 1
-			s.off = q.SQ.At(s.source).Total - h.Length
+			seg.source = q.at.next - 1
+			seg.off = q.SQ.At(seg.source).Total - h.Length
 		}
 		switch h.Op {
 		case frame.Write:
-			if s.off == 0 {
-				m.at.first = n
+			if seg.off == 0 {
+				s.at.first = n
 			}
-			s.ref = m.at.first
+			seg.ref = s.at.first
 		case frame.ReadRequest, frame.Atomic:
-			s.ref = m.at.asks
-			m.at.asks++
-			q.SQ.At(s.source).Begun = 0
+			seg.ref = s.at.asks
+			s.at.asks++
+			q.SQ.At(seg.source).Begun = 0
 		}
 	}
-	s.after, s.place = q.at, m.at
+	seg.after, seg.place = q.at, s.at
 }
 
 // stamp finishes the frame made last.
-func (m *multiLane) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
-	frame.PutWords(o.Last(), l.number, n, m.in.Next(), ref)
-	if m.q.checked {
+func (s *laneSender) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
+	frame.PutWords(o.Last(), l.number, n, s.m.recv.in.Next(), ref)
+	if s.q.checked {
 		o.Sum()
 	}
 	o.Finish()
-	m.numbers = append(m.numbers, n)
+	s.numbers = append(s.numbers, n)
 }
 
 // remake makes a frame once more.
-func (m *multiLane) remake(o *frame.Batch, s *segment) bool {
-	q := m.q
-	switch s.Op {
+func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
+	q := s.q
+	switch seg.Op {
 	case frame.Write, frame.Send:
-		if s.Length == 0 {
-			o.Begin(s.Header, 0)
+		if seg.Length == 0 {
+			o.Begin(seg.Header, 0)
 			return true
 		}
-		return q.payload(o, s.Header, q.SQ.At(s.source), s.off, s.Length)
+		return q.payload(o, seg.Header, q.SQ.At(seg.source), seg.off, seg.Length)
 	case frame.ReadRequest:
-		q.readRequest(o, q.SQ.At(s.source))
+		q.readRequest(o, q.SQ.At(seg.source))
 	case frame.Atomic:
-		q.atomicFrame(o, q.SQ.At(s.source))
+		q.atomicFrame(o, q.SQ.At(seg.source))
 	case frame.ReadWrite:
-		return m.remakeResponse(o, s)
+		return s.remakeResponse(o, seg)
 	default:
-		o.Begin(s.Header, 0)
+		o.Begin(seg.Header, 0)
 	}
 	return true
 }
 
-func (m *multiLane) remakeResponse(o *frame.Batch, s *segment) bool {
-	q := m.q
-	a := q.responses.At(s.source)
-	src, off := verbs.SegmentAt(a.src[:a.nsrc], s.off)
-	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(s.Length))
+func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
+	q := s.q
+	a := q.responses.At(seg.source)
+	src, off := verbs.SegmentAt(a.src[:a.nsrc], seg.off)
+	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(seg.Length))
 	if err != nil {
 		if o.Empty() {
 			q.refuseRead(a, err)
 		}
 		return false
 	}
-	if (r.View != nil || q.copies(r)) && s.Length > o.MaxCopy() {
+	if (r.View != nil || q.copies(r)) && seg.Length > o.MaxCopy() {
 		return false // the next write has room
 	}
 	at := int(src.Offset + off)
 	switch {
 	case r.View != nil:
-		r.View.Gather(at, o.Begin(s.Header, s.Length))
-		q.answered.Copied += uint64(s.Length)
+		r.View.Gather(at, o.Begin(seg.Header, seg.Length))
+		q.answered.Copied += uint64(seg.Length)
 	case q.copies(r):
-		copy(o.Begin(s.Header, s.Length), r.Mem[at:])
-		q.answered.Copied += uint64(s.Length)
+		copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
+		q.answered.Copied += uint64(seg.Length)
 	default:
-		o.Begin(s.Header, 0)
-		o.Direct(r.Mem[at:][:s.Length])
+		o.Begin(seg.Header, 0)
+		o.Direct(r.Mem[at:][:seg.Length])
 	}
 	return true
 }
 
 // skipped notes the requests of no bytes that the cursor has passed: they are done when all before them is
 // acknowledged.
-func (m *multiLane) skipped() {
-	if m.out.First() == m.out.Next() {
-		m.q.onWritten(m.q.at)
+func (s *laneSender) skipped() {
+	if s.out.First() == s.out.Next() {
+		s.q.onWritten(s.q.at)
 	} else {
-		m.out.What(m.out.Next() - 1).after = m.q.at
+		s.out.What(s.out.Next() - 1).after = s.q.at
 	}
 }
 
 // partialAlive reports whether the memory that the rest of a frame lies in is still registered. If not, it
 // ends the queue pair.
-func (m *multiLane) partialAlive(l *laneConn) bool {
+func (s *laneSender) partialAlive(l *laneConn) bool {
 	if !l.partial.Gathers() {
 		return true
 	}
-	q := m.q
-	s := m.out.What(l.partialNumber)
-	if s.Op != frame.ReadWrite {
-		w := q.SQ.At(s.source)
+	q := s.q
+	seg := s.out.What(l.partialNumber)
+	if seg.Op != frame.ReadWrite {
+		w := q.SQ.At(seg.source)
 		if !w.Alive() {
 			q.regionGone(w)
 			return false
 		}
 		return true
 	}
-	return q.responseAlive(s.source, s.off)
+	return q.responseAlive(seg.source, seg.off)
 }
 
 // readRest reads what the peer sent before a lane broke that cannot be written to any more.
@@ -436,10 +444,10 @@ func (l *laneConn) readRest() {
 }
 
 // flush gives the socket what the link has taken before.
-func (m *multiLane) flush(l *laneConn) bool {
+func (s *laneSender) flush(l *laneConn) bool {
 	progress, err := l.link.Flush()
 	if err != nil {
-		m.lose(l, err)
+		s.m.lose(l, err)
 		return true
 	}
 	l.keepalive.Sent = l.keepalive.Sent || progress
@@ -452,31 +460,30 @@ func (m *multiLane) flush(l *laneConn) bool {
 // sendUnnumbered sends a frame that does not count, after what the lane still has to finish. It reports
 // whether the frame goes out: not where the socket is full.
 func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
-	b := l.b
+	m := l.m
 	if !l.ready() || !l.partial.Empty() || l.fd < 0 {
 		return false
 	}
-	b.frame = frame.AppendOverLane(b.frame[:0], h, l.number, 0, b.in.Next(), 0, payload, b.q.checked)
-	n, err := l.link.WriteFrame(b.frame)
+	m.send.frame = frame.AppendOverLane(m.send.frame[:0], h, l.number, 0, m.recv.in.Next(), 0, payload,
+		m.q.checked)
+	n, err := l.link.WriteFrame(m.send.frame)
 	if err != nil {
-		b.lose(l, err)
+		m.lose(l, err)
 		return false
 	}
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
 	l.partialNumber = 0
-	l.keepRest(b.frame, n)
+	l.keepRest(m.send.frame, n)
 	if l.link.Pending() > 0 {
 		l.block()
 	}
-	b.onAckSent()
+	m.recv.onAckSent()
 	return true
 }
 
-func (m *multiLane) onAckSent() { m.ackSent, m.unackedBytes, m.ackUrgent = m.in.Next(), 0, false }
-
 // idleLane is a lane that can say something at once.
-func (m *multiLane) idleLane() *laneConn {
-	for _, l := range m.conns {
+func (s *laneSender) idleLane() *laneConn {
+	for _, l := range s.m.conns {
 		if l.ready() && l.greeted && l.partial.Empty() {
 			return l
 		}
@@ -485,8 +492,8 @@ func (m *multiLane) idleLane() *laneConn {
 }
 
 // acknowledge tells the peer what has arrived, where no frame has done so.
-func (m *multiLane) acknowledge() {
-	if l := m.idleLane(); l != nil {
+func (s *laneSender) acknowledge() {
+	if l := s.idleLane(); l != nil {
 		l.sendUnnumbered(frame.Header{Op: frame.Alive, Flags: frame.Last}, nil)
 	}
 }
@@ -495,5 +502,15 @@ func (m *multiLane) acknowledge() {
 func (l *laneConn) sendAlive() {
 	if l.greeted {
 		l.sendUnnumbered(frame.Header{Op: frame.Alive, Flags: frame.Last}, nil)
+	}
+}
+
+// refused notes how the request ends whose frame, of number n, the peer has found to be wrong.
+func (s *laneSender) refused(n uint64, status transport.Status) {
+	if n >= s.out.First() && n < s.out.Next() {
+		switch seg := s.out.What(n); seg.Op {
+		case frame.Write, frame.Send, frame.Immediate, frame.Invalidate:
+			s.q.SQ.At(seg.source).Failed = status
+		}
 	}
 }

@@ -14,7 +14,7 @@ type laneCounts struct {
 
 // laneStats is what has happened to the lanes of the queue pair so far.
 func (m *multiLane) laneStats() transport.LaneStats {
-	s, h := m.stats, &m.in.Stats
+	s, h := m.stats, &m.recv.in.Stats
 	s.Lanes = len(m.conns)
 	s.Holes, s.MaxHoles, s.HolesClosed, s.LongestHole, s.HoleTime = h.Open, h.MaxOpen, h.Closed, h.Longest,
 		h.Total

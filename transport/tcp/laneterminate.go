@@ -25,9 +25,9 @@ func (f *lastFrame) append(b []byte, lane uint16, checked bool) []byte {
 // sendTerminate says why the connection is cut, if a lane takes it at once. The frame may be lost with its
 // lane: it is kept for a peer that joins another.
 func (m *multiLane) sendTerminate(h frame.Header, text []byte) {
-	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.out.Next(), Ack: m.in.Next(), Ref: m.deferred.n},
-		text}
-	m.lastFrame.Store(last)
+	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.send.out.Next(), Ack: m.recv.in.Next(),
+		Ref: m.recv.deferred.n}, text}
+	m.dial.lastFrame.Store(last)
 	for _, l := range m.conns {
 		if l.awaitingFirstFrame || l.blocked || !l.partial.Empty() {
 			continue
@@ -50,18 +50,18 @@ const terminateWait = 2 * time.Second
 
 // repeatTerminate sends the Terminate of a queue pair that has ended over a lane which the peer has made
 // since: the peer may not have received it. The queue pair itself is not touched.
-func (e *endpoint) repeatTerminate(h *setup.Handshake, b *multiLane, last *lastFrame) error {
-	if err := h.Accept(e.offer(b.q.Attr.QPConfig, h), nil); err != nil {
+func (e *endpoint) repeatTerminate(h *setup.Handshake, d *laneDialer, last *lastFrame) error {
+	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {
 		return err
 	}
-	ready := make([]byte, frame.LaneHeaderSizeWith(b.q.checked))
+	ready := make([]byte, frame.LaneHeaderSizeWith(d.q.checked))
 	if err := h.ReadFull(ready); err != nil {
 		return err
 	}
 	if f, err := frame.ParseOverLane(ready, h.Lane()); err != nil || f.Op != frame.Ready {
 		return fmt.Errorf("%w: %v where Ready must come first: %w", transport.ErrProtocol, f.Op, err)
 	}
-	if err := h.Write(last.append(nil, h.Lane(), b.q.checked)); err != nil {
+	if err := h.Write(last.append(nil, h.Lane(), d.q.checked)); err != nil {
 		return err
 	}
 	// The peer learns that nothing follows: frames that it misses before this one will not come.

@@ -1,11 +1,9 @@
 package tcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -22,47 +20,24 @@ import (
 // spareLanes may come beyond the number that was agreed on: of those that went, one end may not have noticed.
 const spareLanes = message.MaxLanes
 
-// multiLane is what a queue pair has that is carried by lanes: several connections, of which each may be lost
-// and re-established. A queue pair of one connection that is not kept alive has none, and nothing of this.
+// multiLane carries a queue pair over lanes: several connections, each of which may be lost and
+// re-established. It owns the lanes that there are, and their end. A queue pair of one connection that is not
+// kept alive has a singleLink instead.
 type multiLane struct {
-	q         *qp
-	cqs       []*cq // of the queue pair, each once
-	initiator bool
-	token     [message.TokenSize]byte
-	maxLanes  int // lanes
-	conns     []*laneConn
-	failover  sequence.Failover
-	untold    []*lostLane         // since the latest tick
-	stats     transport.LaneStats // but for what the links and the holes tell
-	shown     transport.LaneStats // as the device knows it
+	q        *qp
+	cqs      []*cq // of the queue pair, each once
+	conns    []*laneConn
+	failover sequence.Failover
+	untold   []*lostLane         // since the latest tick
+	stats    transport.LaneStats // but for what the links and the holes tell
+	shown    transport.LaneStats // as the device knows it
 
-	// Sending: see lanesend.go.
-	out     *sequence.Outbound[segment]
-	at      position // what the cursor of the queue pair does not know of the place
-	numbers []uint64 // of the frames of the present write
-	frame   []byte   // one that does not count
-	ackSent uint64   // the acknowledgement that went out last
+	keepalive keepalive.State // of all lanes together
+	started   time.Time
 
-	// Receiving: see lanereceive.go.
-	in           *sequence.Inbound[heldTail]
-	messages     []messageProgress // particulars of what fills posted Recvs; by number
-	doorbells    uint64            // Reads and Atomics of the peer whose doorbell has rung
-	deferred     deferredError     // what is wrong, and is due when its turn comes
-	terminate    *pendingTerminate // the peer's Terminate, which waits for its turn
-	unackedBytes int               // bytes that have come since the acknowledgement that went out last
-	ackUrgent    bool              // a message has: its receiver may look no more, and its sender waits
-	keepalive    keepalive.State   // of all lanes together
-	started      time.Time
-
-	// Making lanes: see lanedial.go.
-	ctx         context.Context // ends with the connection
-	cancel      context.CancelFunc
-	routes      routes
-	ended       atomic.Bool               // the queue pair has ended
-	lastFrame   atomic.Pointer[lastFrame] // its Terminate, if it has sent one
-	lastNumber  atomic.Uint32             // number of the lane that this side made last
-	noLaneSince atomic.Int64              // since when there is no lane, in ns of started; 0: there is one
-	dialing     [message.MaxLanes]bool
+	send laneSender
+	recv laneReceiver
+	dial laneDialer
 }
 
 // laneUnsent is how much the socket of a lane takes beyond what it can send. Its buffer would take megabytes:
@@ -72,7 +47,7 @@ const laneUnsent = 512 << 10
 // laneConn is one lane: a connection of its own.
 type laneConn struct {
 	conn
-	b      *multiLane
+	m      *multiLane
 	number uint16 // its name between the two ends, never used twice at a time: the epoch of what it carries
 	slot   int    // which of the lanes it is, for the interface that it uses
 
@@ -85,7 +60,7 @@ type laneConn struct {
 
 // connect gives a lane its connection, encrypted if there is a session.
 func (l *laneConn) connect(fd int, s *link.Session) {
-	q := l.b.q
+	q := l.m.q
 	l.conn = conn{q: q, takes: l, link: link.New(fd, s), fd: fd, keepalive: keepalive.NewState()}
 	l.in.size = frame.LaneHeaderSizeWith(q.checked)
 	sys.LimitUnsent(fd, laneUnsent)
@@ -95,63 +70,57 @@ func (m *multiLane) now() time.Duration { return time.Since(m.started) }
 
 // newMultiLane makes a queue pair one over lanes. Its first lane is the connection that it was made of.
 func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message.TokenSize]byte,
-	routes routes) *multiLane {
-	b := &multiLane{
-		q: q, initiator: initiator, token: token, maxLanes: q.agreed.Lanes, routes: routes,
-		keepalive: keepalive.NewState(), started: time.Now(),
-		out: sequence.NewOutbound[segment](), ackSent: 1,
-	}
-	b.cqs = append(b.cqs, q.scq)
+	routes routes) {
+	m := &multiLane{q: q, keepalive: keepalive.NewState(), started: time.Now()}
+	m.cqs = append(m.cqs, q.scq)
 	if q.rcq != q.scq {
-		b.cqs = append(b.cqs, q.rcq)
+		m.cqs = append(m.cqs, q.rcq)
 	}
-	b.in = sequence.NewInbound[heldTail](b.now)
-	size := 1
-	for size < q.Attr.RecvWR {
-		size *= 2
-	}
-	b.messages = make([]messageProgress, size)
-	if initiator {
-		b.lastNumber.Store(^uint32(0)) // the next is 1
-	}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	first := &laneConn{b: b, greeted: !initiator, awaitingFirstFrame: !initiator}
+	m.send.init(m)
+	m.recv.init(m)
+	m.dial.init(m, initiator, token, routes)
+	first := &laneConn{m: m, greeted: !initiator, awaitingFirstFrame: !initiator}
 	first.connect(fd, s)
-	b.conns = append(b.conns, first)
+	m.conns = append(m.conns, first)
 	q.at.greeted, q.written.greeted = true, true
-	q.sequencer = b
-	return b
+	q.sequencer = m
 }
 
 // start makes the lanes that are missing, and drives the queue pair once: what came after the handshake may
 // be in a session already, and then no poller tells of it.
 func (m *multiLane) start() {
-	m.dialMissing()
+	m.dial.dialMissing()
 	m.drive()
 }
 
-func (m *multiLane) hasRoom() bool { return m.pick() != nil }
+// hasOutput reports whether there is something that could be sent, or acknowledged.
+func (m *multiLane) hasOutput() bool { return m.recv.unackedFrames() > 0 || m.send.hasFrames() }
+
+func (m *multiLane) transmit()                       { m.send.transmit() }
+func (m *multiLane) hasRoom() bool                   { return m.send.pick() != nil }
+func (m *multiLane) acknowledgeClose()               { m.send.acknowledge() }
+func (m *multiLane) refused(status transport.Status) { m.send.refused(m.recv.terminate.Ref, status) }
 
 // attach takes in a lane that has come.
 func (m *multiLane) attach(l *laneConn) {
 	q := m.q
 	if l.slot >= 0 {
-		m.dialing[l.slot] = false
+		m.dial.dialing[l.slot] = false
 	}
-	if m.ended.Load() || m.failover.Knows(l.number) || m.find(l.number) != nil ||
-		len(m.conns) >= m.maxLanes+spareLanes ||
+	if m.dial.ended.Load() || m.failover.Knows(l.number) || m.find(l.number) != nil ||
+		len(m.conns) >= m.dial.maxLanes+spareLanes ||
 		m.failover.Len() >= frame.MaxLostLanes {
 		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
-		m.dialMissing()
+		m.dial.dialMissing()
 		return
 	}
 	m.conns = append(m.conns, l)
-	m.noLaneSince.Store(0)
+	m.dial.noLaneSince.Store(0)
 	m.stats.Up++
 	for _, c := range m.cqs {
 		m.watchLane(c, l)
 	}
-	m.transmit()
+	m.send.transmit()
 	if q.open && l.fd >= 0 {
 		l.read() // what came after the handshake may be in a session already, and then no poller tells of it
 	}
@@ -179,15 +148,15 @@ func (m *multiLane) lose(l *laneConn, cause error) {
 	m.stats.Down++
 	m.untold = append(m.untold, &lostLane{number: l.number, left: len(m.conns), cause: cause})
 	if len(m.conns) > 0 {
-		m.dialMissing()
+		m.dial.dialMissing()
 		return
 	}
-	if m.terminate != nil {
-		m.onTerminate()
+	if m.recv.terminate != nil {
+		m.recv.onTerminate()
 		return
 	}
-	m.noLaneSince.Store(max(1, int64(m.now())))
-	m.dialMissing()
+	m.dial.noLaneSince.Store(max(1, int64(m.now())))
+	m.dial.dialMissing()
 }
 
 // lostLane is a lane that was lost, of which the user is to be told.
@@ -262,22 +231,22 @@ func (m *multiLane) noLaneComes(cause error) {
 
 // close closes all lanes; nothing is placed any more.
 func (m *multiLane) close() {
-	m.ended.Store(true)
-	m.cancel()
+	m.dial.ended.Store(true)
+	m.dial.cancel()
 	for _, l := range m.conns {
 		m.closeLane(l)
 	}
 	m.conns = m.conns[:0]
-	m.in.Stats.Open = 0
+	m.recv.in.Stats.Open = 0
 	m.publish()
 }
 
 // drive is one pass over the lanes.
 func (m *multiLane) drive() (came bool) {
 	q := m.q
-	m.retryBlocked()
+	m.send.retryBlocked()
 	if q.open && m.hasOutput() {
-		m.transmit()
+		m.send.transmit()
 	}
 	for i := 0; q.open && i < len(m.conns); {
 		l := m.conns[i]
@@ -288,12 +257,11 @@ func (m *multiLane) drive() (came bool) {
 			i++
 		}
 	}
-	if q.open && m.hasFrames() {
-		m.transmit()
+	if q.open && m.send.hasFrames() {
+		m.send.transmit()
 	}
-	if q.open && m.unackedFrames() > 0 && (m.ackUrgent || m.unackedFrames() >= ackFrames ||
-		m.unackedBytes >= ackBytes) {
-		m.acknowledge()
+	if q.open && m.recv.ackDue() {
+		m.send.acknowledge()
 	}
 	m.publish()
 	return came
@@ -309,7 +277,7 @@ const (
 // read now and then, so that small messages on another one do not wait for it. Where something is missing, or
 // somebody sleeps, all are.
 func (m *multiLane) readDue(l *laneConn) bool {
-	if l.idle++; l.idle < maxIdlePolls || m.in.Stats.Open > 0 || m.q.rcq.interest.on {
+	if l.idle++; l.idle < maxIdlePolls || m.recv.in.Stats.Open > 0 || m.q.rcq.interest.on {
 		l.idle = min(l.idle, maxIdlePolls)
 		return true
 	}
@@ -363,11 +331,11 @@ const (
 // failed sorts what went wrong with a lane: the lane alone, or a rule of the protocol, which ends the queue
 // pair.
 func (l *laneConn) failed(err error) {
-	q := l.b.q
+	q := l.m.q
 	damaged := violation.Of(err) == violation.Checksum || errors.Is(err, link.ErrRecord)
 	if queuepair.IsPeers(err) && !damaged {
 		q.ReceiveFailed(err)
 		return
 	}
-	l.b.lose(l, err)
+	l.m.lose(l, err)
 }

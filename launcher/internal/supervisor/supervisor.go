@@ -186,6 +186,23 @@ func (s *Supervisor) Next() time.Time {
 	return s.timers[0].at
 }
 
+// Process is what is known of the process of a rank.
+type Process struct {
+	PID     int // 0 before its start
+	Stopped bool
+	Ended   bool
+}
+
+// Running reports whether the process has been started and has not ended.
+func (p Process) Running() bool { return p.PID != 0 && !p.Ended }
+
+// Process returns what is known of the process of a rank.
+func (s *Supervisor) Process(rank int) Process {
+	r := &s.ranks[rank]
+	return Process{PID: r.pid, Stopped: r.stopped != 0 || r.suspended,
+		Ended: r.state == exited || r.state == ended}
+}
+
 // Over reports whether the job is over.
 func (s *Supervisor) Over() bool { return s.phase == over }
 

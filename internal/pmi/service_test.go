@@ -13,7 +13,7 @@ import (
 // unless the rank is stopped and has broken the protocol besides.
 const replyTimeout = 10 * time.Second
 
-// Service connects a Server with the ranks of a job on one host, one connection each.
+// Service, for tests, connects a Server with the ranks of a job on one host, one connection each.
 type Service struct {
 	mu     sync.Mutex
 	server *Server

@@ -14,7 +14,7 @@ import (
 //	head = length of the body (24 bits) | low 40 bits of (generation + length × headMix) << 24
 //	tail = generation (64 bits)
 //
-// Nothing is cleared when lines are freed (docs/internals/adr/0003). docs/internals/spec/channel.md shows why
+// Nothing is cleared when lines are freed (docs/internals/adr/0023). docs/internals/spec/channel.md shows why
 // nothing else is taken for a message; the code relies on this: nothing follows from a head before the tail
 // that belongs to it is there, and a tail that matches was placed after everything else of its Write.
 const (

@@ -9,7 +9,7 @@
 // the last Write notifies the receiver.
 //
 // FIN is a Write with immediate of no bytes: a delivered completion that needs no slot and no credit
-// (docs/internals/adr/0005). Beyond MaxFINs open announcements, an announcement ends through the ring
+// (docs/internals/adr/0022). Beyond MaxFINs open announcements, an announcement ends through the ring
 // instead, with ATS, so that the number of announcements is not limited.
 //
 // A sender that abandons a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive

@@ -11,7 +11,7 @@ import (
 )
 
 // hugePages moves memory of the program that peers reach again and again onto huge pages
-// (docs/internals/adr/0072): the system looks up and pins each page of another process's memory, which takes
+// (docs/internals/adr/0070): the system looks up and pins each page of another process's memory, which takes
 // as long as to copy 4 KiB of it. It does so when such memory is registered, since a page that is being
 // copied cannot be moved. A move can take 5 ms: no lock is held meanwhile.
 type hugePages struct {

@@ -14,6 +14,6 @@
 //   - a kind of frame (framekinds.go, frame*.go) knows how its frames are made, checked and carried out;
 //     internal/frame has their bytes
 //
-// See docs/internals/spec/wire.md for the bytes, docs/internals/adr/0001 for the hand-over,
+// See docs/internals/spec/wire.md for the bytes, docs/internals/adr/0016 for the hand-over,
 // docs/internals/adr/0016 for lanes.
 package tcp

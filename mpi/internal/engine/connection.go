@@ -17,7 +17,7 @@ import (
 )
 
 // connections connects peers. A connect runs in a goroutine of its own, off the data path
-// (docs/internals/adr/0001); the fabrics call back into acceptor.
+// (docs/internals/adr/0016); the fabrics call back into acceptor.
 //
 // Invariants, under the lock: a peer has one channel at most, made by Prepare; it is open from Connected on,
 // which comes at most once. Nobody waits for a connect: sends queue at the peer meanwhile.

@@ -5,36 +5,25 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// Neighbors tells whether other ranks of the job can be expected on this host, and whether some can on
+// Neighbors reports whether other ranks of the job can be expected on this host, and whether some can on
 // others. Where the launcher has not said how many there are, both can. A world of one counts as a neighbor
 // of itself.
 func (j *Job) Neighbors() (here, elsewhere bool) {
 	size := int(j.Identity.Size)
-	if size == 1 || j.together {
+	if size == 1 || j.Together() {
 		return true, false
 	}
-	if j.direct != nil {
-		return j.direct.Local() > 1, j.direct.Local() < size
-	}
-	for _, name := range []string{"WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS"} {
-		if local, err := strconv.Atoi(os.Getenv(name)); err == nil && local > 0 {
-			return local > 1, local < size
-		}
-	}
-	if os.Getenv("SLURM_STEP_NUM_NODES") == "1" {
-		return true, false
-	}
-	return true, true
+	local := j.way.local()
+	return local != 1, local < size
 }
 
-// kernelBound tells whether a provider reaches only processes of the same kernel, in the same network
+// kernelBound reports whether a provider reaches only processes of the same kernel, in the same network
 // namespace, where the names of its sockets are.
 func kernelBound(provider string) bool {
 	return slices.ContainsFunc(fabrics.All, func(f fabric.Fabric) bool {

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/allocation"
-	"github.com/weft-mpi/weft/internal/route"
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
@@ -27,27 +25,12 @@ type netInterface struct {
 // to those.
 func (j *Job) Interfaces() ([]netip.Addr, error) {
 	if !j.set.IsSet(setting.Interface) {
-		if addr := j.towardsPeers(); addr.IsValid() {
+		_, elsewhere := j.Neighbors()
+		if addr := j.way.address(elsewhere); addr.IsValid() {
 			return []netip.Addr{addr}, nil
 		}
 	}
 	return interfaces(j.set)
-}
-
-// towardsPeers is this host's address on the way to the job's other hosts. It is not valid where there are
-// none, and where no interface leads anywhere.
-func (j *Job) towardsPeers() netip.Addr {
-	if j.direct != nil {
-		return j.direct.Address()
-	}
-	if _, elsewhere := j.Neighbors(); j.client == nil || !elsewhere {
-		return netip.Addr{}
-	}
-	addr, err := route.Towards(knownHosts(os.Getenv))
-	if err != nil {
-		return netip.Addr{}
-	}
-	return addr
 }
 
 // knownHosts are hosts of the job, this one perhaps among them, as far as other launchers tell: Hydra names

@@ -38,23 +38,25 @@ func NewMeeting(name string, size int, aborted func(rank, code int)) *Meeting {
 func (m *Meeting) Join(rank int) *Job {
 	return &Job{
 		Identity: transport.Identity{Job: m.name, Rank: uint32(rank), Size: uint32(m.size), Secret: m.secret},
-		client:   &attendee{m, rank}, together: true, survives: m.Survives,
+		way:      &attendee{Meeting: m, rank: rank}, survives: m.Survives,
 	}
 }
 
-// Together tells whether all ranks of the job are in this process.
-func (j *Job) Together() bool { return j.together }
+// Together reports whether all ranks of the job are in this process.
+func (j *Job) Together() bool {
+	_, ok := j.way.(*attendee)
+	return ok
+}
 
-// attendee is a rank's client at its meeting.
+// attendee is a rank's way at its meeting.
 type attendee struct {
+	alone
 	*Meeting
 
 	rank int
 }
 
-func (a *attendee) Rank() int       { return a.rank }
-func (a *attendee) Size() int       { return a.size }
-func (a *attendee) KVSName() string { return a.name }
+func (a *attendee) local() int { return a.size }
 
 func (a *attendee) Put(_ context.Context, key, value string) error {
 	a.mu.Lock()
@@ -89,11 +91,7 @@ func (a *attendee) Barrier(ctx context.Context) error {
 	}
 }
 
-func (a *attendee) Abort(_ context.Context, code int) error {
+func (a *attendee) Abort(code int) error {
 	a.aborted(a.rank, code)
 	return nil
 }
-
-func (a *attendee) PeerLost(int)                   {}
-func (a *attendee) Finalize(context.Context) error { return nil }
-func (a *attendee) Close() error                   { return nil }

@@ -16,13 +16,13 @@ type processes struct {
 	of map[uint32]*sys.Watch // nil while it is looked up, and for a rank of another host
 }
 
-// Running tells whether a rank's process is one of this host and is known to run: see fabric.Config.
+// Running reports whether a rank's process is one of this host and is known to run: see fabric.Config.
 // The first call for a rank has its card looked up.
 func (j *Job) Running(rank uint32) bool {
 	p := &j.processes
 	p.mu.Lock()
 	watch, asked := p.of[rank]
-	if !asked && j.client != nil {
+	if !asked {
 		if p.of == nil {
 			p.of = map[uint32]*sys.Watch{}
 		}

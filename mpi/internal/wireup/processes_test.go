@@ -11,9 +11,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// cardsOnly is a client that knows cards.
+// cardsOnly is a way that knows cards.
 type cardsOnly struct {
-	client
+	alone
 	cards map[string]string
 	asked chan string // what was looked up
 }
@@ -34,7 +34,7 @@ func TestRunning(t *testing.T) {
 	another := Card{kernelKey: kernel(), processKey: sys.Identity() + "0"}
 	c := &cardsOnly{asked: make(chan string, 100), cards: map[string]string{cardKey(1): here.String(),
 		cardKey(2): elsewhere.String(), cardKey(3): another.String()}}
-	j := &Job{client: c}
+	j := &Job{way: c}
 	require.False(t, j.Running(1), "it is not known yet")
 	require.Equal(t, cardKey(1), <-c.asked)
 	require.Eventually(t, func() bool { return j.Running(1) }, 2*time.Minute, time.Millisecond)

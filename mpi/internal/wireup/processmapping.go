@@ -16,12 +16,12 @@ const mappingKey = "PMI_process_mapping"
 // Hosts gives the number of each rank's host, from 0; nil where the launcher does not tell, or all ranks
 // are on one host. All ranks get the same.
 func (j *Job) Hosts(ctx context.Context) ([]int, error) {
-	if _, elsewhere := j.Neighbors(); !elsewhere || j.client == nil || j.direct != nil {
+	if _, elsewhere := j.Neighbors(); !elsewhere || !j.UnderPMI() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	text, err := j.client.Get(ctx, mappingKey)
+	text, err := j.way.Get(ctx, mappingKey)
 	switch {
 	case errors.Is(err, pmi.ErrNotFound):
 		return nil, nil

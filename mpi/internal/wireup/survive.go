@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
@@ -24,19 +23,19 @@ var errBeforeStart = errors.New("a rank has failed before all ranks had come to 
 // prepareToSurvive is called before the launcher is spoken to.
 func (j *Job) prepareToSurvive(set setting.Values) error {
 	survive, err := set.Of(setting.Survive).On()
-	if err != nil || !survive || os.Getenv("WEFT_JOB") != "" {
+	if err != nil || !survive || underWeft() {
 		return err
 	}
 	j.survives = true
-	if _, ok := j.client.(*pmi.Client); ok {
+	if j.UnderPMI() {
 		j.failures = make(chan os.Signal, 1)
 		signal.Notify(j.failures, syscall.SIGUSR1)
 	}
 	return nil
 }
 
-// SurvivesAlone tells whether the job goes on when ranks fail, under a launcher whose barriers wait for them
-// all the same.
+// SurvivesAlone reports whether the job goes on when ranks fail, under a launcher whose barriers wait for
+// them all the same.
 func (j *Job) SurvivesAlone() bool { return j.survives }
 
 // lateAnswer is how long a rank waits in Init for the launcher's answer after it has been told of a failed
@@ -74,22 +73,23 @@ func (j *Job) keepCards(ctx context.Context) error {
 	}
 	j.cards = make([]string, j.Identity.Size)
 	for rank := range j.Identity.Size {
-		text, err := j.client.Get(ctx, cardKey(rank))
+		text, err := j.way.Get(ctx, cardKey(rank))
 		if err != nil && !errors.Is(err, coordinator.ErrNotFound) { // of one that has failed already
 			return err
 		}
 		j.cards[rank] = text
 	}
-	return j.client.Barrier(ctx)
+	return j.way.Barrier(ctx)
 }
 
 // WhenFailed has a function called, from a goroutine, for each rank that has failed as rank 0 tells.
 func (j *Job) WhenFailed(failed func(rank int, why error)) {
-	if !j.survives || j.direct == nil {
+	direct, ok := j.way.(rank0)
+	if !ok || !j.survives {
 		return
 	}
 	go func() {
-		for lost := range j.direct.Casualties() {
+		for lost := range direct.Casualties() {
 			failed(lost.Rank, lost)
 		}
 	}()

@@ -24,11 +24,8 @@ import (
 type Job struct {
 	Identity transport.Identity
 
-	set    setting.Values
-	client client              // nil in a world of one that nobody launched
-	direct *coordinator.Client // the client where rank 0 coordinates the ranks, else nil
-
-	together bool // all ranks are in this process: see Meeting
+	set setting.Values
+	way way
 
 	// of a job that goes on when ranks fail, without weft run
 	survives bool
@@ -36,20 +33,6 @@ type Job struct {
 	cards    []string       // of all ranks; nil where they can be asked for at any time
 
 	processes processes
-}
-
-// client is a rank's way to the others before it can send them messages: through its launcher or rank 0.
-type client interface {
-	Rank() int
-	Size() int
-	KVSName() string
-	Put(ctx context.Context, key, value string) error
-	Get(ctx context.Context, key string) (string, error)
-	Barrier(ctx context.Context) error
-	Abort(ctx context.Context, code int) error
-	PeerLost(rank int)
-	Finalize(ctx context.Context) error
-	Close() error
 }
 
 // Join finds out who we are. Without a launcher it is rank 0 of 1, unless the environment tells a rank and
@@ -62,7 +45,7 @@ func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	if client == nil {
 		return joinDirectly(ctx, set)
 	}
-	j := &Job{set: set, client: client}
+	j := &Job{set: set, way: launcher{client}}
 	if err := j.prepareToSurvive(set); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -89,7 +72,7 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{set: set}
+	j := &Job{set: set, way: alone{}}
 	if place == nil {
 		if err := unreachable(); err != nil {
 			return nil, err
@@ -102,11 +85,12 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 		return nil, err
 	}
 	place.Survive = j.survives
-	if j.direct, err = coordinator.Join(ctx, *place); err != nil {
+	client, err := coordinator.Join(ctx, *place)
+	if err != nil {
 		return nil, err
 	}
-	j.client = j.direct
-	j.Identity = transport.Identity{Job: j.direct.KVSName(), Rank: uint32(place.Rank),
+	j.way = rank0{client}
+	j.Identity = transport.Identity{Job: client.KVSName(), Rank: uint32(place.Rank),
 		Size: uint32(place.Size), Secret: place.Secret}
 	return j, nil
 }
@@ -115,9 +99,6 @@ func cardKey(rank uint32) string { return "weft-card-" + strconv.Itoa(int(rank))
 
 // Publish tells the peers our addresses, and returns when all of them have told theirs.
 func (j *Job) Publish(ctx context.Context, card Card) error {
-	if j.client == nil {
-		return nil
-	}
 	ctx, cancel := j.untilFailure(ctx)
 	defer cancel()
 	card = maps.Clone(card)
@@ -125,10 +106,10 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	if identity := sys.Identity(); identity != "" {
 		card[processKey] = identity
 	}
-	if err := j.client.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
+	if err := j.way.Put(ctx, cardKey(j.Identity.Rank), card.String()); err != nil {
 		return err
 	}
-	if err := j.client.Barrier(ctx); err != nil {
+	if err := j.way.Barrier(ctx); err != nil {
 		return err
 	}
 	return j.keepCards(ctx)
@@ -137,9 +118,6 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 // Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
 // goroutine.
 func (j *Job) Lookup(rank uint32, provider string) (string, error) {
-	if j.client == nil {
-		return "", fmt.Errorf("no rank %d in a world of one", rank)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	text, err := j.card(ctx, rank)
@@ -158,7 +136,7 @@ func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 
 func (j *Job) card(ctx context.Context, rank uint32) (string, error) {
 	if j.cards == nil {
-		return j.client.Get(ctx, cardKey(rank))
+		return j.way.Get(ctx, cardKey(rank))
 	}
 	if j.cards[rank] == "" {
 		return "", coordinator.ErrNotFound
@@ -173,20 +151,14 @@ const answerWithin = 30 * time.Second
 // Barrier returns when every rank of the job has called it, or with an error when ctx ends; the launcher
 // cannot be spoken to after that.
 func (j *Job) Barrier(ctx context.Context) error {
-	if j.client == nil {
-		return nil
-	}
-	return j.client.Barrier(ctx)
+	return j.way.Barrier(ctx)
 }
 
 // Finalize tells the launcher that this rank ends as it should.
 func (j *Job) Finalize() error {
-	if j.client == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	err := j.client.Finalize(ctx)
+	err := j.way.Finalize(ctx)
 	var lost *coordinator.LostError
 	if j.survives && errors.As(err, &lost) {
 		return nil // nobody is left to tell it to
@@ -196,10 +168,7 @@ func (j *Job) Finalize() error {
 
 // Leave drops the connection to the launcher without a word: to it this rank has failed.
 func (j *Job) Leave() error {
-	if j.client == nil {
-		return nil
-	}
-	return j.client.Close()
+	return j.way.Close()
 }
 
 const (
@@ -210,54 +179,29 @@ const (
 	hangUpWithin = 10 * time.Second
 )
 
-// Abort asks the launcher to end the whole job with an exit status. Under weft run it returns when the
-// launcher has ended the other ranks, or is gone; what this rank writes afterwards is its last word,
-// and comes whole.
+// Abort ends the whole job with an exit status.
 func (j *Job) Abort(code int) {
-	if j.client == nil {
-		return
-	}
-	within := answerWithin
-	if j.direct != nil {
-		within = directWithin
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if err := j.client.Abort(ctx, code); err != nil {
+	if err := j.way.Abort(code); err != nil {
 		fmt.Fprintln(os.Stderr, "weft: the launcher cannot be told to end the job:", err)
-		return
-	}
-	if launcher, ok := j.client.(*pmi.Client); ok && os.Getenv("WEFT_JOB") != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
-		defer cancel()
-		launcher.AwaitHangUp(ctx)
 	}
 }
 
 // PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that it looks for
 // the cause of the job's failure elsewhere. It does not wait.
-func (j *Job) PeerLost(rank int) {
-	if j.direct != nil || j.client != nil && os.Getenv("WEFT_JOB") != "" {
-		j.client.PeerLost(rank)
-	}
-}
+func (j *Job) PeerLost(rank int) { j.way.PeerLost(rank) }
 
 // SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not
 // at all where ranks share cores. weft's own launcher tells; under another one it is reckoned from the ranks
 // of this machine.
 func (j *Job) SpinFor() (time.Duration, error) {
-	if j.together {
+	if j.Together() {
 		return 0, nil
 	}
 	cores, err := j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
 	if err != nil {
 		return 0, err
 	}
-	local, _ := strconv.Atoi(os.Getenv("MPI_LOCALNRANKS"))
-	if j.direct != nil {
-		local = j.direct.Local()
-	}
-	if local > topology.Online() {
+	if j.way.local() > topology.Online() {
 		cores = 0
 	}
 	if cores == 0 {

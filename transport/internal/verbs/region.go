@@ -14,7 +14,7 @@ import (
 )
 
 // A key is the index of its region in the device's table (20 bits), a generation that steps with every use of
-// that entry (8), and random bits drawn anew for every registration (36). See docs/internals/adr/0002.
+// that entry (8), and random bits drawn anew for every registration (36). See docs/internals/adr/0008.
 const (
 	IndexBits      = 20
 	GenerationBits = 8

@@ -1,0 +1,106 @@
+package wireup
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/weft-mpi/weft/internal/pmi"
+	"github.com/weft-mpi/weft/internal/route"
+	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
+)
+
+// way is how a rank reaches the others before it can send them messages: an alone, a launcher, a rank0, or an
+// attendee of a Meeting.
+type way interface {
+	Put(ctx context.Context, key, value string) error
+	Get(ctx context.Context, key string) (string, error)
+	Barrier(ctx context.Context) error
+	Finalize(ctx context.Context) error
+	Close() error
+	// Abort ends the job with an exit status.
+	Abort(code int) error
+	// PeerLost says that this rank has lost another one. It does not wait.
+	PeerLost(rank int)
+
+	// local is the number of ranks on this host; 0 if it is not known.
+	local() int
+	// address is this host's address on the way to the other hosts, if ranks may be elsewhere. It is not valid
+	// if there is none.
+	address(elsewhere bool) netip.Addr
+}
+
+// alone is the way of a world of one that nobody launched.
+type alone struct{}
+
+func (alone) Put(context.Context, string, string) error   { return nil }
+func (alone) Get(context.Context, string) (string, error) { return "", coordinator.ErrNotFound }
+func (alone) Barrier(context.Context) error               { return nil }
+func (alone) Finalize(context.Context) error              { return nil }
+func (alone) Close() error                                { return nil }
+func (alone) Abort(int) error                             { return nil }
+func (alone) PeerLost(int)                                {}
+func (alone) local() int                                  { return 1 }
+func (alone) address(bool) netip.Addr                     { return netip.Addr{} }
+
+// launcher is a way through the launcher, weft's or another, which speaks PMI-1.1.
+type launcher struct{ *pmi.Client }
+
+// underWeft reports whether the launcher is weft run.
+func underWeft() bool { return os.Getenv("WEFT_JOB") != "" }
+
+// Abort returns, under weft run, when the launcher has ended the other ranks or is gone: what this rank
+// writes afterwards comes last, and whole.
+func (l launcher) Abort(code int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	if err := l.Client.Abort(ctx, code); err != nil || !underWeft() {
+		return err
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), hangUpWithin)
+	defer cancel()
+	l.AwaitHangUp(ctx)
+	return nil
+}
+
+func (l launcher) PeerLost(rank int) {
+	if underWeft() {
+		l.Client.PeerLost(rank)
+	}
+}
+
+func (l launcher) local() int {
+	for _, name := range []string{"WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS"} {
+		if local, err := strconv.Atoi(os.Getenv(name)); err == nil && local > 0 {
+			return local
+		}
+	}
+	if os.Getenv("SLURM_STEP_NUM_NODES") == "1" {
+		return l.Size()
+	}
+	return 0
+}
+
+func (launcher) address(elsewhere bool) netip.Addr {
+	if !elsewhere {
+		return netip.Addr{}
+	}
+	addr, err := route.Towards(knownHosts(os.Getenv))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// rank0 is a way through rank 0, where there is no launcher.
+type rank0 struct{ *coordinator.Client }
+
+func (r rank0) Abort(code int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), directWithin)
+	defer cancel()
+	return r.Client.Abort(ctx, code)
+}
+
+func (r rank0) local() int              { return r.Local() }
+func (r rank0) address(bool) netip.Addr { return r.Address() }

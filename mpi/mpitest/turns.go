@@ -485,7 +485,7 @@ func newSite(callers [len(site{}.callers)]uintptr) *site {
 		for i := range len(f.Function) {
 			s.sum = mix(s.sum ^ uint64(f.Function[i]))
 		}
-		s.sum = mix(s.sum) // not with the line, which for a deferred call is another in some builds
+		s.sum = mix(s.sum) // no line: that of a deferred call is another in some builds
 	}
 	return s
 }

@@ -381,8 +381,8 @@ func (j *job) abandon(list []ownGoroutine) {
 	title := deadlock.Title(stuck, len(j.ranks))
 	switch {
 	case j.turns.anyEligible():
-		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must not " +
-			"be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. What " +
+		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must " +
+			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. What " +
 			"the ranks do:"
 	case sleeps:
 		title = waits + ", and the ranks' clock stands still while one waits so: a goroutine that sleeps " +

@@ -346,7 +346,8 @@ func TestExplore(t *testing.T) {
 }
 
 // late has a wrong program: rank 1 sends to rank 0 at once, and the last rank after a token has come to it
-// through all others. Rank 0 fails if the last one is the first that it receives from.
+// through all others, which goes to and fro several times between two. Rank 0 fails if the last one is the
+// first that it receives from.
 func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) error) mpitest.Body {
 	return func(ctx context.Context, world *mpi.Comm) error {
 		rank, last := world.Rank(), world.Size()-1
@@ -363,8 +364,12 @@ func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) erro
 			_, err = receive(world, 0)
 			return err
 		}
-		if rank > 1 {
-			if _, err := mpi.Recv(world, make([]int, 1), rank-1, 1); err != nil {
+		token := make([]int, 1)
+		for i := 0; i < toAndFro && rank > 1; i++ {
+			if _, err := mpi.Recv(world, token, rank-1, 1); err != nil {
+				return err
+			}
+			if err := mpi.Send(world, token, rank-1, 1); err != nil {
 				return err
 			}
 		}
@@ -373,12 +378,16 @@ func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) erro
 				return err
 			}
 		}
-		if rank < last {
-			return mpi.Send(world, []int{rank}, rank+1, 1)
+		for i := 0; i < toAndFro && rank < last; i++ {
+			if _, err := mpi.Sendrecv(world, token, rank+1, 1, make([]int, 1), rank+1, 1); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
 }
+
+const toAndFro = 10
 
 // receivers receive from any source, each by other calls.
 var receivers = map[string]receiver{"Recv": byRecv, "Irecv": byIrecv, "Probe": byProbe, "Iprobe": byIprobe,
@@ -439,7 +448,7 @@ func TestExplore_WrongHardlyEverFailsReally(t *testing.T) {
 				}
 			}
 			t.Logf("%s, %s: %d of %d real runs have failed", receive, failure, failed, *realRuns)
-			require.LessOrEqual(t, 1000*failed, *realRuns)
+			require.Less(t, 1000*failed, *realRuns)
 		}
 	}
 }

@@ -119,6 +119,7 @@ type job struct {
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
 	begun   atomic.Int32            // bodies
+	told    atomic.Uint64           // events of its ranks
 	begin   chan struct{}           // closed when all have
 	before  map[uint64]bool         // goroutines that are not the job's
 	bubble  atomic.Value            // its number, a string

@@ -307,8 +307,8 @@ func (t *turns) insert(w *turn) {
 	w.next, *at = *at, w
 }
 
-// askAlike asks those that differ in nothing for the numbers of their goroutines, which are those of the order
-// in which one goroutine has started them. It returns true if there are any, who answer as soon as they can.
+// askAlike asks those that differ in nothing for the numbers of their goroutines: these are in the order in
+// which one goroutine has started them. It returns true if there are any, who answer as soon as they can.
 //
 //go:norace
 func (t *turns) askAlike() (asked bool) {

@@ -248,7 +248,7 @@ func (j *job) findGoroutines() {
 var busyFor = 10 * time.Second
 
 const (
-	// firstLook is when a job whose turns stand still is looked at from outside, and longestLook the longest
+	// firstLook is when a job that has not moved is looked at from outside, and longestLook the longest
 	// time between two looks.
 	firstLook, longestLook = 20 * time.Millisecond, time.Second
 	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
@@ -264,15 +264,15 @@ func (j *job) watchFromOutside() (end func()) {
 	go func() {
 		defer close(gone)
 		var busy, stuck time.Duration
-		turns, ended := uint64(0), int32(0)
+		moved, ended := uint64(0), int32(0)
 		for wait := firstLook; ; {
 			select {
 			case <-over:
 				return
 			case <-time.After(wait):
 			}
-			if now := j.turns.given.Load(); now != turns && !j.real {
-				turns, wait, stuck = now, firstLook, 0
+			if now := j.turns.given.Load() + j.told.Load(); now != moved {
+				moved, wait, stuck = now, firstLook, 0
 			} else if list, others := j.seenFromOutside(); j.clockStopped(list) {
 				if stuck += wait; stuck > longestLook || stuck > firstLook && !others {
 					j.abandon(list)
@@ -382,8 +382,8 @@ func (j *job) abandon(list []ownGoroutine) {
 	switch {
 	case j.turns.anyEligible():
 		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must " +
-			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. What " +
-			"the ranks do:"
+			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. " +
+			"What the ranks do:"
 	case sleeps:
 		title = waits + ", and the ranks' clock stands still while one waits so: a goroutine that sleeps " +
 			"does not wake. What the ranks do:"

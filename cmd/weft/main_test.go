@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
 		"sleeper": sleeper, "checkpointer": checkpointer,
-		"usurper": usurper, "hello": hello})
+		"usurper": usurper, "hello": hello, "timeexchanges": timeExchanges})
 }
 
 func TestScripts(t *testing.T) {

@@ -2,8 +2,10 @@ package mpitest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +50,7 @@ func byIprobe(world *mpi.Comm, tag int) (int, error) {
 			_, err := mpi.Recv(world, make([]int, 1), st.Source, st.Tag)
 			return st.Source, err
 		}
+		runtime.Gosched()
 	}
 }
 
@@ -343,7 +346,8 @@ func TestExplore(t *testing.T) {
 }
 
 // late has a wrong program: rank 1 sends to rank 0 at once, and the last rank after a token has come to it
-// through all others. Rank 0 fails if the last one is the first that it receives from.
+// through all others, which goes to and fro several times between two. Rank 0 fails if the last one is the
+// first that it receives from.
 func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) error) mpitest.Body {
 	return func(ctx context.Context, world *mpi.Comm) error {
 		rank, last := world.Rank(), world.Size()-1
@@ -360,8 +364,12 @@ func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) erro
 			_, err = receive(world, 0)
 			return err
 		}
-		if rank > 1 {
-			if _, err := mpi.Recv(world, make([]int, 1), rank-1, 1); err != nil {
+		token := make([]int, 1)
+		for i := 0; i < toAndFro && rank > 1; i++ {
+			if _, err := mpi.Recv(world, token, rank-1, 1); err != nil {
+				return err
+			}
+			if err := mpi.Send(world, token, rank-1, 1); err != nil {
 				return err
 			}
 		}
@@ -370,34 +378,42 @@ func late(receive receiver, fail func(ctx context.Context, world *mpi.Comm) erro
 				return err
 			}
 		}
-		if rank < last {
-			return mpi.Send(world, []int{rank}, rank+1, 1)
+		for i := 0; i < toAndFro && rank < last; i++ {
+			if _, err := mpi.Sendrecv(world, token, rank+1, 1, make([]int, 1), rank+1, 1); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
 }
 
+const toAndFro = 10
+
+// receivers receive from any source, each by other calls.
+var receivers = map[string]receiver{"Recv": byRecv, "Irecv": byIrecv, "Probe": byProbe, "Iprobe": byIprobe,
+	"Mprobe": byMprobe}
+
+// lateFailures are what is wrong with a late program, by how it shows, and what a report says.
+var lateFailures = map[string]struct {
+	fail func(ctx context.Context, world *mpi.Comm) error
+	want string
+}{
+	"an error": {func(context.Context, *mpi.Comm) error { return fmt.Errorf("wrong order") },
+		"rank 0: wrong order"},
+	"a panic": {func(context.Context, *mpi.Comm) error { panic("no good") }, "panic: no good"},
+	"Errorf": {func(ctx context.Context, _ *mpi.Comm) error {
+		mpitest.T(ctx).Errorf("%d is wrong", 7)
+		return nil
+	}, "rank 0: 7 is wrong"},
+	"a deadlock": {func(_ context.Context, world *mpi.Comm) error {
+		_, err := mpi.Recv(world, make([]int, 1), world.Size()-1, 0)
+		return err
+	}, "deadlock: "},
+}
+
 func TestExplore_Wrong(t *testing.T) {
-	receivers := map[string]receiver{"Recv": byRecv, "Irecv": byIrecv, "Probe": byProbe, "Iprobe": byIprobe,
-		"Mprobe": byMprobe}
-	failures := map[string]struct {
-		fail func(ctx context.Context, world *mpi.Comm) error
-		want string
-	}{
-		"an error": {func(context.Context, *mpi.Comm) error { return fmt.Errorf("wrong order") },
-			"rank 0: wrong order"},
-		"a panic": {func(context.Context, *mpi.Comm) error { panic("no good") }, "panic: no good"},
-		"Errorf": {func(ctx context.Context, _ *mpi.Comm) error {
-			mpitest.T(ctx).Errorf("%d is wrong", 7)
-			return nil
-		}, "rank 0: 7 is wrong"},
-		"a deadlock": {func(_ context.Context, world *mpi.Comm) error {
-			_, err := mpi.Recv(world, make([]int, 1), world.Size()-1, 0)
-			return err
-		}, "deadlock: "},
-	}
 	for receive, by := range receivers {
-		for failure, f := range failures {
+		for failure, f := range lateFailures {
 			t.Run(receive+", "+failure, func(t *testing.T) {
 				found, report := mpitest.Exploration(t, 5, late(by, f.fail))
 				require.Equal(t, 2, found.Matchings, report)
@@ -406,6 +422,33 @@ func TestExplore_Wrong(t *testing.T) {
 				require.Contains(t, report, f.want)
 				require.Regexp(t, "rank 0: "+receive+` at explore_test.go:\d+ takes from rank 4\n`, report)
 			})
+		}
+	}
+}
+
+var realRuns = flag.Int("real", 0, "run the wrong programs of TestExplore_Wrong so often over shared memory")
+
+// The wrong programs that Explore finds fail in less than one of a thousand real runs.
+func TestExplore_WrongHardlyEverFailsReally(t *testing.T) {
+	if *realRuns == 0 {
+		t.Skip("-real=1000 runs it")
+	}
+	for receive, by := range receivers {
+		for failure, f := range lateFailures {
+			failed := 0
+			for range *realRuns {
+				fails := func(ctx context.Context, world *mpi.Comm) error {
+					if failure == "Errorf" { // which would fail this test
+						return errors.New("7 is wrong")
+					}
+					return f.fail(ctx, world)
+				}
+				if mpitest.Try(t, 5, late(by, fails), mpitest.Fabric("shm")) != nil {
+					failed++
+				}
+			}
+			t.Logf("%s, %s: %d of %d real runs have failed", receive, failure, failed, *realRuns)
+			require.Less(t, 1000*failed, *realRuns)
 		}
 	}
 }

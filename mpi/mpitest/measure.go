@@ -11,14 +11,14 @@ import (
 // Network is what messages cost in Measure. Computing costs nothing: a body that wants it to calls
 // time.Sleep.
 type Network struct {
-	Latency   time.Duration // from the time that a byte leaves a rank until it is at another
+	Latency   time.Duration // from when a rank begins to send a byte until it is at another
 	Bandwidth float64       // bytes a second of each rank, in each direction
 	Overhead  time.Duration // of a rank's processor for each message that it sends or receives
 	Copy      float64       // bytes a second that the processor copies, at either end; 0 if it copies none
 }
 
 // Cluster is a network of 100 Gb/s whose cards copy without the processor.
-var Cluster = Network{Latency: 1500 * time.Nanosecond, Bandwidth: 12.5e9, Overhead: 250 * time.Nanosecond}
+var Cluster = Network{Latency: 1750 * time.Nanosecond, Bandwidth: 12.5e9, Overhead: 250 * time.Nanosecond}
 
 // On chooses the network of Measure; the default is Cluster.
 func On(n Network) Option { return func(o *options) { o.network = &n } }

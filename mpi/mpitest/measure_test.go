@@ -17,8 +17,8 @@ import (
 // slow has costs that are easily told apart.
 var slow = mpitest.Network{Latency: 100 * time.Microsecond, Bandwidth: 1e9, Overhead: 10 * time.Microsecond}
 
-// short is how long a short message takes on slow: an overhead at either end, and the latency.
-const short = 120 * time.Microsecond
+// short is how long a short message takes on slow: the latency, and the overhead of its receiver.
+const short = 110 * time.Microsecond
 
 // requireAbout compares simulated times, up to the time of some bytes of headers.
 func requireAbout(t *testing.T, want, got time.Duration) {

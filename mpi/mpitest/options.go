@@ -66,7 +66,8 @@ func (o *options) check() error {
 // message a receive from any source takes, which request Waitany, Testany, Waitsome and Testsome return,
 // which messages are eager, when a channel changes its phase and when credits return. Without this option
 // the seed is that of -mpitest.seed, 1 by default, whose jobs have the default settings. A seed repeats a
-// run if each rank has one goroutine, and what it does follows from the messages that it gets.
+// run if what a rank does follows from the messages that it gets. See the guide for ranks with several
+// goroutines.
 func Seed(seed uint64) Option { return func(o *options) { o.seed, o.runs = seed, 1 } }
 
 // Config changes settings of all ranks.

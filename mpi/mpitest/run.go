@@ -119,9 +119,13 @@ type job struct {
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
 	begun   atomic.Int32            // bodies
+	told    atomic.Uint64           // events of its ranks
 	begin   chan struct{}           // closed when all have
 	before  map[uint64]bool         // goroutines that are not the job's
+	bubble  atomic.Value            // its number, a string
 	ended   atomic.Int32            // ranks that have ended
+
+	abandoned chan struct{} // closed when the bubble is left as it is, since it cannot come to an end
 
 	mu    sync.Mutex
 	lines []string // failures that belong to no rank
@@ -140,7 +144,7 @@ func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
 		settings["WEFT_SURVIVE"] = "on"
 	}
 	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", costs: o.network, survives: o.kills != nil,
-		turns: newTurns(seed, n)}
+		turns: newTurns(seed, n), abandoned: make(chan struct{})}
 	j.turns.over = o.free || j.real || j.costs != nil
 	for number := range n {
 		conf := append([]mpi.Config{{Settings: settings}, drawnSettings(seed, number)}, o.config...)
@@ -156,13 +160,26 @@ func (j *job) play() {
 		j.live()
 		return
 	}
-	defer func() {
-		// The bubble says with a panic that goroutines are left in it, which j has said better.
-		if p := recover(); p != nil && !j.left {
-			panic(p)
-		}
+	over, whole := make(chan struct{}), false
+	go func() {
+		defer close(over)
+		defer func() {
+			// The bubble says with a panic that goroutines are left in it, which j has said better.
+			if p := recover(); p != nil && !j.left {
+				panic(p)
+			}
+			whole = whole || j.left
+		}()
+		synctest.Test(j.t, func(*testing.T) { j.live() })
+		whole = true
 	}()
-	synctest.Test(j.t, func(*testing.T) { j.live() })
+	select {
+	case <-over:
+		if !whole {
+			j.t.FailNow() // the race detector has found something
+		}
+	case <-j.abandoned:
+	}
 }
 
 // live is the life of the job, in its bubble.
@@ -174,6 +191,7 @@ func (j *job) live() {
 	for _, g := range j.goroutines() {
 		j.before[g.ID] = true
 	}
+	j.bubble.Store(program.Bubble())
 	stopTurns := j.startTurns()
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	meeting.Survives = j.survives

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,25 +221,100 @@ func TestConcurrent(t *testing.T) {
 	}, mpitest.Concurrent())
 }
 
-// TestMutex has a goroutine wait for a mutex that another holds during a call, in a process of its own.
+// A mutex that is not released stops the clock of the ranks. The job is left behind, and says what it waits for.
 func TestMutex(t *testing.T) {
-	if os.Getenv(wrongVariable) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMutex$")
-		cmd.Env = append(os.Environ(), wrongVariable+"=1")
-		out, err := cmd.CombinedOutput()
-		require.Error(t, err)
-		require.Regexp(t, `panic: mpitest: TestMutex: rank [01] at run_test.go:\d+ waits for a sync.Mutex, `+
-			`.*use mpitest.Concurrent`, string(out))
-		return
-	}
-	mpitest.Run(t, 2, func(_ context.Context, world *mpi.Comm) error {
-		var mu sync.Mutex
-		mu.Lock()
-		defer mu.Unlock()
-		go func() {
+	const noTurn = `^rank \d waits at run_test.go:\d+ \[.*\], and no rank has a turn while one waits so. A mutex that ` +
+		`others wait for .* mpitest.Concurrent, .*. What the ranks do:\n`
+	for _, m := range []struct {
+		name       string
+		body       mpitest.Body
+		want       []string // lines
+		inTurns    string   // the first line
+		concurrent string
+	}{
+		{"two in opposite order", opposite(func(*mpi.Comm) error { return nil }),
+			[]string{`  rank 0: (sync.Mutex.Lock|Barrier), at run_test.go:\d+`}, noTurn, "^deadlock: no rank can ever go on\n"},
+		{"two in opposite order, with calls", opposite(mpi.Barrier),
+			[]string{`  rank 1: (sync.Mutex.Lock|Barrier), at run_test.go:\d+`}, noTurn, "^deadlock: no rank can ever go on\n"},
+		{"others are in a call", func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() == 2 {
+				var mu sync.RWMutex
+				mu.RLock()
+				mu.Lock()
+			}
+			return mpi.Barrier(world)
+		}, []string{`  rank 2: sync.RWMutex.Lock, at run_test.go:\d+`}, "", "^deadlock: no rank can ever go on\n"},
+		{"others have returned", func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() == 2 {
+				var mu sync.Mutex
+				mu.Lock()
+				mu.Lock()
+			}
+			return nil
+		}, []string{`  rank 2: sync.Mutex.Lock, at run_test.go:\d+`}, "", "^deadlock: no rank can ever go on\n"},
+		{"a channel of the test", func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() == 0 {
+				<-ofTheTest
+			}
+			return mpi.Barrier(world)
+		}, []string{`  rank 0: chan receive, at run_test.go:\d+`}, "", "^deadlock: no rank can ever go on\n"},
+		{"whoever has it sleeps", func(_ context.Context, world *mpi.Comm) error {
+			var mu sync.Mutex
 			mu.Lock()
-			defer mu.Unlock()
-		}()
+			go func() {
+				defer mu.Unlock()
+				time.Sleep(time.Second)
+			}()
+			mu.Lock()
+			return mpi.Barrier(world)
+		}, []string{`  rank 1: sleep, at run_test.go:\d+`}, "",
+			`^rank \d waits at run_test.go:\d+ \[sync.Mutex.Lock\], and the ranks' clock stands still`},
+	} {
+		for _, concurrent := range []bool{false, true} {
+			name, first, opts := m.name, m.inTurns, []mpitest.Option(nil)
+			if concurrent {
+				name, first, opts = name+", concurrent", m.concurrent, append(opts, mpitest.Concurrent())
+			}
+			t.Run(name, func(t *testing.T) {
+				begun := time.Now()
+				err := mpitest.Try(t, 3, m.body, opts...)
+				t.Logf("found after %v", time.Since(begun))
+				require.Error(t, err)
+				require.Regexp(t, first, err.Error())
+				for _, pattern := range m.want {
+					if concurrent {
+						require.Regexp(t, pattern, err.Error())
+					}
+				}
+			})
+		}
+	}
+}
+
+var ofTheTest = make(chan int)
+
+// opposite has ranks 0 and 1 take two mutexes, each in its own order, and make a call between.
+func opposite(call func(world *mpi.Comm) error) mpitest.Body {
+	var mutexes [2][2]sync.Mutex
+	var jobs atomic.Int32
+	return func(_ context.Context, world *mpi.Comm) error {
+		of := &mutexes[(jobs.Add(1)-1)/3] // of the first or the second job
+		first, second := &of[0], &of[1]
+		if world.Rank() == 1 {
+			first, second = second, first
+		}
+		if world.Rank() < 2 {
+			first.Lock()
+		}
+		if err := mpi.Barrier(world); err != nil {
+			return err
+		}
+		if err := call(world); err != nil {
+			return err
+		}
+		if world.Rank() < 2 {
+			second.Lock()
+		}
 		return mpi.Barrier(world)
-	})
+	}
 }

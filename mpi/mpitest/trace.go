@@ -16,6 +16,7 @@ type trace struct {
 
 // tell takes what the engine of a rank tells.
 func (r *rank) tell(e engine.Event) {
+	r.job.told.Add(1)
 	if e.Kind == engine.EventCallBegin {
 		r.takeTurn(callSum(&e))
 		r.countCall()

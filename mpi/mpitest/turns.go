@@ -161,6 +161,21 @@ func (t *turns) anyPolls() bool {
 	return false
 }
 
+// anyEligible reports whether a goroutine waits that could have the next turn, if the one before ended. It is
+// called from outside the bubble, whose channels it does not look at.
+//
+//go:norace
+func (t *turns) anyEligible() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for w := t.first; w != nil; w = w.next {
+		if w.engine != nil && w.eligible() {
+			return true
+		}
+	}
+	return false
+}
+
 // choose takes the goroutine off that has the next turn; nil if none can go on. It leaves those that poll in
 // vain, unless polling is set.
 //
@@ -292,9 +307,8 @@ func (t *turns) insert(w *turn) {
 	w.next, *at = *at, w
 }
 
-// askAlike asks those that differ in nothing for the numbers of their goroutines, which are those of the
-// order in which one goroutine has started them. It returns true if there are any, who answer as soon as they
-// can.
+// askAlike asks those that differ in nothing for the numbers of their goroutines: these are in the order in
+// which one goroutine has started them. It returns true if there are any, who answer as soon as they can.
 //
 //go:norace
 func (t *turns) askAlike() (asked bool) {
@@ -471,7 +485,7 @@ func newSite(callers [len(site{}.callers)]uintptr) *site {
 		for i := range len(f.Function) {
 			s.sum = mix(s.sum ^ uint64(f.Function[i]))
 		}
-		s.sum = mix(s.sum) // without the line, which in other builds may be another for a deferred call
+		s.sum = mix(s.sum) // no line: that of a deferred call is another in some builds
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/deadlock"
@@ -247,39 +248,43 @@ func (j *job) findGoroutines() {
 var busyFor = 10 * time.Second
 
 const (
-	outsidePeriod = time.Second
+	// firstLook is when a job that has not moved is looked at from outside, and longestLook the longest
+	// time between two looks.
+	firstLook, longestLook = 20 * time.Millisecond, time.Second
 	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
 	beforeDeadline = 3 * time.Second
 )
 
 // watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
-// end: goroutines that run on though the bodies have returned, and ranks that are not done at the deadline of
-// the tests. It returns what ends it.
+// end: ranks that wait for a sync.Mutex and stop the clock, goroutines that run on though the bodies have
+// returned, and ranks that are not done at the deadline of the tests. It returns what ends it.
 func (j *job) watchFromOutside() (end func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	deadline, bounded := j.t.Deadline()
 	go func() {
 		defer close(gone)
-		ticker := time.NewTicker(outsidePeriod)
-		defer ticker.Stop()
-		busy, ended := time.Duration(0), int32(0)
-		for turns := uint64(0); ; {
+		var busy, stuck time.Duration
+		moved, ended := uint64(0), int32(0)
+		for wait := firstLook; ; {
 			select {
 			case <-over:
 				return
-			case <-ticker.C:
+			case <-time.After(wait):
 			}
-			if now := j.turns.given.Load(); now != turns {
-				turns = now
-			} else if at := j.blockedByMutex(); at != "" {
-				panic(fmt.Sprintf("mpitest: %s: %s waits for a sync.Mutex, which a goroutine holds that has "+
-					"no turn: it has called MPI. Make the call without the mutex, or use "+
-					"mpitest.Concurrent", j.t.Name(), at))
+			if now := j.turns.given.Load() + j.told.Load(); now != moved {
+				moved, wait, stuck = now, firstLook, 0
+			} else if list, others := j.seenFromOutside(); j.clockStopped(list) {
+				if stuck += wait; stuck > longestLook || stuck > firstLook && !others {
+					j.abandon(list)
+					return
+				}
+			} else {
+				wait, stuck = min(2*wait, longestLook), 0
 			}
 			if now := j.ended.Load(); j.real || !j.allReturned() || now != ended {
 				busy, ended = 0, now
 			} else {
-				busy += outsidePeriod
+				busy += wait
 			}
 			switch {
 			case busy >= busyFor:
@@ -298,27 +303,97 @@ func (j *job) watchFromOutside() (end func()) {
 	}
 }
 
-// blockedByMutex says which goroutine of a rank waits for a mutex, where all others wait too; empty if none
-// does. It is called from outside the bubble.
-func (j *job) blockedByMutex() (at string) {
-	if j.turns.over {
-		return ""
+// seenFromOutside lists the goroutines of the job's bubble, and tells whether any others may act, which may
+// have what the ranks wait for.
+func (j *job) seenFromOutside() (list []ownGoroutine, others bool) {
+	bubble, begun := j.bubble.Load().(string)
+	if !begun || j.real {
+		return nil, true
 	}
 	all, byID := everyGoroutine()
-	bubble := byID[j.ranks[0].goroutine.Load()].Bubble
+	self := program.GoroutineID()
 	for _, g := range all {
 		switch {
-		case g.Bubble != bubble || bubble == "":
-		case g.State == "running" || g.State == "runnable":
-			return ""
-		case strings.HasPrefix(g.State, "sync.Mutex") || strings.HasPrefix(g.State, "sync.RWMutex"):
-			own := ownGoroutine{g, j.rankOf(g, byID)}
-			if at = own.where(); own.rank != nil {
-				at = fmt.Sprintf("rank %d at %s", own.rank.number, at)
-			}
+		case g.Bubble == bubble:
+			list = append(list, ownGoroutine{g, j.rankOf(g, byID)})
+		case g.ID != self && g.Function != playFunction && !g.Durable && g.MayAct() && !abandoned(g.Bubble):
+			others = true
 		}
 	}
-	return at
+	return list, others
+}
+
+// bubbles are those that have been abandoned, by their numbers.
+var bubbles sync.Map
+
+func abandoned(bubble string) bool {
+	_, is := bubbles.Load(bubble)
+	return is
+}
+
+// playFunction is where the test waits for its job.
+const playFunction = program.Module + "mpi/mpitest.(*job).play"
+
+// clockStopped tells whether the goroutines of a bubble all wait, some of them for what stops its clock: a
+// mutex, or a channel that was made outside.
+func (j *job) clockStopped(list []ownGoroutine) bool {
+	stopped := false
+	for i := range list {
+		switch g := &list[i]; {
+		case g.Durable:
+		case g.waitsForMutex(), g.State == "chan receive", g.State == "chan send", g.State == "select":
+			stopped = true
+		default:
+			return false
+		}
+	}
+	return stopped
+}
+
+func (g *ownGoroutine) waitsForMutex() bool {
+	return strings.HasPrefix(g.State, "sync.Mutex") || strings.HasPrefix(g.State, "sync.RWMutex")
+}
+
+// abandon leaves the bubble of a job as it is, whose goroutines all wait while its clock stands still. Unless
+// one of them could go on if it did not, this is a deadlock.
+func (j *job) abandon(list []ownGoroutine) {
+	var stuck []int
+	var lines []string
+	waits, sleeps := "", false
+	for number, r := range j.ranks {
+		if r.ended.Load() {
+			continue
+		}
+		stuck = append(stuck, number)
+		for i := range list {
+			g := &list[i]
+			if g.rank != r || g.Owner != program.OfProgram {
+				continue
+			}
+			what := cmp.Or(g.Call, g.State)
+			lines = append(lines, fmt.Sprintf("  rank %d: %s, at %s", number, what, g.where()))
+			if !g.Durable && waits == "" {
+				waits = fmt.Sprintf("rank %d waits at %s [%s]", number, g.where(), g.State)
+			}
+			sleeps = sleeps || g.State == "sleep"
+		}
+	}
+	title := deadlock.Title(stuck, len(j.ranks))
+	switch {
+	case j.turns.anyEligible():
+		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must " +
+			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. " +
+			"What the ranks do:"
+	case sleeps:
+		title = waits + ", and the ranks' clock stands still while one waits so: a goroutine that sleeps " +
+			"does not wake. What the ranks do:"
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, title+"\n"+strings.Join(lines, "\n"))
+	j.left = true
+	bubbles.Store(j.bubble.Load(), true)
+	close(j.abandoned)
 }
 
 // running says where the bodies and the goroutines that they have started are. It is called from outside the

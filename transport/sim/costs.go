@@ -3,10 +3,10 @@ package sim
 import "time"
 
 // Costs has messages take time, that of package time: in a bubble of testing/synctest it is simulated. The
-// model is LogGP with a cost of copies. A device's processor handles one message at a time, and so do the two
-// directions of its link.
+// model is LogGP with a cost of copies, in which a message leaves when its sender begins to handle it. A
+// device's processor handles one message at a time, and so do the two directions of its link.
 type Costs struct {
-	Latency   time.Duration // from the time that a byte leaves a device until it is at the other
+	Latency   time.Duration // from when a device begins to send a byte until it is at the other
 	Bandwidth float64       // bytes a second of a device's link, in each direction; 0 for no limit
 	Overhead  time.Duration // of the processor, for each message, at either end
 	Copy      float64       // bytes a second that the processor copies, at either end; 0 for no limit
@@ -28,6 +28,13 @@ func take(part *time.Time, from time.Time, d time.Duration) time.Time {
 	return *part
 }
 
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // at is how long n bytes take at a rate.
 func at(n int, rate float64) time.Duration {
 	if rate <= 0 {
@@ -42,12 +49,15 @@ func (q *qp) travel(m *message, p *piece) {
 	if c == nil {
 		return
 	}
-	handling, now := at(p.n, c.Copy), time.Now()
+	copying, now := at(p.n, c.Copy), time.Now()
+	handling := copying
 	if m.sent == 0 {
 		handling += c.Overhead
 	}
 	sending := at(p.n, c.Bandwidth)
-	left := take(&q.dev.busy.out, take(&q.dev.busy.processor, now, handling), sending)
+	// The bytes leave as they are copied, while the processor is busy with the message.
+	begun := take(&q.dev.busy.processor, now, handling).Add(-handling)
+	left := later(take(&q.dev.busy.out, begun, sending), begun.Add(copying))
 	// the link into the peer takes the bytes as they come, unless others are on it
 	come := take(&peer.dev.busy.in, left.Add(c.Latency-sending), sending)
 	p.travels = true

@@ -65,25 +65,23 @@ func (m *message) untagged() bool { return m.kind == kindSend || m.kind == kindW
 // tail is how many bytes at the end of a Write are placed after all the others.
 const tail = 8
 
-// maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
-const maxPiece = 64 << 10
-
-// cuts is how often a message is cut that need not be.
-func (q *qp) cuts() int {
-	if q.net.costs != nil {
-		return 0
-	}
-	return q.rng.IntN(4)
-}
+const (
+	// maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
+	maxPiece = 64 << 10
+	// costPiece is that where messages take time: a processor copies one piece while the next is on the link.
+	costPiece = 16 << 10
+)
 
 // cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is
 // aligned, else it may itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
-	for i := range q.cuts() + m.length/maxPiece {
-		if q.net.costs != nil {
-			cuts = append(cuts, (i+1)*maxPiece)
-		} else if m.length > 1 {
+	if q.net.costs != nil {
+		for at := costPiece; at < m.length; at += costPiece {
+			cuts = append(cuts, at)
+		}
+	} else if n := q.rng.IntN(4) + m.length/maxPiece; m.length > 1 {
+		for range n {
 			cuts = append(cuts, 1+q.rng.IntN(m.length-1))
 		}
 	}

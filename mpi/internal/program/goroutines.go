@@ -17,6 +17,8 @@ type Goroutine struct {
 	Caller   Owner  // whose the innermost function is that is neither the runtime's nor the library's
 	Parent   uint64 // the goroutine that started it; 0 if that is not known
 	Began    string // the line of the program that started it, if one did
+	Call     string // the function of package mpi that the program has called; empty if it is in none
+	Durable  bool   // it waits for its bubble alone
 	Bubble   string // the number of its bubble of testing/synctest; empty if it is in none
 }
 
@@ -56,7 +58,7 @@ func ParseGoroutines(trace string) []Goroutine {
 		}
 		g := Goroutine{ID: id}
 		g.State, state, _ = strings.Cut(strings.TrimSuffix(strings.TrimSuffix(state, ":"), "]"), ",")
-		g.State = strings.TrimSuffix(g.State, " (durable)")
+		g.State, g.Durable = strings.CutSuffix(g.State, " (durable)")
 		_, g.Bubble, _ = strings.Cut(state, " synctest bubble ")
 		for i := 1; i+1 < len(lines); i++ {
 			at, is := strings.CutPrefix(lines[i+1], "\t")
@@ -77,6 +79,9 @@ func ParseGoroutines(trace string) []Goroutine {
 			at, _, _ = strings.Cut(at, " ")
 			if g.Caller < OfItself && !created {
 				g.Caller = o
+			}
+			if name, in := strings.CutPrefix(function, mpiPackage); in && g.Site == "" && !created {
+				g.Call = bareName(name)
 			}
 			switch g.Owner = max(g.Owner, o); {
 			case o != OfProgram:
@@ -169,8 +174,14 @@ func runsTest(trace string, t uintptr) bool {
 	return err != nil || uintptr(is) == t
 }
 
+// Bubble is the number of the calling goroutine's bubble of testing/synctest; empty if it is in none.
+func Bubble() string {
+	_, number, _ := strings.Cut(strings.TrimSuffix(self(), "]:"), " synctest bubble ")
+	return number
+}
+
 // InBubble tells whether the calling goroutine is in a bubble of testing/synctest.
-func InBubble() bool { return strings.Contains(self(), "synctest bubble") }
+func InBubble() bool { return Bubble() != "" }
 
 // self is the first line of the calling goroutine's trace.
 func self() string {

@@ -70,6 +70,16 @@ main.rank(...)
 	/home/u/solver/main.go:60 +0x11
 created by main.main in goroutine 7
 	/home/u/solver/main.go:21 +0x11
+
+goroutine 15 [sync.Mutex.Lock, synctest bubble 25]:
+github.com/weft-mpi/weft/mpi/internal/engine.(*Engine).Recv(0xc00000f340)
+	/home/u/weft/mpi/internal/engine/recv.go:9 +0x11
+github.com/weft-mpi/weft/mpi.(*Comm).recv(0xc00000f340)
+	/home/u/weft/mpi/p2p.go:70 +0x11
+github.com/weft-mpi/weft/mpi.Recv[...](...)
+	/home/u/weft/mpi/p2p.go:60 +0x11
+main.rank(...)
+	/home/u/solver/main.go:60 +0x11
 `)
 	require.Equal(t, []Goroutine{
 		{ID: 1, State: "sync.WaitGroup.Wait", Caller: OfProgram, Site: "main.go:30", Function: "sync.runtime_SemacquireWaitGroup",
@@ -85,9 +95,11 @@ created by main.main in goroutine 7
 			Parent: 1, Began: "main.go:20"},
 		{ID: 13, State: "sleep", Caller: OfLibrary, Function: "time.Sleep", Owner: OfItself, Parent: 1},
 		{ID: 14, State: "chan send", Caller: OfProgram, Function: "main.rank", Owner: OfProgram, Site: "main.go:60", Parent: 7,
-			Began: "main.go:21", Bubble: "25"},
+			Began: "main.go:21", Bubble: "25", Durable: true},
+		{ID: 15, State: "sync.Mutex.Lock", Caller: OfItself, Owner: OfProgram, Site: "main.go:60", Call: "Recv",
+			Function: "github.com/weft-mpi/weft/mpi/internal/engine.(*Engine).Recv", Bubble: "25"},
 	}, list)
-	for i, may := range []bool{false, true, false, true, true, false, true, false, false} {
+	for i, may := range []bool{false, true, false, true, true, false, true, false, false, false} {
 		require.Equal(t, may, list[i].MayAct(), list[i])
 	}
 }

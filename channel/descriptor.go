@@ -17,7 +17,7 @@ type Descriptor struct {
 }
 
 const (
-	descriptorVersion = 8
+	descriptorVersion = 9
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )

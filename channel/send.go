@@ -211,3 +211,7 @@ func (c *Channel) onPosted(lines int) {
 		s.freeAfterWrap = s.lines - dataReserve
 	}
 }
+
+// AllConsumed reports whether the peer has consumed all that was sent to it, and has said so. It is false
+// before the first message.
+func (c *Channel) AllConsumed() bool { return c.send.credited == c.send.sent && c.send.sent > 0 }

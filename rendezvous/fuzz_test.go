@@ -138,7 +138,7 @@ func FuzzFIN(f *testing.F) {
 
 // TestClaims_MessageComesBack, and one of another length is refused.
 func TestClaims_MessageComesBack(t *testing.T) {
-	b := rendezvous.Claims{Key: 0x0102030405060708}.Append([]byte("before"))[6:]
+	b := rendezvous.Claims{Key: 0x0102030405060708, FINs: 0x1112131415161718}.Append([]byte("before"))[6:]
 	got, err := rendezvous.ParseClaims(b)
 	require.NoError(t, err)
 	require.EqualValues(t, 0x0102030405060708, got.Key)

@@ -12,14 +12,15 @@ func TestID_HasTheIndexAndTheGeneration(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, index := range []uint32{0, 1, maxFINIndex, maxFINIndex + 1, 1<<32 - 1} {
 		for _, generation := range []uint32{0, 1, 1<<11 - 1, 1 << 11, maxGeneration} {
-			for _, finRecv := range []bool{true, false} {
-				e := pendingSend{generation: generation, finRecv: finRecv}
+			for _, end := range []endKind{endATS, endFIN, endWord} {
+				e := pendingSend{generation: generation, end: end}
 				id := e.id(index)
 				require.LessOrEqual(t, id, uint64(idBits))
 				require.Equal(t, index, indexOf(id))
 				require.False(t, seen[id], "%#x", id)
 				seen[id] = true
-				require.Equal(t, finRecv, id&throughRing == 0)
+				require.Equal(t, end == endATS, id&throughRing != 0)
+				require.Equal(t, end == endWord, EndsInWord(id))
 				f := finOf(id)
 				require.Equal(t, f, parseFIN(f.imm()))
 				require.False(t, IsGrantEnd(f.imm()))

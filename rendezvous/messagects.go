@@ -25,6 +25,8 @@ const (
 
 	// in the id of an announcement: it ends with ATS, as no receive request is posted for FIN
 	throughRing = 1 << 62
+	// or: it ends with a word of the sender's ring of FINs
+	inWord = 1 << 61
 )
 
 // Append appends the CTS to b.

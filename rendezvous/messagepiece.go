@@ -10,7 +10,7 @@ import (
 // Source says where the bytes of an announced message, or of a piece of one, can be read. It is the body of a
 // PIECE.
 type Source struct {
-	// of the announcement, for FIN, ATS, CTS or WITHDRAW; below 2^63, and from 2^62 on where it ends with ATS
+	// of the announcement, for FIN, ATS, CTS or WITHDRAW; below 2^63; throughRing and inWord say how it ends
 	ID     uint64
 	Key    transport.Key
 	Offset uint64

@@ -51,6 +51,8 @@ type Receiver struct {
 	free      *fetch
 	inUse     int // fetches, and ends of announcements that are to be sent
 	queues    map[*channel.Channel]*channelQueue
+	lastQueue *channelQueue    // of the channel that was looked up last
+	finSource transport.MR     // out of which FINs are posted that are words; nil until there are some
 	emptyRecv transport.RecvWR // for the end of a grant: no bytes
 	place     func(token uint64, at int, bytes []byte)
 	stages    stages
@@ -59,6 +61,7 @@ type Receiver struct {
 
 // channelQueue is what one channel has to fetch, in the order of Start.
 type channelQueue struct {
+	c           *channel.Channel
 	first, last *fetch // those that have not all their Reads posted, or their CTSs sent
 	inFlight    int    // Reads, or grants
 	pendingFINs []ATS  // ends of announcements that are to be sent, in order, as FIN or ATS
@@ -67,6 +70,7 @@ type channelQueue struct {
 	queueFull   bool   // the send queue had no room for what is next
 
 	shared  sharedCopies
+	ends    finWriter
 	granted openGrants
 	read    transport.SendWR
 	local   [1]transport.SGE
@@ -212,19 +216,28 @@ func (r *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool,
 			return false, nil
 		}
 	}
+	if EndsInWord(s.ID) && len(l.pendingFINs) == 0 {
+		if full, err := l.ends.write(c.QP(), s.ID); !full {
+			return true, err
+		}
+	}
 	r.queueFIN(l, ATS{ID: s.ID})
 	return true, r.Progress(c)
 }
 
 func (r *Receiver) queue(c *channel.Channel) *channelQueue {
+	if r.lastQueue != nil && r.lastQueue.c == c {
+		return r.lastQueue
+	}
 	l := r.queues[c]
 	if l == nil {
-		l = &channelQueue{}
+		l = &channelQueue{c: c}
 		l.read = transport.SendWR{Op: transport.OpRead, Flags: transport.FlagSignaled, Local: l.local[:],
 			Remote: l.remote[:]}
 		l.fin = transport.SendWR{Op: transport.OpWriteImm}
 		r.queues[c] = l
 	}
+	r.lastQueue = l
 	return l
 }
 
@@ -287,13 +300,16 @@ func (r *Receiver) queueFIN(l *channelQueue, d ATS) {
 func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	for ; l.finsSent < len(l.pendingFINs); l.finsSent++ {
 		d := l.pendingFINs[l.finsSent]
-		if d.Withdrawn || d.ID&throughRing != 0 {
+		switch {
+		case d.Withdrawn || d.ID&throughRing != 0:
 			var sent bool
 			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, d); !sent && !l.queueFull &&
 				err == nil {
 				return nil
 			}
-		} else {
+		case d.ID&inWord != 0:
+			l.queueFull, err = l.ends.write(c.QP(), d.ID)
+		default:
 			l.fin.Imm = finOf(d.ID).imm()
 			l.queueFull, err = post(c.QP(), &l.fin)
 		}
@@ -413,6 +429,7 @@ func (r *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 		r.inUse -= len(l.pendingFINs) - l.finsSent
 		first = errors.Join(first, l.shared.drop())
 		delete(r.queues, c)
+		r.lastQueue = nil
 	}
 	return first
 }

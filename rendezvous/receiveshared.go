@@ -36,6 +36,16 @@ func (r *Receiver) OnClaims(c *channel.Channel, d Claims) error {
 		return fmt.Errorf("%w: a second CLAIMS", transport.ErrProtocol)
 	}
 	l.shared.told = true
+	if d.FINs != 0 {
+		if r.finSource == nil {
+			mr, err := r.pd.Alloc(wordSize, transport.LocalWrite)
+			if err != nil {
+				return fmt.Errorf("memory for FINs: %w", err)
+			}
+			r.finSource = mr
+		}
+		l.ends = finWriterOf(d.FINs, r.finSource)
+	}
 	m, maps := c.QP().(transport.Mapper)
 	if !maps || !r.shares {
 		return nil

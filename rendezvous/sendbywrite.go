@@ -185,7 +185,7 @@ func (s *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err er
 	of.inFlight--
 	e.inFlight--
 	if done = e.last && e.inFlight == 0 && e.posted == e.granted; done {
-		if e.finRecv {
+		if e.end == endFIN {
 			of.spareRecvs++ // no FIN will take it
 		}
 		if token, err = s.finish(i); err != nil {

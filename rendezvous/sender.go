@@ -22,7 +22,6 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -39,6 +38,7 @@ type Sender struct {
 	free      uint32 // index of the first free entry, plus one
 	inUse     int    // entries in use, and withdrawals that wait for room
 	channels  map[*channel.Channel]*channelSends
+	lastOf    *channelSends    // of the channel that was looked up last
 	emptyRecv transport.RecvWR // for a FIN: no bytes
 	stages    stages
 	readable  bool // peers copy at once what they are told the key of
@@ -59,6 +59,8 @@ type SenderConfig struct {
 
 // channelSends is what one channel has announced.
 type channelSends struct {
+	c        *channel.Channel
+	fins     finRing
 	open     int // announcements
 	finRecvs int // of these, those with a receive request for their FIN
 	// receive requests of announcements that failed, or ended without FIN
@@ -84,8 +86,17 @@ type pendingSend struct {
 	inFlight   int    // Writes
 	pieces     int    // Writes posted
 	last       bool   // no more will be granted
-	finRecv    bool   // a receive request is posted for its FIN
+	end        endKind
 }
+
+// endKind is how the receiver tells of the end of an announcement.
+type endKind uint8
+
+const (
+	endATS  endKind = iota // through the ring
+	endFIN                 // a receive request is posted for it
+	endWord                // in the sender's ring of FINs
+)
 
 // NewSender makes the sending side of a rank whose channels use pd.
 func NewSender(pd transport.PD, c SenderConfig) *Sender {
@@ -132,14 +143,20 @@ func (s *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more
 func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from transport.View,
 	length int, token uint64, more bool, put func(body []byte, source Source)) (uint64, bool, error) {
 	of := s.sends(c)
-	if s.shared.enabled && len(buf) >= sharedcopy.Min && of.helper.Claims == nil && !of.unshared {
+	if s.shared.enabled && of.fins.words == nil && !of.unshared {
 		if err := s.offerClaims(c, of); err != nil {
 			return 0, false, err
 		}
 	}
 	i := s.alloc()
-	finRecv := of.finRecvs < MaxFINs && i <= maxFINIndex
-	if finRecv && of.spareRecvs == 0 {
+	end := endATS
+	switch {
+	case of.fins.hasRoom():
+		end = endWord
+	case of.finRecvs < MaxFINs && i <= maxFINIndex:
+		end = endFIN
+	}
+	if end == endFIN && of.spareRecvs == 0 {
 		if err := c.QP().PostRecv(&s.emptyRecv); err != nil {
 			s.release(i)
 			return 0, false, fmt.Errorf("receive request for FIN: %w", err)
@@ -148,7 +165,7 @@ func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 	}
 	var mr, stage transport.MR
 	e := &s.table[i]
-	e.finRecv = finRecv
+	e.end = end
 	id := e.id(i)
 	sent, err := c.TrySendControl(k, n, more, func(body []byte) (err error) {
 		source := Source{ID: id, Length: uint64(length)}
@@ -187,31 +204,38 @@ func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 	e.c, e.channel, e.mr, e.stage, e.token = c, of, mr, stage, token
 	e.from, e.length = from, uint64(length)
 	of.open++
-	if finRecv {
+	switch end {
+	case endFIN:
 		of.finRecvs++
 		of.spareRecvs--
+	case endWord:
+		of.fins.open++
 	}
 	return id, true, nil
 }
 
 // sends are what a channel has announced.
 func (s *Sender) sends(c *channel.Channel) *channelSends {
+	if s.lastOf != nil && s.lastOf.c == c {
+		return s.lastOf
+	}
 	of := s.channels[c]
 	if of == nil {
-		of = &channelSends{}
+		of = &channelSends{c: c}
 		of.write.Flags = transport.FlagSignaled
 		s.channels[c] = of
 	}
+	s.lastOf = of
 	return of
 }
 
-// The id of an announcement, from its lowest bits on: 20 bits of its index, 30 of its generation, and the
+// The id of an announcement, from its lowest bits on: 20 bits of its index, 29 of its generation, and the
 // other 12 bits of the index. FIN has 31 bits for it: so an announcement that ends with FIN has a low index,
 // and FIN names it by that and by the last bits of its generation.
 const (
 	lowIndexBits   = 20
 	maxFINIndex    = 1<<lowIndexBits - 1
-	generationBits = 30
+	generationBits = 29
 	maxGeneration  = 1<<generationBits - 1
 )
 
@@ -219,15 +243,18 @@ const (
 func (e *pendingSend) id(i uint32) uint64 {
 	id := uint64(i>>lowIndexBits)<<(lowIndexBits+generationBits) | uint64(e.generation)<<lowIndexBits |
 		uint64(i&maxFINIndex)
-	if !e.finRecv {
+	switch e.end {
+	case endATS:
 		id |= throughRing
+	case endWord:
+		id |= inWord
 	}
 	return id
 }
 
 // indexOf is the index in an id.
 func indexOf(id uint64) uint32 {
-	return uint32(id&^throughRing>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
+	return uint32(id&^(throughRing|inWord)>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
 }
 
 // Outstanding returns the number of announcements of a channel that are not finished.
@@ -244,7 +271,7 @@ func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 	f := parseFIN(imm)
 	i := f.id & maxFINIndex
 	if uint64(i) >= uint64(len(s.table)) || s.table[i].c != c || finOf(s.table[i].id(i)) != f ||
-		s.table[i].granted > 0 || !s.table[i].finRecv {
+		s.table[i].granted > 0 || s.table[i].end != endFIN {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
 	return s.finish(i)
@@ -254,14 +281,20 @@ func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 // discarded a message that no receive had matched.
 func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	i, ok := s.find(c, d.ID)
-	if !ok || s.table[i].granted > 0 || s.table[i].finRecv && !d.Withdrawn {
+	if !ok || s.table[i].granted > 0 || s.table[i].end != endATS && !d.Withdrawn {
 		return 0, fmt.Errorf("%w: ATS for %#x names no open announcement", transport.ErrProtocol, d.ID)
 	}
-	if s.table[i].finRecv {
+	if s.table[i].end == endFIN {
 		s.table[i].channel.spareRecvs++ // no FIN will take it
 	}
 	return s.finish(i)
 }
+
+// SetToken gives an open announcement another token.
+func (s *Sender) SetToken(id, token uint64) { s.table[indexOf(id)].token = token }
+
+// EndsInWord reports whether an announcement's end comes as a word, for TakeFIN.
+func EndsInWord(id uint64) bool { return id&(inWord|throughRing) == inWord }
 
 // find gives the index of an open announcement of a channel.
 func (s *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
@@ -273,8 +306,11 @@ func (s *Sender) finish(i uint32) (uint64, error) {
 	e := &s.table[i]
 	token, mr, stage := e.token, e.mr, e.stage
 	e.channel.open--
-	if e.finRecv {
+	switch e.end {
+	case endFIN:
 		e.channel.finRecvs--
+	case endWord:
+		e.channel.fins.open--
 	}
 	s.release(i)
 	if mr == nil {
@@ -306,6 +342,7 @@ func (s *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 		}
 	}
 	delete(s.channels, c)
+	s.lastOf = nil
 	return first
 }
 

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/weft-mpi/weft/channel"
@@ -19,7 +20,6 @@ type sharing struct {
 
 // channelClaims are the claims of one channel.
 type channelClaims struct {
-	c        *channel.Channel
 	helper   sharedcopy.Helper // has no claims before the receiver knows of them
 	memory   transport.MR      // of the claims
 	unshared bool              // the queue pair cannot map memory
@@ -46,24 +46,29 @@ func (s *sharing) next(pd transport.PD) (transport.MR, error) {
 
 const claimsMemory = 64 << 10
 
-// offerClaims tells the receiver of a channel of claims, before its first long message. Where there is no
-// room for that now it is done with a later message; where there is no memory for claims, never.
+// offerClaims tells the receiver of a channel of claims, and where FINs may come, before its first announced
+// message. Where there is no room for that now it is done with a later message; where there is no memory,
+// never.
 func (s *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
-	if of.memory == nil {
-		if _, maps := c.QP().(transport.Mapper); maps {
+	if of.fins.memory == nil {
+		if _, maps := c.QP().(transport.Mapper); maps && of.memory == nil {
 			of.memory, _ = s.shared.next(s.pd)
 		}
-		if of.memory == nil {
+		if of.memory != nil {
+			of.fins.memory, _ = s.pd.Alloc(finBytes, transport.RemoteWrite)
+		}
+		if of.fins.memory == nil {
 			of.unshared = true
 			return nil
 		}
 	}
 	sent, err := c.TrySendControl(channel.Claims, claimsLen, true, func(body []byte) error {
-		Claims{Key: of.memory.Key()}.Append(body[:0])
+		Claims{Key: of.memory.Key(), FINs: of.fins.memory.Key()}.Append(body[:0])
 		return nil
 	})
 	if sent {
-		of.c, of.helper.Claims = c, sharedcopy.In(of.memory.Bytes())
+		of.helper.Claims = sharedcopy.In(of.memory.Bytes())
+		of.fins.words = finWordsIn(of.fins.memory.Bytes())
 		s.shared.with = append(s.shared.with, of)
 	}
 	return err
@@ -113,6 +118,10 @@ func (s *Sender) dropClaims(of *channelSends) (err error) {
 	if of.memory != nil {
 		err = of.memory.Deregister()
 		of.memory, of.helper = nil, sharedcopy.Helper{}
+	}
+	if of.fins.memory != nil {
+		err = errors.Join(err, of.fins.memory.Deregister())
+		of.fins = finRing{}
 	}
 	return err
 }

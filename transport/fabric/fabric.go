@@ -21,6 +21,9 @@ type Fabric struct {
 	MinPeerTimeout time.Duration // the smallest valid Config.PeerTimeout
 
 	EagerMax int // bytes of a message above which rendezvous is faster; 0: the capacity of the largest slot
+	// bytes of a message from which announcing it is faster although it is not above EagerMax, if its
+	// receiver waits for it; 0: none
+	AwaitedMin int
 	// bytes of a large message that one Read or Write moves best; 0: the protocol decides
 	Piece int
 

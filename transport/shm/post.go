@@ -24,7 +24,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	}
 	s, t := &wr.Local[0], &wr.Remote[0]
 	r, ok := s.MR.(*verbs.Region)
-	if !ok || r == nil || r.PD() != q.pd || t.Key != q.key || t.Key == 0 {
+	if !ok || r == nil || r.PD() != q.pd || t.Key == 0 || t.Key != q.key && !q.swapTarget(t.Key) {
 		return q.post(wr)
 	}
 	n := s.Length

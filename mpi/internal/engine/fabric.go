@@ -13,6 +13,9 @@ type Fabric struct {
 	Device transport.Device
 	// bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
 	EagerLimit int
+	// bytes of a message from which it goes by rendezvous although it is not above EagerLimit, if its
+	// receiver waits for it; 0 for none
+	AwaitedMin int
 	Piece      int // bytes that one Read or Write of a large message moves; 0 for the default
 }
 
@@ -34,6 +37,7 @@ type fabric struct {
 	cq         transport.CQ
 	endpoint   transport.Endpoint
 	eagerLimit int
+	shortLimit int                     // see peer
 	reads      int                     // of one QP under way at once
 	views      transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
 
@@ -69,6 +73,10 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	}
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
+	}
+	f.shortLimit = f.eagerLimit
+	if from.AwaitedMin > 0 && c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant {
+		f.shortLimit = min(f.eagerLimit, from.AwaitedMin-1)
 	}
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {

@@ -24,6 +24,9 @@ type peer struct {
 	state peerState
 	// bytes of a message in one piece above which it goes by rendezvous; 0 before the peer is open
 	eagerLimit int
+	// bytes up to which a blocking send does not ask whether it is likely that the receiver waits
+	shortLimit int
+	unawaited  unawaited
 	fabric     *fabric // nil until the connection is begun, from either side
 	ch         *channel.Channel
 	cause      error // of peerFailed

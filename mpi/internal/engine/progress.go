@@ -60,6 +60,9 @@ func (g *progressEngine) poll() bool {
 
 // pollFabric drives one fabric.
 func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
+	if g.e.sends.takeFINsLocked(f) {
+		return true // a send may be done, and the next message be for a receive that takes it itself
+	}
 	for {
 		n := f.cq.Poll(g.wcs[:])
 		for i := range n {

@@ -68,7 +68,7 @@ func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
 	}
 	e.mu.Lock()
 	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
-	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 		return nil
 	}
@@ -94,7 +94,7 @@ func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
 func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
 	start := e.hook.begin(CallSend, len(buf))
 	e.mu.Lock()
-	if p := e.peers[dst]; p != nil && p.canSendEager(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 	} else {
 		err = e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
@@ -179,6 +179,19 @@ func bytesIn(vec [][]byte) (n int) {
 // waitAndUnlock carries out a send with a request, to its end.
 func (s *sendProtocol) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) error {
 	s.e.mu.assertHeld()
+	if p := s.e.peers[dst]; p != nil && mode == sendBlocking && len(buf) > p.shortLimit {
+		if r, ok := s.sendLongLocked(p, env, buf); ok {
+			s.e.mu.Unlock()
+			if r == nil {
+				return nil
+			}
+			st, err := s.e.waiters.wait(r)
+			if err != nil || !st.Cancelled {
+				return err
+			}
+			s.e.mu.Lock() // it was withdrawn, and goes into a slot
+		}
+	}
 	r, err := s.requestLocked(env, buf, dst, mode, false)
 	s.e.mu.Unlock()
 	if err == nil {
@@ -420,6 +433,11 @@ func (s *sendProtocol) retryIfQueueFullLocked(p *peer) {
 // before that is tried.
 func (p *peer) canSendEager(n int) bool {
 	return p.state == peerOpen && n <= p.eagerLimit && !p.sendPending() && !p.refusesPayload(n)
+}
+
+// canSendShort is canSendEager of a message that is not better announced.
+func (p *peer) canSendShort(n int) bool {
+	return p.state == peerOpen && n <= p.shortLimit && !p.sendPending() && !p.refusesPayload(n)
 }
 
 // refusesPayload tells whether the peer has no memory to spare for a payload.

@@ -69,7 +69,8 @@ func (o *Options) OpenFabrics(wire *wireup.Job, fatal func(peer uint32, err erro
 		if err != nil {
 			return nil, errors.Join(err, closeFabrics(list))
 		}
-		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, AwaitedMin: f.AwaitedMin,
+			Piece: f.Piece})
 	}
 	return list, nil
 }
@@ -81,7 +82,8 @@ func openElsewhere(conf fabric.Config) (list []engine.Fabric, err error) {
 		if err != nil {
 			return nil, errors.Join(err, closeFabrics(list))
 		}
-		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, AwaitedMin: f.AwaitedMin,
+			Piece: f.Piece})
 	}
 	return list, nil
 }

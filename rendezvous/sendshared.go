@@ -33,7 +33,7 @@ const claimsRights = transport.RemoteRead | transport.RemoteWrite | transport.Re
 // it mapped for ever.
 func (s *sharing) next(pd transport.PD) (transport.MR, error) {
 	if s.memory == nil || s.used+sharedcopy.Size > len(s.memory.Bytes()) {
-		memory, err := pd.Alloc(claimsMemory, transport.BindWindow)
+		memory, err := pd.Alloc(claimsMemory, transport.Mappable)
 		if err != nil {
 			return nil, err
 		}

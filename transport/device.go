@@ -92,13 +92,14 @@ type PD interface {
 	// Register makes buf reachable through a key, with the given rights. The caller still owns the memory and
 	// must keep it until Deregister. Local reads need no right. With RemoteAtomic, the memory must begin at
 	// an address that is a multiple of 8. Register allocates nothing once the device has warmed up, so it may
-	// be called per message. Peers reach buf as directly as memory of Alloc if it lies in such memory, of the
-	// same device, and that Alloc was given any right for peers, or BindWindow.
+	// be called per message. Peers on this host reach buf directly if it lies in memory that Alloc of the
+	// same device has made Mappable, or has given a right for peers or BindWindow.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of newly allocated, zeroed memory, page-aligned and outside the Go
-	// heap, of a kind that this provider's peers can write directly. Without a right for peers, and without
-	// BindWindow, it may be of any kind. Deregister frees it; nothing may use its Bytes after that.
+	// heap. With Mappable, a right for peers or BindWindow, it is of a kind that this provider's peers on
+	// this host can reach directly; else it may be of any kind. Deregister frees it; nothing may use its
+	// Bytes after that.
 	Alloc(n int, access Access) (MR, error)
 
 	// AllocMW makes a memory window that is bound to nothing. It returns errors.ErrUnsupported if
@@ -139,7 +140,7 @@ type MR interface {
 type Key uint64
 
 // Access is a set of rights of a region or a window, combined by OR.
-type Access uint8
+type Access uint16
 
 const (
 	LocalWrite   Access = 1 << iota // the owner's own Recvs, Reads and Atomics may place into it
@@ -154,6 +155,9 @@ const (
 	// while a peer's Write is placed, nobody else changes the bytes that it goes to: a provider may place it
 	// before it has its checksum, and compute that from what stands there (R2)
 	SoleWriter
+	// no right, but a wish to Alloc: memory that peers on this host can reach directly, although no right
+	// lets them now
+	Mappable
 )
 
 func (a Access) String() string {
@@ -162,14 +166,14 @@ func (a Access) String() string {
 	}
 	var names []string
 	for i, name := range [...]string{"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic",
-		"BindWindow", "Unchanging", "SoleWriter"} {
+		"BindWindow", "Unchanging", "SoleWriter", "Mappable"} {
 		if bit := Access(1) << i; a&bit != 0 {
 			names = append(names, name)
 			a &^= bit
 		}
 	}
 	if a != 0 {
-		names = append(names, fmt.Sprintf("%#x", uint8(a)))
+		names = append(names, fmt.Sprintf("%#x", uint16(a)))
 	}
 	return strings.Join(names, "|")
 }

@@ -1,7 +1,6 @@
 package sys
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,12 +12,12 @@ import (
 // Identity names this process to others of its kernel: its PID namespace, its number there, and when it
 // began, since numbers are used again. It is "" where /proc does not tell.
 func Identity() string {
-	begun, _, ok := processStat("/proc/self/stat")
+	self, ok := readStat("/proc/self/stat")
 	space, err := os.Readlink("/proc/self/ns/pid")
 	if !ok || err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%d.%s.%s", os.Getpid(), begun, space)
+	return fmt.Sprintf("%d.%s.%s", os.Getpid(), self.Began, space)
 }
 
 // Watch observes whether a process of this kernel runs. Any goroutine may use it.
@@ -71,14 +70,14 @@ func (w *Watch) Runs() bool {
 // lookAt tells of a process that began at a time whether a thread has a processor or waits for one, and for
 // how long all have until now; not ok if it is another process, or has ended.
 func lookAt(folder, began string) (ready bool, wanted time.Duration, ok bool) {
-	if now, _, ok := processStat(folder + "/stat"); !ok || now != began {
+	if p, ok := readStat(folder + "/stat"); !ok || p.Began != began {
 		return false, 0, false
 	}
 	threads, err := os.ReadDir(folder + "/task")
 	for _, t := range threads {
 		task := folder + "/task/" + t.Name()
-		_, state, _ := processStat(task + "/stat")
-		ready = ready || state == "R"
+		thread, _ := readStat(task + "/stat")
+		ready = ready || thread.State == "R"
 		var ran, waited time.Duration // in nanoseconds; not there on kernels without statistics
 		if text, err := os.ReadFile(task + "/schedstat"); err == nil {
 			fmt.Sscan(string(text), &ran, &waited)
@@ -86,19 +85,4 @@ func lookAt(folder, began string) (ready bool, wanted time.Duration, ok bool) {
 		wanted += ran + waited
 	}
 	return ready, wanted, err == nil
-}
-
-// processStat reads when a process or thread began, and its state.
-func processStat(file string) (began, state string, ok bool) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", "", false
-	}
-	// PID (NAME) STATE PARENT …, and a name may hold anything.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const stateAt, beganAt = 0, 19
-	if len(fields) <= beganAt {
-		return "", "", false
-	}
-	return fields[beganAt], fields[stateAt], true
 }

@@ -14,11 +14,11 @@ import (
 
 // identityOf is the identity that a child has for itself.
 func identityOf(t *testing.T, pid int) string {
-	began, _, ok := processStat(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, ok := readStat(fmt.Sprintf("/proc/%d/stat", pid))
 	require.True(t, ok)
 	_, rest, _ := strings.Cut(Identity(), ".")
 	_, space, _ := strings.Cut(rest, ".")
-	return fmt.Sprintf("%d.%s.%s", pid, began, space)
+	return fmt.Sprintf("%d.%s.%s", pid, stat.Began, space)
 }
 
 func begin(t *testing.T, args ...string) (pid int) {

@@ -1,10 +1,8 @@
 package sys
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,27 +195,15 @@ func Children() []int {
 	for _, task := range tasks {
 		text, err := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
 		if os.IsNotExist(err) && task.Name() == strconv.Itoa(os.Getpid()) {
-			return childrenByParent() // the kernel is built without these files
+			for _, p := range ChildrenOf(os.Getpid()) { // the kernel is built without these files
+				pids = append(pids, p.PID)
+			}
+			return pids
 		}
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}
-		}
-	}
-	return pids
-}
-
-func childrenByParent() []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		// PID (NAME) STATE PARENT …, and a name may hold anything.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			pids = append(pids, pid)
 		}
 	}
 	return pids

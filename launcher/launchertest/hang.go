@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // explain shows where a job that does not end stands. Shortly before the launcher's timeout ends the job, its
@@ -21,10 +21,10 @@ func explain(timeout time.Duration, mark string) (over func()) {
 	// a rank may take that long to write where it is, on a machine that does much else
 	const telling = 2 * time.Second
 	ask := time.AfterFunc(timeout-max(timeout/20, telling), func() {
-		for _, c := range children() {
-			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.pid))
+		for _, c := range sys.ChildrenOf(os.Getpid()) {
+			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.PID))
 			if slices.Contains(strings.Split(string(environ), "\x00"), mark) {
-				syscall.Kill(c.pid, syscall.SIGQUIT)
+				syscall.Kill(c.PID, syscall.SIGQUIT)
 			}
 		}
 	})
@@ -51,44 +51,14 @@ func standing() string {
 			fmt.Fprintf(&text, "%s\n\n", stack)
 		}
 	}
-	for _, c := range children() {
-		fmt.Fprintln(&text, c)
+	for _, c := range sys.ChildrenOf(os.Getpid()) {
+		fmt.Fprintln(&text, describe(c))
 	}
 	return text.String()
 }
 
-// child is a process that this one has started.
-type child struct {
-	pid         int
-	name, state string
-	where       string // in the kernel
-}
-
-func (c child) String() string {
-	return fmt.Sprintf("child %d (%s) is in state %s, at %s", c.pid, c.name, c.state, c.where)
-}
-
-func children() (list []child) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		// PID (NAME) STATE PARENT …, and a name may hold anything.
-		open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-		if open < 0 || end < open {
-			continue
-		}
-		fields := strings.Fields(string(b[end+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		dir := filepath.Dir(file)
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		where, _ := os.ReadFile(filepath.Join(dir, "wchan"))
-		list = append(list, child{pid: pid, name: string(b[open+1 : end]), state: fields[0],
-			where: string(where)})
-	}
-	return list
+// describe says what a process does.
+func describe(p sys.ProcessStat) string {
+	where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.PID)) // in the kernel
+	return fmt.Sprintf("child %d (%s) is in state %s, at %s", p.PID, p.Name, p.State, where)
 }

@@ -60,17 +60,19 @@ func TestArena_WhatNoPeerReachesIsNotInIt(t *testing.T) {
 		require.NoError(t, m.Deregister())
 		require.Equal(t, mapped, sys.Mapped())
 	}
-	m, err := p.Alloc(100_000, transport.LocalWrite|transport.BindWindow) // a window can let peers in
-	require.NoError(t, err)
-	require.Greater(t, resident(t, d), before)
-	require.NoError(t, m.Deregister())
-	m, err = p.Alloc(100_000, transport.LocalWrite)
+	for _, rights := range []transport.Access{transport.BindWindow, transport.Mappable} { // a window can let peers in
+		m, err := p.Alloc(100_000, transport.LocalWrite|rights)
+		require.NoError(t, err)
+		require.Greater(t, resident(t, d), before)
+		require.NoError(t, m.Deregister())
+	}
+	m, err := p.Alloc(100_000, transport.LocalWrite)
 	require.NoError(t, err)
 	mem := m.Bytes()
 	require.NoError(t, m.Detach())
 	mem[99_999] = 1
 	require.NoError(t, sys.Unmap(mem))
-	_, err = p.Alloc(100_000, 1<<7)
+	_, err = p.Alloc(100_000, 1<<15)
 	require.ErrorIs(t, err, transport.ErrInvalid)
 	require.Equal(t, mapped, sys.Mapped(), "what was refused has no memory")
 	require.NoError(t, key.Deregister())
@@ -111,7 +113,7 @@ func TestArena_TooLittleMemoryIsAnErrorAndNothingElse(t *testing.T) {
 	require.Equal(t, transport.StatusSuccess, wc[0].Status)
 	b.cq.Poll(nil)
 	require.Equal(t, src.Bytes(), dst.Bytes())
-	require.True(t, a.qp.bounce.failed)
+	require.True(t, a.qp.out.bounce.failed)
 
 	require.NoError(t, held[0].Deregister())
 	m, err := a.pd.Alloc(2*pageSize, everyRight)

@@ -16,18 +16,35 @@ const (
 	bouncePieces = 8
 )
 
-// piece tells how many of the next bytes of a payload go into one frame; false if there is no room now.
-func (q *qp) piece(rest int) (n int, ok bool) {
-	if rest <= framePayload || !q.hasBounceBuffer() {
-		n = min(rest, framePayload)
-		return n, !q.full(n)
+// frameWriter writes frames for the peer: into the ring, or with a long payload in a bounce buffer.
+type frameWriter struct {
+	outRing
+	bounce bounceBuffer
+	arena  *arena // of ours
+	waits  bool   // for the peer to carry out frames
+}
+
+// full reports whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
+func (w *frameWriter) full(n int) bool {
+	if w.room(n) {
+		return false
 	}
-	if q.full(wordSize) {
+	w.waits = true
+	return true
+}
+
+// piece tells how many of the next bytes of a payload go into one frame; false if there is no room now.
+func (w *frameWriter) piece(rest int) (n int, ok bool) {
+	if rest <= framePayload || !w.hasBounceBuffer() {
+		n = min(rest, framePayload)
+		return n, !w.full(n)
+	}
+	if w.full(wordSize) {
 		return 0, false
 	}
-	if tail := q.bounce.tailAfter[q.bounce.next]; int64(q.out.consumed-tail) < 0 {
-		if q.out.loadConsumed(); int64(q.out.consumed-tail) < 0 {
-			q.waits = true
+	if tail := w.bounce.tailAfter[w.bounce.next]; int64(w.consumed-tail) < 0 {
+		if w.loadConsumed(); int64(w.consumed-tail) < 0 {
+			w.waits = true
 			return 0, false
 		}
 	}
@@ -35,57 +52,57 @@ func (q *qp) piece(rest int) (n int, ok bool) {
 }
 
 // hasBounceBuffer reports whether there is a bounce buffer, and makes one if there is memory.
-func (q *qp) hasBounceBuffer() bool {
-	s := &q.bounce
+func (w *frameWriter) hasBounceBuffer() bool {
+	s := &w.bounce
 	if s.memory.n > 0 {
 		return true
 	}
 	if s.failed {
 		return false
 	}
-	m, err := q.dev.arena.alloc(bouncePiece * bouncePieces)
+	m, err := w.arena.alloc(bouncePiece * bouncePieces)
 	if err != nil {
 		s.failed = true // until the next Tick: then it is tried again
 		return false
 	}
 	*s = bounceBuffer{memory: m}
 	for i := range s.tailAfter {
-		s.tailAfter[i] = q.out.consumed
+		s.tailAfter[i] = w.consumed
 	}
 	return true
 }
 
 // beginFrame writes a frame's header and gives where its payload goes, in at most two pieces.
-func (q *qp) beginFrame(h header) (first, second []byte) {
+func (w *frameWriter) beginFrame(h header) (first, second []byte) {
 	if h.length <= framePayload {
-		q.out.begin(h)
-		return q.out.payload(h.length)
+		w.begin(h)
+		return w.payload(h.length)
 	}
-	s := &q.bounce
+	s := &w.bounce
 	off := s.memory.off + int64(s.next)*bouncePiece
 	h.flags |= flagBounced
-	q.out.begin(h)
-	q.out.word(uint64(off))
-	s.tailAfter[s.next] = q.out.tail
+	w.begin(h)
+	w.word(uint64(off))
+	s.tailAfter[s.next] = w.tail
 	s.next = (s.next + 1) % bouncePieces
 	s.used = true
-	return q.dev.arena.mem[off:][:h.length], nil
+	return w.arena.mem[off:][:h.length], nil
 }
 
 // endFrame ends a frame whose payload stands where it goes.
-func (q *qp) endFrame(n int) {
+func (w *frameWriter) endFrame(n int) {
 	if n <= framePayload {
-		q.out.fill(n)
+		w.fill(n)
 	}
-	q.out.publish() // the peer can begin
+	w.publish() // the peer can begin
 }
 
-// trimBounceBuffer gives a bounce buffer back that nobody needs. It is called with every Tick.
-func (q *qp) trimBounceBuffer() {
-	s := &q.bounce
+// trim gives a bounce buffer back that nobody needs. It is called with every Tick.
+func (w *frameWriter) trim() {
+	s := &w.bounce
 	s.failed = false
-	if s.memory.n > 0 && !s.used && q.out.done() {
-		_ = q.dev.arena.put(s.memory, nil) // pages that stay are zeroed with the next use
+	if s.memory.n > 0 && !s.used && w.done() {
+		_ = w.arena.put(s.memory, nil) // pages that stay are zeroed with the next use
 		s.memory = span{}
 	}
 	s.used = false

@@ -16,9 +16,9 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	if err := q.mayCopy(len(dst), from); err != nil {
 		return err
 	}
-	t, err := q.find(from.Key, transport.RemoteRead, from.Offset, from.Length)
+	t, err := q.peer.find(from.Key, transport.RemoteRead, from.Offset, from.Length)
 	if err == nil {
-		err = q.copyHere(dst, &t, from.Offset)
+		err = q.peer.copyHere(dst, &t, from.Offset)
 	}
 	if t.entry == nil || !t.stands(from.Key) {
 		return transport.ErrNotNow // its owner has taken it out of use, and the bytes may be others
@@ -29,7 +29,7 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 // mayCopy checks a Get, Put or Fill of n bytes, but for its segment's key.
 func (q *qp) mayCopy(n int, s *transport.Segment) error {
 	switch {
-	case q.maxReads == 0:
+	case q.reads.maxReads == 0:
 		return errForeign
 	case n == 0 || n > readsPerPass || uint64(n) != s.Length:
 		return fmt.Errorf("%w: %d bytes of memory for a segment of %d", transport.ErrInvalid, n, s.Length)
@@ -56,11 +56,11 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 		q.endPlacing()
 		return transport.ErrNotNow
 	}
-	t, err := q.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
+	t, err := q.peer.find(to.Key, transport.RemoteWrite, to.Offset, to.Length)
 	switch {
 	case err == nil:
 		if err = transport.ErrNotNow; t.enter(to.Key, true) {
-			err = q.placeIn(n, src, to, from, &t)
+			err = q.peer.placeIn(n, src, to, from, &t)
 			t.leave()
 		}
 	case t.entry == nil:
@@ -74,47 +74,48 @@ func (q *qp) placeHere(n int, src []byte, to *transport.Segment, from transport.
 }
 
 // placeIn places the bytes.
-func (q *qp) placeIn(n int, src []byte, to *transport.Segment, from transport.Filler, t *target) error {
+func (f *peerMapping) placeIn(n int, src []byte, to *transport.Segment, from transport.Filler,
+	t *target) error {
 	switch {
 	case t.shared && from != nil:
-		from.Fill(q.peer.mem[t.where+to.Offset:][:n:n])
+		from.Fill(f.mem[t.where+to.Offset:][:n:n])
 	case t.shared:
-		place.Bytes(q.peer.mem[t.where+to.Offset:][:n], src)
+		place.Bytes(f.mem[t.where+to.Offset:][:n], src)
 	case from != nil:
 		return errors.ErrUnsupported
-	case !q.peer.foreign:
+	case !f.foreign:
 		return errForeign
 	default:
-		return q.foreignErr(q.peer.own.Write(src, t.where+to.Offset))
+		return f.foreignErr(f.own.Write(src, t.where+to.Offset))
 	}
 	return nil
 }
 
 // copyHere copies memory of the peer at an offset of a region. Whatever comes of it counts only if the key is
 // still in use afterwards.
-func (q *qp) copyHere(dst []byte, t *target, offset uint64) error {
+func (f *peerMapping) copyHere(dst []byte, t *target, offset uint64) error {
 	from := t.where + offset
 	switch {
 	case t.shared:
-		copy(dst, q.peer.mem[from:][:len(dst)])
+		copy(dst, f.mem[from:][:len(dst)])
 		return nil
-	case !q.peer.foreign:
+	case !f.foreign:
 		return errForeign
 	}
-	return q.foreignErr(q.peer.own.Read(dst, from))
+	return f.foreignErr(f.own.Read(dst, from))
 }
 
 // foreignErr takes the result of a system call that copies memory of the peer's process.
-func (q *qp) foreignErr(err error) error {
+func (f *peerMapping) foreignErr(err error) error {
 	switch {
-	case q.conn.copying.gaveUp.Load():
-		q.peer.foreign = false // nobody is there any more
+	case f.copying.gaveUp.Load():
+		f.foreign = false // nobody is there any more
 		return errForeign
 	case errors.Is(err, syscall.EFAULT): // pages that cannot be reached; others can
 		return fmt.Errorf("%w: the system does not copy this memory of process %d: %w", transport.ErrAccess,
-			q.peer.own.Pid, err)
+			f.own.Pid, err)
 	case err != nil:
-		q.peer.foreign = false // it is refused for all of the process's memory
+		f.foreign = false // it is refused for all of the process's memory
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
 	return nil

@@ -60,11 +60,11 @@ func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
 
 // swapTarget aims at the region of the Writes before the last one, if that has the key: who writes to two in
 // turn does so at once.
-func (q *qp) swapTarget(key transport.Key) bool {
-	if q.before.key != key {
+func (w *fastWrite) swapTarget(key transport.Key) bool {
+	if w.before.key != key {
 		return false
 	}
-	q.writeTarget, q.before = q.before, q.writeTarget
+	w.writeTarget, w.before = w.before, w.writeTarget
 	return true
 }
 

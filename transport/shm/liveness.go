@@ -132,7 +132,7 @@ func (c *cq) Tick(now time.Time) {
 }
 
 func (q *qp) tick(counts bool) {
-	q.trimBounceBuffer()
+	q.out.trim()
 	// asked before the last look: a peer that has run since then has left its mark
 	running := q.silent > 0 && q.running()
 	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)

@@ -44,7 +44,7 @@ func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 	for _, depth := range []uint64{1, 2, 8} {
 		for _, more := range []uint64{0, 1} {
 			x, y := couple(t, Options{Arena: minArena, NoCMA: true})
-			y.qp.maxReads, x.qp.maxReads = depth, depth+more
+			y.qp.answer.maxReads, x.qp.reads.maxReads = depth, depth+more
 			// Memory that x cannot reach by itself: y is asked for it.
 			m, err := y.pd.Register(make([]byte, 64), transport.RemoteRead)
 			require.NoError(t, err)

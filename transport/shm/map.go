@@ -15,7 +15,7 @@ func (q *qp) MapRegion(key transport.Key) (mem []byte, unmap func() error, ok bo
 	if !q.connected() {
 		return nil, nil, false
 	}
-	t, err := q.find(key, all, 0, 0)
+	t, err := q.peer.find(key, all, 0, 0)
 	if err != nil || !t.shared || t.length == 0 {
 		return nil, nil, false
 	}

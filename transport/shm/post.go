@@ -61,7 +61,7 @@ func (q *qp) post(wr *transport.SendWR) error {
 	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.next >= gatherFrames {
 		q.transmit(false)
 	}
-	if q.SQ.Head != q.SQ.Tail && !q.waits {
+	if q.SQ.Head != q.SQ.Tail && !q.out.waits {
 		q.scq.wakeSleepers() // a pass has something to do
 	}
 	return nil

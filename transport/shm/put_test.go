@@ -26,7 +26,7 @@ func outside(t *testing.T, e *end, n int) (transport.MR, *entry) {
 // inside registers a part of memory of the arena, which stays when the key goes.
 func inside(t *testing.T, e *end, n int) (transport.MR, *entry) {
 	t.Helper()
-	all, err := e.pd.Alloc(n+4096, transport.BindWindow)
+	all, err := e.pd.Alloc(n+4096, transport.Mappable)
 	require.NoError(t, err)
 	m, err := e.pd.Register(all.Bytes()[4096:], transport.RemoteWrite)
 	require.NoError(t, err)

@@ -29,28 +29,19 @@ type qp struct {
 
 	conn *connection
 	peer *peerMapping
-	out  outRing
+	out  frameWriter
 	in   inRing
 
 	// Sending: see transmit.go.
-	next      uint32 // of the send queue: what goes out next
-	responses ring.Queue[readResponse]
-	maxReads  uint64 // Reads and Atomics outstanding at once, each way: the smaller of both ends' numbers
-	began     uint64 // Reads and Atomics
-	answered  transport.ReadStats
-	read      uint64 // of them that are done
-	busy      bool   // there is something to do here: it is in the active list of its queues
-	bounce    bounceBuffer
-	waits     bool // for the peer to carry out frames
+	next uint32 // of the send queue: what goes out next
+	busy bool   // there is something to do here: it is in the active list of its queues
 
-	// Receiving: see receive.go.
-	writeSeq     uint64           // of the block's writeSeq, what is known
-	recvMsn      uint64           // number of the next untagged message that the peer begins
-	recvOff      int              // bytes of it that are placed
-	askedNext    uint64           // least number that the peer's next Read may have
-	control      [maxControl]byte // payload that is looked at as a whole
-	silent       int              // ticks that counted since its last step
-	heartbeatSeq uint64           // of the block's heartbeatSeq, what was last seen
+	reads        reader
+	answer       responder
+	recv         receiver
+	writeSeq     uint64 // of the block's writeSeq, what is known
+	silent       int    // ticks that counted since its last step
+	heartbeatSeq uint64 // of the block's heartbeatSeq, what was last seen
 }
 
 // fastWrite is what a Write that is carried out by the caller needs.
@@ -80,6 +71,7 @@ type peerMapping struct {
 	num     transport.QPN // of that
 	own     sys.Foreign   // the peer's own memory
 	foreign bool          // it can be read and written
+	copying *copyWatch    // of that
 	queues  []peerQueue
 }
 
@@ -142,18 +134,23 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	f *peerMapping) *qp {
 	domain, scq, rcq := p.conf.PD.(*verbs.PD), p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	out := controlBlockAt(f.mem, theirs.block)
+	reads := uint64(min(p.conf.Reads, theirs.reads))
 	q := &qp{
-		dev: d, scq: scq, rcq: rcq, peer: f, out: outRing{controlBlock: out},
-		in: inRing{controlBlock: p.in.block}, maxReads: uint64(min(p.conf.Reads, theirs.reads)),
+		dev: d, scq: scq, rcq: rcq, peer: f,
+		out: frameWriter{outRing: outRing{controlBlock: out}, arena: d.arena},
+		in:  inRing{controlBlock: p.in.block},
 	}
+	q.reads, q.answer = reader{q: q, maxReads: reads}, responder{q: q, maxReads: reads}
+	q.recv = receiver{q: q}
 	q.Init(transport.QPAttr{
 		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
-		PeerReads: int(q.maxReads), Lanes: 1,
+		PeerReads: int(reads), Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
-		Offset: math.MaxUint64, Reads: int(q.maxReads)}, q)
+		Offset: math.MaxUint64, Reads: int(reads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
 	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, own: &f.own}
+	f.copying = &q.conn.copying
 	d.live.Lock()
 	d.live.links[q.conn] = struct{}{}
 	d.live.Unlock()
@@ -279,14 +276,14 @@ func (q *qp) Disconnect() {
 	q.out.end()
 	q.tell()
 	q.peer.close()
-	q.peer, q.out, q.in = nil, outRing{}, inRing{}
+	q.conn.stage = q.out.bounce.memory
+	q.peer, q.out, q.in = nil, frameWriter{}, inRing{}
 	q.placementSeq, q.notifyEnable, q.writeTarget, q.before = nil, nil, writeTarget{}, writeTarget{}
 	q.rcq.putSlot(q.conn.slots[1])
 	if q.scq != q.rcq {
 		q.scq.putSlot(q.conn.slots[0])
 	}
-	q.conn.stage, q.bounce = q.bounce.memory, bounceBuffer{}
-	q.next, q.responses = q.SQ.Tail, ring.Queue[readResponse]{}
+	q.next, q.answer.responses = q.SQ.Tail, ring.Queue[readResponse]{}
 	q.dev.leave(q.conn, true)
 }
 

@@ -21,7 +21,7 @@ func (q *qp) receive() (came bool) {
 	ended := there&tailEnded != 0
 	end := q.in.head + there&^tailEnded
 	for q.connected() && q.in.head != end {
-		if err := q.take(end - q.in.head); err != nil {
+		if err := q.recv.take(end - q.in.head); err != nil {
 			q.ReceiveFailed(err)
 			return true
 		}
@@ -36,8 +36,17 @@ func (q *qp) receive() (came bool) {
 	return true
 }
 
+// receiver carries out the frames that come from the peer.
+type receiver struct {
+	q       *qp
+	recvMsn uint64           // number of the next untagged message that the peer begins
+	recvOff int              // bytes of it that are placed
+	control [maxControl]byte // payload that is looked at as a whole
+}
+
 // take carries out the next frame; so many bytes are there.
-func (q *qp) take(there uint64) error {
+func (r *receiver) take(there uint64) error {
+	q := r.q
 	if there < headerSize || there > ringSize {
 		return fmt.Errorf("%w: %d bytes in a ring of %d", transport.ErrProtocol, there, ringSize)
 	}
@@ -68,7 +77,7 @@ func (q *qp) take(there uint64) error {
 		}
 		pieces[0], inside = q.peer.mem[off:][:h.length:h.length], 0
 	}
-	err := q.carry(h, pieces)
+	err := r.carry(h, pieces)
 	if !q.connected() {
 		return err
 	}
@@ -80,32 +89,33 @@ func (q *qp) take(there uint64) error {
 }
 
 // carry does what a frame asks for.
-func (q *qp) carry(h header, pieces [2][]byte) error {
+func (r *receiver) carry(h header, pieces [2][]byte) error {
+	q := r.q
 	switch h.op {
 	case frameWrite:
-		return q.takeWrite(h, pieces)
+		return r.takeWrite(h, pieces)
 	case frameSend:
-		return q.takeSend(h, pieces)
+		return r.takeSend(h, pieces)
 	case frameImmediate, frameInvalidate:
-		return q.takeEnd(h)
+		return r.takeEnd(h)
 	case frameReadRequest, frameAtomic, frameTerminate:
-		if h.length > len(q.control) {
+		if h.length > len(r.control) {
 			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
 		}
-		k := copy(q.control[:], pieces[0])
-		copy(q.control[k:], pieces[1])
-		switch payload := q.control[:h.length]; h.op {
+		k := copy(r.control[:], pieces[0])
+		copy(r.control[k:], pieces[1])
+		switch payload := r.control[:h.length]; h.op {
 		case frameReadRequest:
-			return q.asked(h, payload)
+			return q.answer.asked(h, payload)
 		case frameAtomic:
-			return q.askedAtomic(h, payload)
+			return q.answer.askedAtomic(h, payload)
 		default:
 			q.terminated(h, payload)
 		}
 	case frameReadData:
-		return q.readData(h, pieces)
+		return q.reads.readData(h, pieces)
 	case frameReadDone, frameAtomicDone:
-		return q.completeRead(h)
+		return q.reads.completeRead(h)
 	case frameClose:
 		q.PeerClosed()
 		q.MaybeClosed()
@@ -117,12 +127,13 @@ func (q *qp) carry(h header, pieces [2][]byte) error {
 const maxControl = maxSegments * segmentSize
 
 // takeWrite places a piece of a Write that the peer cannot place itself.
-func (q *qp) takeWrite(h header, pieces [2][]byte) error {
-	r, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+func (r *receiver) takeWrite(h header, pieces [2][]byte) error {
+	q := r.q
+	m, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 	if err != nil {
 		return violation.ErrWrite(err)
 	}
-	placePieces(r.Mem[h.b:][:h.length], pieces)
+	placePieces(m.Mem[h.b:][:h.length], pieces)
 	if h.flags&flagLast != 0 {
 		q.ReportPlaced()
 	}
@@ -148,47 +159,48 @@ func placePieces(dst []byte, p [2][]byte) {
 }
 
 // takeSend places a piece of a message: a receive is posted, message number, offset, room.
-func (q *qp) takeSend(h header, pieces [2][]byte) error {
-	e := q.RQ.Front()
+func (r *receiver) takeSend(h header, pieces [2][]byte) error {
+	e := r.q.RQ.Front()
 	switch {
 	case e == nil:
 		return violation.ErrNoRecv
-	case h.a != q.recvMsn || h.b != uint64(q.recvOff):
+	case h.a != r.recvMsn || h.b != uint64(r.recvOff):
 		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b,
-			q.recvMsn, q.recvOff)
-	case h.length > e.Total-q.recvOff:
+			r.recvMsn, r.recvOff)
+	case h.length > e.Total-r.recvOff:
 		return violation.ErrTooLong(e.Total)
 	}
 	for _, b := range pieces {
 		for len(b) > 0 {
-			p, at, n := verbs.Span(e.Local, q.recvOff, len(b))
+			p, at, n := verbs.Span(e.Local, r.recvOff, len(b))
 			if !p.Alive() {
 				return violation.ErrRecvGone
 			}
 			copy(p.Region.Mem[at:at+n], b)
-			b, q.recvOff = b[n:], q.recvOff+n
+			b, r.recvOff = b[n:], r.recvOff+n
 		}
 	}
 	if h.flags&flagLast != 0 {
-		q.received(transport.WC{Bytes: q.recvOff}, h)
+		r.received(transport.WC{Bytes: r.recvOff}, h)
 	}
 	return nil
 }
 
 // takeEnd takes an immediate, or the end of a Send with invalidate.
-func (q *qp) takeEnd(h header) error {
+func (r *receiver) takeEnd(h header) error {
+	q := r.q
 	switch {
 	case q.RQ.Front() == nil:
 		return violation.ErrNoRecv
-	case h.a != q.recvMsn || h.op == frameImmediate && q.recvOff > 0:
+	case h.a != r.recvMsn || h.op == frameImmediate && r.recvOff > 0:
 		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a,
-			q.recvOff, q.recvMsn)
+			r.recvOff, r.recvMsn)
 	case h.op == frameImmediate:
 		imm, err := verbs.Immediate(h.b)
 		if err != nil {
 			return err
 		}
-		q.received(transport.WC{Imm: imm, HasImm: true}, h)
+		r.received(transport.WC{Imm: imm, HasImm: true}, h)
 		return nil
 	}
 	m := q.PD.Window(&q.Windows, transport.Key(h.b))
@@ -196,13 +208,13 @@ func (q *qp) takeEnd(h header) error {
 		return violation.ErrInvalidate(h.b)
 	}
 	m.Unbind() // before anybody hears of the message
-	q.received(transport.WC{Bytes: q.recvOff, Key: transport.Key(h.b)}, h)
+	r.received(transport.WC{Bytes: r.recvOff, Key: transport.Key(h.b)}, h)
 	return nil
 }
 
 // received reports a message that has used a posted Recv.
-func (q *qp) received(wc transport.WC, h header) {
-	q.recvMsn++
-	q.recvOff = 0
-	q.Received(wc, h.flags&flagSolicited != 0)
+func (r *receiver) received(wc transport.WC, h header) {
+	r.recvMsn++
+	r.recvOff = 0
+	r.q.Received(wc, h.flags&flagSolicited != 0)
 }

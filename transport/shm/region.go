@@ -29,7 +29,7 @@ func (m memory) NewEntry(index int) error {
 
 // Map gives memory of the arena; but memory that no peer will ever reach has no more pages than are used.
 func (m memory) Map(n int, access transport.Access) ([]byte, error) {
-	if access&(verbs.RemoteRights|transport.BindWindow) == 0 {
+	if access&(verbs.RemoteRights|transport.BindWindow|transport.Mappable) == 0 {
 		return sys.Map(n)
 	}
 	s, err := m.arena.alloc(n)
@@ -55,7 +55,7 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 		return
 	}
 	e := entryAt(m.arena.mem, verbs.Index(key))
-	where, kind := addressOf(r.Mem), uint64(r.Rights)
+	where, kind := addressOf(r.Mem), uint64(r.Rights&^transport.Mappable)
 	if off, ok := m.arena.offset(r.Mem); ok {
 		where = uint64(off)
 		kind |= entryShared
@@ -104,12 +104,13 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 }
 
 // mayUse checks an access to a region or a window of the peer, but for the key itself.
-func (q *qp) mayUse(key transport.Key, e *target, need transport.Access, offset, length uint64) error {
+func (f *peerMapping) mayUse(key transport.Key, e *target, need transport.Access,
+	offset, length uint64) error {
 	switch {
-	case e.bound == 0 && e.domain != q.peer.domain:
+	case e.bound == 0 && e.domain != f.domain:
 		return fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess,
 			uint64(key))
-	case e.bound != 0 && e.bound != q.peer.num:
+	case e.bound != 0 && e.bound != f.num:
 		return fmt.Errorf("%w: the window of key %#x is not bound to this queue pair", transport.ErrAccess,
 			uint64(key))
 	}

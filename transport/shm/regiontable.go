@@ -24,6 +24,7 @@ type entry struct {
 
 const (
 	entrySize    = int64(unsafe.Sizeof(entry{}))
+	entryRights  = 1<<8 - 1
 	entryShared  = 1 << 8 // the memory lies in the arena
 	entryCounted = 1 << 9 // who writes there is counted, as with a Put: the memory outlives the key
 )
@@ -42,23 +43,23 @@ type target struct {
 
 // find looks a key of the peer up and checks an access, in the order of the specification: key, domain,
 // right, bounds.
-func (q *qp) find(key transport.Key, need transport.Access, offset, length uint64) (target, error) {
-	e := entryAt(q.peer.mem, verbs.Index(key))
+func (f *peerMapping) find(key transport.Key, need transport.Access, offset, length uint64) (target, error) {
+	e := entryAt(f.mem, verbs.Index(key))
 	if key == 0 || atomic.LoadUint64(&e.key) != uint64(key) {
 		return target{}, verbs.ErrKey(key)
 	}
 	kind, owner := atomic.LoadUint64(&e.kind), atomic.LoadUint64(&e.owner)
 	t := target{shared: kind&entryShared != 0, counted: kind&entryCounted != 0,
-		rights: transport.Access(kind),
+		rights: transport.Access(kind & entryRights),
 		where:  atomic.LoadUint64(&e.where),
 		length: atomic.LoadUint64(&e.length), domain: uint32(owner), bound: transport.QPN(owner >> 32),
 		entry: e}
 	if !t.stands(key) {
 		return target{}, verbs.ErrKey(key)
 	}
-	err := q.mayUse(key, &t, need, offset, length)
-	if err == nil && t.shared && (t.where > uint64(len(q.peer.mem)) ||
-		t.length > uint64(len(q.peer.mem))-t.where) {
+	err := f.mayUse(key, &t, need, offset, length)
+	if err == nil && t.shared && (t.where > uint64(len(f.mem)) ||
+		t.length > uint64(len(f.mem))-t.where) {
 		err = verbs.ErrKey(key) // a table that makes no sense
 	}
 	return t, err

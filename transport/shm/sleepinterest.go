@@ -107,10 +107,10 @@ func (c *cq) always() bool {
 
 // stuck reports whether there is nothing to do but to wait for the peer.
 func (q *qp) stuck() bool {
-	if q.waits || q.SQ.Head == q.SQ.Tail {
+	if q.out.waits || q.SQ.Head == q.SQ.Tail {
 		return true
 	}
-	return q.asking() != nil
+	return q.reads.asking() != nil
 }
 
 // disarm ends the telling of few, unless somebody sleeps.

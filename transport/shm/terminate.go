@@ -30,5 +30,5 @@ func (q *qp) TellFailed(cause error) {
 // terminated takes a Terminate.
 func (q *qp) terminated(h header, text []byte) {
 	reason := violation.Reason(min(h.a, 0xff))
-	q.Terminated(queuepair.Terminate{Reason: reason, Read: h.b, Text: text}, reason, q.asking())
+	q.Terminated(queuepair.Terminate{Reason: reason, Read: h.b, Text: text}, reason, q.reads.asking())
 }

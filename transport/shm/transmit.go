@@ -31,14 +31,14 @@ func (q *qp) work() {
 // transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no
 // answer are carried out in passes alone. It reports whether it has done something.
 func (q *qp) transmit(pass bool) (did bool) {
-	q.waits = false
+	q.out.waits = false
 	budget := 0
 	if pass {
 		budget = readsPerPass
 	}
 	for q.connected() {
 		head, next, tail := q.SQ.Head, q.next, q.out.tail
-		q.responseFrames()
+		q.answer.responseFrames()
 		if q.connected() {
 			q.requests(&budget)
 		}
@@ -57,7 +57,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 		}
 		did = true
 	}
-	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && q.responses.Head == q.responses.Tail {
+	if q.connected() && q.CloseDue() && q.SQ.Len() == 0 && !q.answer.owes() {
 		if q.out.room(0) {
 			q.out.begin(header{op: frameClose, flags: flagLast})
 			q.out.publish()
@@ -65,7 +65,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 			q.CloseSent()
 			did = true
 		} else {
-			q.waits = true
+			q.out.waits = true
 		}
 	}
 	if q.connected() {
@@ -78,36 +78,27 @@ func (q *qp) transmit(pass bool) (did bool) {
 // first.
 func (q *qp) settleWork() {
 	wants := uint64(0)
-	if q.waits {
+	if q.out.waits {
 		wants = 1
 	}
 	if q.out.wants != wants {
 		// with a barrier: what the peer has carried out is looked at after it
 		atomic.StoreUint64(&q.out.wants, wants)
-		if q.waits && q.out.consumed != q.out.tail {
+		if q.out.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed
 			if q.out.loadConsumed(); q.out.consumed != before {
 				q.scq.wakeSleepers()
 			}
 		}
 	}
-	q.busy = q.SQ.Head != q.SQ.Tail || q.responses.Head != q.responses.Tail || q.CloseDue()
-}
-
-// full reports whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
-func (q *qp) full(n int) bool {
-	if q.out.room(n) {
-		return false
-	}
-	q.waits = true
-	return true
+	q.busy = q.SQ.Head != q.SQ.Tail || q.answer.owes() || q.CloseDue()
 }
 
 // requests carries out the send queue, in its order.
 func (q *qp) requests(budget *int) {
 	for q.next != q.SQ.Tail {
 		w := q.SQ.At(q.next)
-		if w.Flags&transport.FlagFence != 0 && w.Sent == 0 && q.read != q.began {
+		if w.Flags&transport.FlagFence != 0 && w.Sent == 0 && q.reads.read != q.reads.began {
 			return // earlier Reads first
 		}
 		ok := false
@@ -117,7 +108,7 @@ func (q *qp) requests(budget *int) {
 		case transport.OpSend, transport.OpSendInvalidate:
 			ok = q.send(w)
 		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
-			ok = q.ask(w, budget)
+			ok = q.reads.ask(w, budget)
 		case transport.OpBind, transport.OpInvalidate:
 			ok = q.bind(w)
 		}
@@ -164,23 +155,23 @@ func (q *qp) gone(w *verbs.Request) bool {
 
 // beginPlacing marks that bytes are about to be placed by a key that is looked up after it; false if the
 // peer takes none any more.
-func (q *qp) beginPlacing() bool {
-	q.placementMark++
-	if q.fenced {
-		atomic.StoreUint64(q.placementSeq, q.placementMark)
+func (w *fastWrite) beginPlacing() bool {
+	w.placementMark++
+	if w.fenced {
+		atomic.StoreUint64(w.placementSeq, w.placementMark)
 	} else {
-		sys.StoreRelease(q.placementSeq, q.placementMark)
+		sys.StoreRelease(w.placementSeq, w.placementMark)
 	}
-	return atomic.LoadUint64(q.notifyEnable)&notifyClosed == 0
+	return atomic.LoadUint64(w.notifyEnable)&notifyClosed == 0
 }
 
 // endPlacing marks that they are placed.
-func (q *qp) endPlacing() {
-	q.placementMark++
-	if q.fenced {
-		atomic.StoreUint64(q.placementSeq, q.placementMark)
+func (w *fastWrite) endPlacing() {
+	w.placementMark++
+	if w.fenced {
+		atomic.StoreUint64(w.placementSeq, w.placementMark)
 	} else {
-		sys.StoreRelease(q.placementSeq, q.placementMark)
+		sys.StoreRelease(w.placementSeq, w.placementMark)
 	}
 }
 
@@ -195,7 +186,7 @@ func (q *qp) write(w *verbs.Request) bool {
 			q.endPlacing()
 			return false // the end of the connection is on its way
 		}
-		t, err := q.find(s.Key, transport.RemoteWrite, s.Offset, s.Length)
+		t, err := q.peer.find(s.Key, transport.RemoteWrite, s.Offset, s.Length)
 		switch {
 		case err != nil || !t.shared:
 		case !t.enter(s.Key, false):
@@ -219,7 +210,7 @@ func (q *qp) write(w *verbs.Request) bool {
 		}
 	}
 	for w.Sent < w.Total {
-		n, ok := q.piece(w.Total - w.Sent)
+		n, ok := q.out.piece(w.Total - w.Sent)
 		if !ok {
 			return false
 		}
@@ -234,7 +225,7 @@ func (q *qp) write(w *verbs.Request) bool {
 		q.frame(h, w)
 	}
 	if w.Op == transport.OpWriteImm {
-		if q.full(0) {
+		if q.out.full(0) {
 			return false
 		}
 		q.out.begin(header{op: frameImmediate, flags: flagLast | solicited(w), a: w.Number, b: w.Imm})
@@ -272,7 +263,7 @@ func gather(dst []byte, w *verbs.Request, off int) {
 
 // frame puts a frame with the next bytes of a request into the ring.
 func (q *qp) frame(h header, w *verbs.Request) {
-	first, second := q.beginFrame(h)
+	first, second := q.out.beginFrame(h)
 	for _, b := range [2][]byte{first, second} {
 		if w.Flags&transport.FlagInline != 0 {
 			copy(b, w.Inline[w.Sent:])
@@ -281,7 +272,7 @@ func (q *qp) frame(h header, w *verbs.Request) {
 		}
 		w.Sent += len(b)
 	}
-	q.endFrame(h.length)
+	q.out.endFrame(h.length)
 }
 
 // send carries out a Send.
@@ -290,7 +281,7 @@ func (q *qp) send(w *verbs.Request) bool {
 		if !w.Alive() {
 			return q.gone(w)
 		}
-		n, ok := q.piece(w.Total - w.Sent)
+		n, ok := q.out.piece(w.Total - w.Sent)
 		if !ok {
 			return false
 		}
@@ -304,7 +295,7 @@ func (q *qp) send(w *verbs.Request) bool {
 		}
 	}
 	if w.Op == transport.OpSendInvalidate {
-		if q.full(0) {
+		if q.out.full(0) {
 			return false
 		}
 		q.out.begin(header{op: frameInvalidate, flags: flagLast | solicited(w), a: w.Number, b: w.Other})

@@ -191,7 +191,7 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 
 func (p *pd) check(access transport.Access) error {
 	const known = transport.LocalWrite | remoteRights | transport.BindWindow |
-		transport.Unchanging | transport.SoleWriter
+		transport.Unchanging | transport.SoleWriter | transport.Mappable
 	switch {
 	case p.dev.gone:
 		return p.dev.goneErr()

@@ -114,10 +114,9 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 // after one that is refused all are, since the connection ends before their turn.
 func (q *qp) startResponse() error {
 	a := q.responses.At(q.responses.Tail)
-	if a.number < q.askedNext {
-		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, a.number, q.askedNext-1)
+	if err := q.PeerAsks(a.number); err != nil {
+		return err
 	}
-	q.askedNext = a.number + 1
 	if q.responses.Head != q.responses.Tail {
 		a.refused = q.responses.At(q.responses.Tail - 1).refused
 	}

@@ -31,11 +31,10 @@ type qp struct {
 	scq       *cq
 
 	// Receiving: see conn.go and frame*.go.
-	rcq       *cq
-	dev       *Device
-	recvMsn   uint64 // number of the untagged message that is due
-	recvOff   int    // bytes of it that are placed, where a connection is alone
-	askedNext uint64 // least number that the peer's next Read may have
+	rcq     *cq
+	dev     *Device
+	recvMsn uint64 // number of the untagged message that is due
+	recvOff int    // bytes of it that are placed, where a connection is alone
 
 	written cursor // up to here everything has left, or over lanes is acknowledged
 	agreed  message.Agreement

@@ -108,7 +108,7 @@ func wrongBinds(t *trial, a, b *node) map[string]*transport.SendWR {
 		"no rights":                   bind(1, w, m, 0, 8, 0),
 		"rights of the owner":         bind(1, w, m, 0, 8, transport.RemoteRead|transport.LocalWrite),
 		"right to bind":               bind(1, w, m, 0, 8, transport.RemoteRead|transport.BindWindow),
-		"unknown rights":              bind(1, w, m, 0, 8, transport.RemoteRead|1<<7),
+		"unknown rights":              bind(1, w, m, 0, 8, transport.RemoteRead|1<<15),
 		"no bytes":                    bind(1, w, m, 0, 0, transport.RemoteRead),
 		"negative offset":             bind(1, w, m, -1, 8, transport.RemoteRead),
 		"negative length":             bind(1, w, m, 8, -1, transport.RemoteRead),

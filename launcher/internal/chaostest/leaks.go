@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // endsWithin is how long what was killed may take to be gone.
@@ -46,12 +48,12 @@ func (j *job) processes() (pids []int) {
 	for _, file := range files {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if env, err := os.ReadFile(file); err == nil && bytes.Contains(append(env, 0), mark) &&
-			pid != os.Getpid() && lives(pid) {
+			pid != os.Getpid() && sys.StatOf(pid).Lives() {
 			pids = append(pids, pid)
 		}
 	}
 	for _, pid := range j.readNotes()["child"] {
-		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); lives(pid) &&
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); sys.StatOf(pid).Lives() &&
 			(string(name) == "sleep\n" || string(name) == "yes\n") {
 			pids = append(pids, pid)
 		}
@@ -65,43 +67,11 @@ func (j *job) killLeftOver() {
 	}
 }
 
-// lives reports whether a process has not ended; one that only waits for its parent's notice has.
-func lives(pid int) bool {
-	state, _ := stat(pid)
-	return state != 0 && state != 'Z' && state != 'X'
-}
-
-// stat is a process's state, 0 if there is none, and its parent.
-func stat(pid int) (state byte, parent int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(text, ')')
-	if err != nil || end < 0 {
-		return 0, 0
-	}
-	fields := strings.Fields(string(text[end+1:]))
-	if len(fields) < 2 {
-		return 0, 0
-	}
-	parent, _ = strconv.Atoi(fields[1])
-	return fields[0][0], parent
-}
-
-func childrenOf(parent int) (pids []int) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if _, p := stat(pid); p == parent {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 func describe(pid int) string {
 	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	state, parent := stat(pid)
-	return fmt.Sprintf("process %d (%s, state %c, parent %d)", pid,
-		strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")), state, parent)
+	p := sys.StatOf(pid)
+	return fmt.Sprintf("process %d (%s, state %s, parent %d)", pid,
+		strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")), p.State, p.Parent)
 }
 
 // explainHang has the processes of a job that does not end write where they are.

@@ -264,10 +264,9 @@ func (j *job) disturb(ctx context.Context) bool {
 		defer os.WriteFile(filepath.Join(j.notes, goOn), nil, 0o666)
 		// The watchdog takes its name when it gets to run.
 		for wait(time.Millisecond) {
-			for _, child := range childrenOf(pid) {
-				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child))
-				if strings.HasPrefix(string(name), "rank-") {
-					return syscall.Kill(child, syscall.SIGKILL) == nil
+			for _, child := range sys.ChildrenOf(pid) {
+				if strings.HasPrefix(child.Name, "rank-") {
+					return syscall.Kill(child.PID, syscall.SIGKILL) == nil
 				}
 			}
 		}

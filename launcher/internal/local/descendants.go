@@ -125,7 +125,7 @@ func killMarked(job string) {
 // work to do.
 func marked(dir string, pid int, job string) bool {
 	env, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err != nil || len(env) == 0 && !lives(dir) {
+	if err != nil || len(env) == 0 && !sys.StatOf(pid).Lives() {
 		return false
 	}
 	for variable := range bytes.SplitSeq(env, []byte{0}) {
@@ -135,11 +135,4 @@ func marked(dir string, pid int, job string) bool {
 	}
 	name, _ := os.ReadFile(filepath.Join(dir, "comm"))
 	return sys.Marked(pid, markOf(job)) && string(name) != watchdogName+"\n"
-}
-
-// lives reports whether a process has not ended; one whose parent has yet to notice has no environment.
-func lives(dir string) bool {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	end := bytes.LastIndexByte(stat, ')')
-	return err == nil && end >= 0 && !bytes.HasPrefix(stat[end:], []byte(") Z"))
 }

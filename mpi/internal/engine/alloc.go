@@ -28,15 +28,14 @@ type allocated struct {
 }
 
 // Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody
-// is told its key. That a window may be bound to it makes it memory of the kind that peers reach directly, as
-// they are to reach what is announced out of it.
+// is told its key. It is Mappable, so that peers on this host reach directly what is announced out of it.
 func (e *Engine) Alloc(n int) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
 		return nil, e.stopped
 	}
-	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite|transport.BindWindow)
+	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite|transport.Mappable)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func TestAllocated(t *testing.T) {
 			for _, at := range []int{0, len(b) / 2, len(b) - 1} {
 				m, _ := e.allocated.find(b[at:])
 				require.Same(t, &b[0], &m.bytes[0])
-				require.Equal(t, transport.LocalWrite|transport.BindWindow, m.mr.Access(),
+				require.Equal(t, transport.LocalWrite|transport.Mappable, m.mr.Access(),
 					"peers have no right")
 			}
 			require.Nil(t, e.PinMemory(make([]byte, 10)))
@@ -86,7 +86,7 @@ func TestAlloc_IsOfAKindThatPeersReach(t *testing.T) {
 	b, err := w[0].Alloc(1 << 16)
 	require.NoError(t, err)
 	rights := w[0].fabrics[0].pd.(*loopPD).n.rights
-	require.NotZero(t, rights&transport.BindWindow)
+	require.NotZero(t, rights&transport.Mappable)
 	require.Zero(t, rights&(transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic),
 		"no peer has a right to all of it")
 	require.NoError(t, w[0].Free(b))

@@ -128,7 +128,7 @@ func (p *pullStage) grow(buffers *collectiveBuffers, f *fabric, n int) bool {
 	}
 	var err error
 	n = max(pullStageMin, 1<<bits.Len(uint(n-1)))
-	p.memory, err = buffers.alloc(f, n, transport.LocalWrite|transport.BindWindow)
+	p.memory, err = buffers.alloc(f, n, transport.LocalWrite|transport.Mappable)
 	p.absent = err != nil
 	return err == nil
 }

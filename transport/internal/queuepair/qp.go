@@ -42,9 +42,10 @@ type QP struct {
 	Limits         verbs.Limits
 	Attr           transport.QPAttr // but for State
 
-	err      error
-	provider Provider
-	released atomic.Bool // by the acceptor; the endpoint looks at it
+	err       error
+	provider  Provider
+	askedNext uint64      // least number that the peer's next Read or Atomic may have
+	released  atomic.Bool // by the acceptor; the endpoint looks at it
 }
 
 // closing is how far our half of an orderly close has got.
@@ -313,6 +314,15 @@ func (q *QP) Release() {
 	q.PD = nil
 	q.released.Store(true)
 	q.provider.Gone()
+}
+
+// PeerAsks takes the number of a Read or an Atomic of the peer. Numbers increase: the answer names one.
+func (q *QP) PeerAsks(number uint64) error {
+	if number < q.askedNext {
+		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number, q.askedNext-1)
+	}
+	q.askedNext = number + 1
+	return nil
 }
 
 // Admit makes the last check of a queue pair that is attached to a queue: it fails if the queue takes no

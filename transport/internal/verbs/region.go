@@ -184,7 +184,7 @@ const (
 
 	// Rights are all the rights that there are.
 	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging |
-		transport.SoleWriter
+		transport.SoleWriter | transport.Mappable
 )
 
 // Region is a registered piece of memory, or the entry of a window.

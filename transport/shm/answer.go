@@ -1,0 +1,148 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/place"
+	"github.com/weft-mpi/weft/transport/internal/queuepair"
+	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/internal/verbs"
+	"github.com/weft-mpi/weft/transport/internal/violation"
+)
+
+// responder answers those Reads and Atomics of the peer that the peer does not carry out itself.
+type responder struct {
+	q         *qp
+	responses ring.Queue[readResponse]
+	maxReads  uint64 // outstanding at once
+	answered  transport.ReadStats
+}
+
+// owes reports whether something is to be answered.
+func (r *responder) owes() bool { return r.responses.Head != r.responses.Tail }
+
+// asked takes a Read Request: it is checked at once, and answered in its turn.
+func (r *responder) asked(h header, payload []byte) error {
+	n := len(payload) / segmentSize
+	if n < 1 || n > maxSegments || len(payload)%segmentSize != 0 {
+		return fmt.Errorf("%w: a Read of %d bytes of segments", transport.ErrProtocol, len(payload))
+	}
+	a, err := r.newResponse(h.a)
+	if err != nil || a.refused != nil {
+		return err
+	}
+	for i := range n {
+		b := payload[i*segmentSize:]
+		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
+			Offset: binary.LittleEndian.Uint64(b[8:]),
+			Length: binary.LittleEndian.Uint64(b[16:])}
+		if _, err := r.q.PD.Find(&r.q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+			a.refused = err
+			return nil
+		}
+		a.src[i] = s
+		a.nsrc = i + 1
+		a.total += int(s.Length)
+	}
+	if uint64(a.total) != h.b {
+		return fmt.Errorf("%w: a Read of %d bytes that names %d", transport.ErrProtocol, h.b, a.total)
+	}
+	return nil
+}
+
+// askedAtomic takes an Atomic of the peer and carries it out at once: what came before it is placed. The
+// answer waits for its turn among those of the Reads, and so does a refusal.
+func (r *responder) askedAtomic(h header, payload []byte) error {
+	q := r.q
+	op := place.ParseOperation(h.b)
+	if op == 0 || len(payload) != atomicSize {
+		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b,
+			len(payload))
+	}
+	a, err := r.newResponse(h.a)
+	if err != nil {
+		return err
+	}
+	a.atomic = true
+	if a.refused != nil {
+		return nil
+	}
+	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
+	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
+	m, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
+	if err == nil && !verbs.Aligned(m.Mem, int(off)) {
+		err = place.ErrUnaligned(key, off)
+	}
+	if err != nil {
+		a.refused = err
+		return nil
+	}
+	a.original = place.Atomic(place.Word(m.Mem, int(off)), op, operand, compare)
+	q.ReportPlaced()
+	return nil
+}
+
+// newResponse makes an entry for a Read or an Atomic of the peer. After one that is refused all are: the
+// connection ends before their turn.
+func (r *responder) newResponse(number uint64) (*readResponse, error) {
+	n := r.responses.Tail - r.responses.Head
+	if uint64(n) >= r.maxReads {
+		return nil, violation.ErrReads(int(r.maxReads))
+	}
+	if err := r.q.PeerAsks(number); err != nil {
+		return nil, err
+	}
+	a := r.responses.Room()
+	r.responses.Tail++
+	a.number, a.atomic, a.nsrc, a.total, a.sent, a.refused = number, false, 0, 0, 0, nil
+	if n > 0 {
+		a.refused = r.responses.At(r.responses.Tail - 2).refused
+	}
+	r.q.work()
+	return a, nil
+}
+
+// responseFrames answers Reads and Atomics of the peer, in their order.
+func (r *responder) responseFrames() {
+	q := r.q
+	for r.responses.Head != r.responses.Tail {
+		a := r.responses.At(r.responses.Head)
+		switch {
+		case a.refused != nil:
+			q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: a.refused},
+				transport.StatusFlushed)
+			return
+		case a.atomic:
+			if q.out.full(0) {
+				return
+			}
+			q.out.begin(header{op: frameAtomicDone, flags: flagLast, a: a.number, b: a.original})
+		case a.sent < a.total:
+			s, off := verbs.SegmentAt(a.src[:a.nsrc], a.sent)
+			n, ok := q.out.piece(int(s.Length - off))
+			if !ok {
+				return
+			}
+			m, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
+			if err != nil {
+				a.refused = err
+				continue
+			}
+			first, second := q.out.beginFrame(header{length: n, op: frameReadData, a: a.number})
+			copy(second, m.Mem[s.Offset+off:][copy(first, m.Mem[s.Offset+off:]):])
+			q.out.endFrame(n)
+			a.sent += n
+			r.answered.Bytes += uint64(n)
+			r.answered.Copied += uint64(n)
+			continue
+		default:
+			if q.out.full(0) {
+				return
+			}
+			q.out.begin(header{op: frameReadDone, flags: flagLast, a: a.number, b: uint64(a.total)})
+		}
+		r.responses.Head++
+	}
+}

@@ -285,5 +285,5 @@ func parses(name, line string) error {
 	return nil
 }
 
-// placeholder tells whether a word stands for something else, as in -n N.
+// placeholder reports whether a word stands for something else, as in -n N.
 func placeholder(word string) bool { return regexp.MustCompile(`(^|=)[A-Z]+$`).MatchString(word) }

@@ -26,7 +26,7 @@ type Origin struct {
 	At         time.Time // of the dump
 }
 
-// Empty tells whether the copy of a rank's memory has nothing, since no recorder has written there.
+// Empty reports whether the copy of a rank's memory has nothing, since no recorder has written there.
 func Empty(raw []byte) bool {
 	return len(raw) == Size && (*memory)(unsafe.Pointer(unsafe.SliceData(raw))).version == 0
 }

@@ -19,7 +19,10 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
 	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
 	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
-	Survive, Restarted, Stuck, StuckAction, Log}
+	Survive, Stuck, StuckAction, Log}
+
+// Restarted is no setting of the user's: it is how a launcher tells how often the job has been restarted.
+var Restarted = &Setting{"WEFT_RESTARTED", "0", "how often the job has been restarted after a loss"}
 
 var (
 	Fabric = &Setting{"WEFT_FABRIC", "auto",
@@ -112,8 +115,6 @@ var (
 		"1 makes each rank print the counters of its channels on standard error at the end"}
 	Survive = &Setting{"WEFT_SURVIVE", "0",
 		"1 lets the job go on when a rank fails; weft run --survive sets it"}
-	Restarted = &Setting{"WEFT_RESTARTED", "0",
-		"how often the job has been restarted after a loss; weft run sets it"}
 	Stuck = &Setting{"WEFT_STUCK", "10s",
 		"without weft run (which has --stuck): how long no message may move until rank 0 reports on " +
 			"standard error what the ranks wait for; rank 0 reports a certain deadlock at once; never " +

@@ -15,7 +15,7 @@ const prefix = "WEFT_"
 // launchers are the variables by which a launcher tells a rank who it is. They are no settings.
 var launchers = []string{
 	"WEFT_JOB", "WEFT_RANK", "WEFT_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE",
-	inherited.Variable,
+	inherited.Variable, Restarted.Name,
 }
 
 // Unknown lists the variables of an environment that have the name of a setting which does not exist, each

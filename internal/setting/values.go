@@ -23,7 +23,7 @@ type Value struct {
 // Environment reads the settings from the environment. An empty variable stands for the default.
 func Environment() Values {
 	v := Values{map[*Setting]string{}}
-	for _, s := range All {
+	for _, s := range append(All[:len(All):len(All)], Restarted) {
 		if text := os.Getenv(s.Name); text != "" {
 			v.text[s] = text
 		}
@@ -46,7 +46,7 @@ func (v Values) Of(s *Setting) Value {
 	return Value{s, s.Default}
 }
 
-// IsSet tells whether a setting has a text other than by default.
+// IsSet reports whether a setting has a text other than by default.
 func (v Values) IsSet(s *Setting) bool {
 	_, ok := v.text[s]
 	return ok

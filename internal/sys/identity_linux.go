@@ -44,7 +44,7 @@ func NewWatch(identity string) *Watch {
 // closeLooks is the time within which two looks at a process find the same.
 const closeLooks = 20 * time.Millisecond
 
-// Runs tells whether the process is known to run: a thread of it has a processor or waits for one, or its
+// Runs reports whether the process is known to run: a thread of it has a processor or waits for one, or its
 // threads together did for most of the time since the last look. Neither holds for a process that is stopped
 // or sleeps, nor for one that cannot be seen from here.
 //

@@ -25,7 +25,7 @@ func JoinBarrier() bool {
 	return e == 0
 }
 
-// Joined tells whether this process takes part in Barriers.
+// Joined reports whether this process takes part in Barriers.
 func Joined() bool { return joined.Load() }
 
 // Barrier has every thread of the processes that have joined, which runs at the moment, pass a full memory

@@ -43,7 +43,7 @@ func (c *Child) mark() (undo func()) {
 	}
 }
 
-// Marked tells whether a process was started with a mark, or descends from one that was.
+// Marked reports whether a process was started with a mark, or descends from one that was.
 func Marked(pid int, mark uint64) bool {
 	var now unix.Rlimit
 	return unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &now) == nil && now.Cur == mark
@@ -100,11 +100,12 @@ func Unread(pipe int) int {
 	return n
 }
 
-// WaitReadable waits until one of two descriptors can be read or has ended, and tells whether the first can.
+// WaitReadable waits until one of two descriptors can be read or has ended, and reports whether the first
+// can.
 func WaitReadable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLIN, other) }
 
 // WaitWritable waits until the first descriptor can be written, or has failed, or the other can be read, and
-// tells whether the first is so. A pipe or terminal that can be written takes PipeAtomic bytes without
+// reports whether the first is so. A pipe or terminal that can be written takes PipeAtomic bytes without
 // blocking.
 func WaitWritable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLOUT, other) }
 
@@ -141,13 +142,13 @@ func PipeCapacity(fd int) int {
 	return n
 }
 
-// IsTerminal tells whether a descriptor is a terminal.
+// IsTerminal reports whether a descriptor is a terminal.
 func IsTerminal(fd int) bool {
 	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	return err == nil
 }
 
-// InForeground tells whether this process may read the terminal without being stopped for it.
+// InForeground reports whether this process may read the terminal without being stopped for it.
 func InForeground(terminal int) bool {
 	group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

@@ -159,8 +159,8 @@ type Foreign struct {
 // goroutine may ask for it.
 func (f *Foreign) Call() uint64 { return atomic.LoadUint64(&f.calls) }
 
-// Blocked tells whether a thread of this process is held up in a system call of Read or Write: it neither has
-// a processor nor waits for one. It is true if /proc does not tell.
+// Blocked reports whether a thread of this process is held up in a system call of Read or Write: it neither
+// has a processor nor waits for one. It is true if /proc does not tell.
 func (f *Foreign) Blocked() bool {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

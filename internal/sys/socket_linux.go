@@ -290,8 +290,8 @@ func Yield() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
 // Dup duplicates a descriptor; programs that this process starts do not get it.
 func Dup(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) }
 
-// Acknowledged tells whether the other end's kernel has acknowledged what a TCP socket has sent, all of it or
-// something within d: whether the connection stands, whatever the process at that end does. It is true of
+// Acknowledged reports whether the other end's kernel has acknowledged what a TCP socket has sent, all of it
+// or something within d: whether the connection stands, whatever the process at that end does. It is true of
 // sockets of other kinds.
 func Acknowledged(fd int, d time.Duration) bool {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)

@@ -9,7 +9,7 @@ import (
 // about a third of a reading of the clock.
 func Ticks() int64
 
-// SteadyTicks tells whether Ticks counts at one speed, and the same on all cores: where the system takes it
+// SteadyTicks reports whether Ticks counts at one speed, and the same on all cores: where the system takes it
 // for its own clock.
 func SteadyTicks() bool {
 	source, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -68,7 +68,7 @@ func (e *endpoint) answer(c *conn) {
 	}
 }
 
-// hello reads the first message and checks who calls whom, and that it is so.
+// hello reads the first message and checks the ranks of caller and callee.
 func (e *endpoint) hello(c *conn) (parties, error) {
 	defer c.within(e.table.Context(), e.dev.opts.AuthTimeout)()
 	body, _, err := c.receive(typeHello, 0)

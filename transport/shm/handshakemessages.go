@@ -90,7 +90,7 @@ func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
 	return t, body, nil
 }
 
-// parties are who wants to be connected: both ends know it and prove that the other does.
+// parties are the two ends of a connection: both know them and prove that the other does.
 type parties struct {
 	job       [jobSize]byte
 	initiator uint32
@@ -107,7 +107,7 @@ const (
 	roleOffering  role = "offering"  // in Offer
 )
 
-// proof is what only who knows the secret can say, here of what follows the proof.
+// proof is a MAC of the bytes that follow it. Only a process that knows the secret can make one.
 func (p *parties) proof(secret *[32]byte, r role, follows []byte) []byte {
 	return handshake.Proof(secret, p.proven(r), follows)
 }

@@ -48,7 +48,7 @@ func (q *qp) writeParts(at, end unsafe.Pointer, head, payload []byte, tail uint6
 	return q.endInline(end, tail)
 }
 
-// endInline places the tail of a WriteInline, and tells who wants to be told.
+// endInline places the tail of a WriteInline, and notifies the peer if it asked for that.
 func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
 	place.Tail(end, wordcopy.LittleEndian(tail))
 	sys.StoreRelease(q.placementSeq, q.placementMark)

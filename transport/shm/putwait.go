@@ -18,7 +18,7 @@ func (d *Device) awaitPuts(e *entry) {
 	}
 	w := putWait{first: d.activeWriters(), last: time.Now()}
 	for list := w.first; atomic.LoadUint64(&e.puts) != 0; list = d.activeWriters() {
-		if len(list) == 0 || !d.probeWriters(&w) { // who was counted has ended in the middle
+		if len(list) == 0 || !d.probeWriters(&w) { // a counted peer has ended in the middle of a Put
 			atomic.StoreUint64(&e.puts, 0)
 			return
 		}

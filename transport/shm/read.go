@@ -78,7 +78,7 @@ func (r *reader) ask(w *verbs.Request, budget *int) bool {
 // that cannot be done.
 func (r *reader) readHere(w *verbs.Request, limit int) (int, error) {
 	q := r.q
-	if w.Got == 0 { // nothing is read of what is refused in part
+	if w.Got == 0 { // a Read that is refused in part reads nothing
 		for _, s := range w.Remote {
 			if _, err := q.peer.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 				return 0, err

@@ -140,7 +140,7 @@ func (r *receiver) takeWrite(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// placePieces is place of what the end of the ring has cut.
+// placePieces is place.Bytes of a payload that the end of the ring may have cut in two.
 func placePieces(dst []byte, p [2][]byte) {
 	if len(p[1]) == 0 {
 		place.Bytes(dst, p[0])

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// wakeNameSize is the length of what the name of a wake socket is made of.
+// wakeNameSize is the number of random bytes in the name of a wake socket.
 const wakeNameSize = 16
 
 // wakeName says where peers wake a completion queue that sleeps: at a socket of a random name, which

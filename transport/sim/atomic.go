@@ -12,7 +12,7 @@ import (
 // wordSize is how long the words of Atomics are, and what their addresses are multiples of.
 const wordSize = 8
 
-// aligned tells whether the byte at an offset lies where a word may begin.
+// aligned reports whether the byte at an offset lies where a word may begin.
 func aligned(mem []byte, off int) bool {
 	return off >= len(mem) || uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0
 }

@@ -125,7 +125,7 @@ func (c *cq) signal() {
 	}
 }
 
-// ready tells whether a Poll or Placed may find something.
+// ready reports whether a Poll or Placed may find something.
 func (c *cq) ready() bool {
 	if c.woken || c.event || c.closed || c.dev.gone || len(c.wcs) > 0 || len(c.placed) > 0 {
 		return true

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// unsettled tells whether what was posted has yet to change the peer's memory or keys.
+// unsettled reports whether what was posted has yet to change the peer's memory or keys.
 func (q *qp) unsettled() bool {
 	for _, w := range q.sq {
 		if w.op != transport.OpWriteImm || w.length > 0 {

@@ -215,8 +215,8 @@ func (a *attempt) run() {
 }
 
 // Step takes one attempt to connect, chosen by the seed, one step further, and calls the acceptors that this
-// concerns. It tells whether there was one. It is for a network with ManualConnect, and for one goroutine at
-// a time.
+// concerns. It reports whether there was one. It is for a network with ManualConnect, and for one goroutine
+// at a time.
 func (n *Network) Step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -157,7 +157,7 @@ func (c *cq) handledBy() transport.HandlerID {
 	return c.handler.id
 }
 
-// sameLock tells whether two queues of a queue pair may have these handlers.
+// sameLock reports whether two queues of a queue pair may have these handlers.
 func sameLock(a, b *handler) bool { return a == nil || b == nil || a.conf.Lock == b.conf.Lock }
 
 func (d *device) CloseHandler(id transport.HandlerID) error {
@@ -268,7 +268,7 @@ func (k *core) serve(c *cq) {
 	}
 }
 
-// busy tells whether a pass could do anything.
+// busy reports whether a pass could do anything.
 func (c *cq) busy() bool {
 	if c.closed || c.dev.gone {
 		return false

@@ -123,7 +123,7 @@ type sendWQE struct {
 
 func (w *sendWQE) has(f transport.Flags) bool { return w.flags&f != 0 }
 
-// asks tells whether the request is one that the peer answers.
+// asks reports whether the request is one that the peer answers.
 func (w *sendWQE) asks() bool {
 	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
 }

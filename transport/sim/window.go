@@ -117,7 +117,7 @@ func (q *qp) invalidate(key transport.Key) error {
 	return nil
 }
 
-// here tells whether the request is carried out at this end.
+// here reports whether the request is carried out at this end.
 func (w *sendWQE) here() bool { return w.op == transport.OpBind || w.op == transport.OpInvalidate }
 
 // checkHere checks a Bind or an Invalidate.
@@ -135,7 +135,7 @@ func (q *qp) checkHere(wr *transport.SendWR) (*sendWQE, error) {
 	return w, nil
 }
 
-// awaited tells whether a Bind that is posted and not carried out has the key.
+// awaited reports whether a Bind that is posted and not carried out has the key.
 func (q *qp) awaited(key transport.Key) bool {
 	for _, w := range q.sq {
 		if w.op == transport.OpBind && !w.begun && w.key == key && w.window.key == key {

@@ -150,7 +150,7 @@ func (q *qp) step() bool {
 	return moved
 }
 
-// busy tells whether a pass could do anything.
+// busy reports whether a pass could do anything.
 func (q *qp) busy() bool {
 	if !q.handed || q.dev.gone || q.final() {
 		return false
@@ -161,7 +161,7 @@ func (q *qp) busy() bool {
 	return q.wireOpen() && (q.canSend() || q.canRespond())
 }
 
-// wireOpen tells whether a piece fits on the wire to the peer.
+// wireOpen reports whether a piece fits on the wire to the peer.
 func (q *qp) wireOpen() bool { return !q.cut && !q.final() && q.peer.onWire < q.peer.window }
 
 func (q *qp) canSend() bool {
@@ -383,7 +383,7 @@ func (q *qp) spots() []spot {
 	return list
 }
 
-// tailWaits tells whether piece i is of a Write's tail while others are missing.
+// tailWaits reports whether piece i is of a Write's tail while others are missing.
 func (q *qp) tailWaits(m *message, i int) bool {
 	if m.kind != kindWrite && m.kind != kindWriteImm || q.net.mutant == tailAnywhere {
 		return false

@@ -225,8 +225,8 @@ func (c *conn) direct() []byte {
 	return nil
 }
 
-// checksInPlace reports whether a Write's checksum may be that of what stands at its target. Where others may
-// write to it meanwhile, it has to be that of what came.
+// checksInPlace reports whether a Write's checksum may be computed from its target. Where others may write to
+// the target meanwhile, it must be computed from the bytes that arrived.
 func (c *conn) checksInPlace() bool { return !c.q.checked || c.in.r.Rights&transport.SoleWriter != 0 }
 
 // headerAhead is how much is read where a long frame is expected, after the rest of the present one: its

@@ -121,7 +121,7 @@ func (c *cq) detach(q *qp) {
 	}
 }
 
-// The provider's part of the queue: the sockets show the poller what comes.
+// The provider's part of the queue. Arrivals on sockets wake the poller.
 
 var _ queuepair.ProviderCQ = (*cq)(nil)
 

@@ -111,7 +111,8 @@ func (q *qp) completeMessage(wc transport.WC, flags uint8) {
 	q.Received(wc, flags&frame.Solicited != 0)
 }
 
-// messageProgress are the particulars of what fills a posted Recv, until everything before it is there (H2).
+// messageProgress is how much of a message that fills a posted Recv has come, until everything before it has
+// (H2).
 type messageProgress struct {
 	begun int      // bytes of frames that have begun to come
 	got   int      // bytes placed, of frames that have come whole

@@ -16,7 +16,7 @@ type laneReceiver struct {
 	m         *multiLane
 	q         *qp
 	in        *sequence.Inbound[heldTail]
-	messages  []messageProgress // particulars of what fills posted Recvs; by number
+	messages  []messageProgress // how far the messages for posted Recvs have come, by number
 	doorbells uint64            // Reads and Atomics of the peer whose doorbell has rung
 	deferred  deferredError     // what is wrong, and is due when its turn comes
 	terminate *pendingTerminate // the peer's Terminate, which waits for its turn
@@ -122,7 +122,7 @@ func (l *laneConn) begin(header []byte) error {
 	return nil
 }
 
-// checkMode wants Ready to be the first frame of who has made the lane, and no other.
+// checkMode requires Ready as the first frame from the end that has made the lane, and nowhere else.
 func (l *laneConn) checkMode(op frame.Op) error {
 	if l.awaitingFirstFrame {
 		// whatever frame it is, the peer is in RDMA mode
@@ -131,7 +131,7 @@ func (l *laneConn) checkMode(op frame.Op) error {
 			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, op)
 		}
 	} else if op == frame.Ready {
-		return fmt.Errorf("%w: Ready a second time, or from who was called", transport.ErrProtocol)
+		return fmt.Errorf("%w: Ready a second time, or from the responder", transport.ErrProtocol)
 	}
 	return nil
 }

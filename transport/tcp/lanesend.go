@@ -76,7 +76,7 @@ func (s *laneSender) retryBlocked() {
 	s.q.blocked = s.pick() == nil
 }
 
-// transmit sends what there is, over whatever lane has room, until there is nothing or no lane has.
+// transmit sends frames over lanes with room, until there are no frames or no lane has room.
 func (s *laneSender) transmit() {
 	q := s.q
 	if q.awaitingFirstFrame {

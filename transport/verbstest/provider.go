@@ -46,7 +46,7 @@ type Check struct {
 	run  func(*trial)
 }
 
-// needing are checks of what a provider may lack.
+// needing are checks of optional abilities.
 func needing(has func(transport.DeviceAttr) (bool, string), checks []Check) []Check {
 	checks = append([]Check(nil), checks...)
 	for i, c := range checks {

@@ -20,7 +20,7 @@ type Handler struct {
 	cqs  int // that it has; guarded by Set.mu
 }
 
-// ErrLocks is the refusal of what would have two queues of a queue pair served under different locks.
+// ErrLocks refuses a change after which the two queues of a queue pair were served under different locks.
 var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers with different locks",
 	transport.ErrInvalid)
 

@@ -96,7 +96,7 @@ func (h *Handling) Request(n transport.Notify) error {
 	return nil
 }
 
-// Match reports whether an event was asked for of what has happened; then it is to be raised.
+// Match reports whether an event of this kind was requested. If so, the caller raises it.
 func (h *Handling) Match(n transport.Notify) bool {
 	if h.armed&n == 0 {
 		return false

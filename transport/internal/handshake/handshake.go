@@ -16,7 +16,7 @@ import (
 
 const (
 	JobSize   = 16          // of the hash of a job's name
-	NonceSize = 32          // of what an end adds that was never there before
+	NonceSize = 32          // random bytes that each end adds
 	ProofSize = sha256.Size // of a proof
 	MaxText   = 180         // of a Reject
 )
@@ -69,7 +69,7 @@ func AppendReject(b []byte, code RejectCode, text string) []byte {
 	return append(append(b, byte(code)), text[:min(len(text), MaxText)]...)
 }
 
-// ParseReject turns the body of a Reject into the error that it is for who is turned down.
+// ParseReject turns the body of a Reject into the error of the end that is refused.
 func ParseReject(body []byte) error {
 	if len(body) < 1 || len(body) > 1+MaxText {
 		return fmt.Errorf("%w: a Reject of %d bytes", transport.ErrProtocol, len(body))

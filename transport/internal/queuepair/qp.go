@@ -77,7 +77,7 @@ func (q *QP) Init(a transport.QPAttr, l verbs.Limits, p Provider) {
 	}
 }
 
-// Core is the queue pair itself, for who has the provider's.
+// Core returns the common part of a provider's queue pair.
 func (q *QP) Core() *QP { return q }
 
 // Num is the queue pair's number.

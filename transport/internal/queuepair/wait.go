@@ -113,7 +113,7 @@ func (c *CQ) EnterWait() (bool, error) {
 	return true, nil
 }
 
-// sleep has the provider show the poller what comes from now on. It returns false if there is something
+// sleep has arrivals wake the poller from now on. It returns false if there is something
 // already.
 func (c *CQ) sleep() bool { return c.provider.Sleep() && !c.Due() }
 
@@ -129,7 +129,7 @@ func (c *CQ) Wake() { c.poller.Wake() }
 // Waited reports whether a goroutine is in Wait.
 func (c *CQ) Waited() bool { return c.Sleepers.Any() }
 
-// Park has the poller show what comes, even if the consumer polls the queue meanwhile.
+// Park has arrivals wake the poller, even if the consumer polls the queue meanwhile.
 func (c *CQ) Park() bool {
 	if !c.Sleepers.Enter() {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// ErrAck is an acknowledgement of what was never sent, or not yet whole.
+// ErrAck is an acknowledgement of a frame that was never sent, or not yet whole.
 var ErrAck = errors.New("an acknowledgement of what was not sent")
 
 // Outbound is the sending half of a sequence. R is what a segment is made of, and can be made of again.

@@ -165,7 +165,7 @@ func (h *Handshake) Prove(may func(initiator uint32, lane uint16) bool,
 	return theirs, private, h.turnDown(err)
 }
 
-// hello reads the first message and checks who calls whom.
+// hello reads the first message and checks the ranks of caller and callee.
 func (h *Handshake) hello(may func(initiator uint32, lane uint16) bool) error {
 	raw, err := h.first()
 	if err != nil {

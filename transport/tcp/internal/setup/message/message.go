@@ -96,7 +96,7 @@ func ParsePrefix(b []byte) (Type, int, error) {
 	return t, n, nil
 }
 
-// Parties are who wants to be connected: both ends know it and prove that the other does.
+// Parties are the two ends of a connection: both know them and prove that the other does.
 type Parties struct {
 	Job       [JobSize]byte
 	Initiator uint32

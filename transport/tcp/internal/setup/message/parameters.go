@@ -30,7 +30,7 @@ type Agreement struct {
 	Listens  []netip.AddrPort // where this side can connect further lanes
 }
 
-// The limits of what is agreed on.
+// Limits of the parameters.
 const (
 	MaxReads = 64      // Reads and Atomics outstanding at once, each way
 	MaxLanes = 16      // connections of a queue pair

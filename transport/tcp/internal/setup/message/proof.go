@@ -17,7 +17,7 @@ const (
 	RoleAccepting Role = "accepting" // in Accept
 )
 
-// Proof is what only who knows the secret can say, here of what follows the proof.
+// Proof is a MAC of the bytes that follow it. Only a process that knows the secret can make one.
 func (p *Parties) Proof(secret *[32]byte, r Role, follows []byte) []byte {
 	return handshake.Proof(secret, p.Proven(r), follows)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
-// MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
-const MinPeerTimeout = 100 * time.Millisecond
+// MinPeerTimeout is the shortest Options.PeerTimeout.
+const MinPeerTimeout = keepalive.MinTimeout
 
 // liveness notices that a peer's process has ended: its wake socket is gone then. There is no other sign,
 // since nothing stays connected after the handshake.

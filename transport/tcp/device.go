@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
@@ -72,11 +73,8 @@ func New(o Options) (*Device, error) {
 	if o.AuthTimeout <= 0 {
 		o.AuthTimeout = 2 * time.Second
 	}
-	switch {
-	case o.PeerTimeout == 0:
-		o.PeerTimeout = 10 * time.Second
-	case o.PeerTimeout < MinPeerTimeout:
-		return nil, fmt.Errorf("a peer timeout of %v: must be at least %v", o.PeerTimeout, MinPeerTimeout)
+	if err := keepalive.CheckTimeout(&o.PeerTimeout); err != nil {
+		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

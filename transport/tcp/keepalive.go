@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 )
 
-// MinPeerTimeout is the shortest Options.PeerTimeout: a process may have to wait so long for a processor.
-const MinPeerTimeout = 100 * time.Millisecond
+// MinPeerTimeout is the shortest Options.PeerTimeout.
+const MinPeerTimeout = keepalive.MinTimeout
 
 // tickPeriod returns the device's tick period. It is shorter with lanes, so that a lost lane is found before
 // a lost peer.

@@ -2,7 +2,24 @@
 // does. It does no I/O.
 package keepalive
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// MinTimeout is the shortest timeout of a peer: a process may have to wait so long for a processor.
+const MinTimeout = 100 * time.Millisecond
+
+// CheckTimeout gives a peer timeout its default, 10 s, if it is 0, and refuses one that is too short.
+func CheckTimeout(d *time.Duration) error {
+	switch {
+	case *d == 0:
+		*d = 10 * time.Second
+	case *d < MinTimeout:
+		return fmt.Errorf("a peer timeout of %v: must be at least %v", *d, MinTimeout)
+	}
+	return nil
+}
 
 // State tells, from tick to tick of a clock, whether a peer is to be told that this end lives, and
 // whether it lives itself. Sending and receiving note in it that they did something; all else is done once a

@@ -26,8 +26,8 @@ type way interface {
 
 	// local is the number of ranks on this host; 0 if it is not known.
 	local() int
-	// address is this host's address on the way to the other hosts, if ranks may be elsewhere. It is not valid
-	// if there is none.
+	// address is this host's address on the way to the other hosts, if ranks may be elsewhere. It is not
+	// valid if there is none.
 	address(elsewhere bool) netip.Addr
 }
 

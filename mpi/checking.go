@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/check"
@@ -317,67 +318,94 @@ func (c *Comm) with(call string, peer, tag int) string {
 	return fmt.Sprintf("%s, %s, on %s", who, what, c.Name())
 }
 
+// pieces lists the memory of a buffer, in order.
+func (b *buffer) pieces() [][]byte {
+	switch {
+	case b.vec != nil:
+		return b.vec
+	case b.layout != nil:
+		var list [][]byte
+		for at := 0; at < b.layout.Bytes(); {
+			from, n := b.layout.Span(at)
+			list = append(list, unsafe.Slice((*byte)(unsafe.Add(b.memory, from)), n))
+			at += n
+		}
+		return list
+	case b.sized != nil:
+		return nil
+	}
+	return [][]byte{b.bytes}
+}
+
+// isShort reports whether a blocking call may copy the message together with its header.
+func (b *buffer) isShort() bool {
+	return b.vec == nil && b.layout == nil && len(b.bytes) <= smallChecked
+}
+
 // checkedSend is Send and Ssend in checking mode.
-func (c *Comm) checkedSend(b []byte, element *check.Element, dst, tag int, sync bool) error {
+func (c *Comm) checkedSend(b *buffer, dst, tag int, sync bool) error {
 	k := c.checker
-	if !sync && c.canceller == nil && len(b) <= smallChecked {
+	if !sync && c.canceller == nil && b.isShort() {
 		site := k.sites.Here()
 		if k.operations.Any() {
 			k.operations.Look(&check.Operation{Site: site, With: c.with(site.Call, dst, tag),
-				Reads: [][]byte{b}})
+				Reads: [][]byte{b.bytes}})
 		}
 		m := k.headers.Get().(*[]byte)
-		check.PutHeader(*m, orBytes(element), site)
-		n := copy((*m)[check.HeaderSize:], b)
+		check.PutHeader(*m, orBytes(b.element), site)
+		n := copy((*m)[check.HeaderSize:], b.bytes)
 		err := c.e.Send(c.context, (*m)[:check.HeaderSize+n], c.worldRank(dst), tag)
 		k.headers.Put(m)
 		return err
 	}
-	r, err := c.checkedIsend([][]byte{b}, element, dst, tag, sync)
+	r, err := c.checkedIsend(b, dst, tag, sync)
 	if err == nil {
 		var st engine.Status
 		st, err = c.e.Wait(r.h)
-		c.checker.waitedFor(c, r.h, &st, err)
+		k.waitedFor(c, r.h, &st, err)
 	}
 	return err
 }
 
 // checkedRecv is Recv in checking mode.
-func (c *Comm) checkedRecv(b []byte, element *check.Element, src, tag, elem int) (st engine.Status,
-	err error) {
+func (c *Comm) checkedRecv(b *buffer, src, tag int) (st engine.Status, err error) {
 	k := c.checker
-	if c.canceller == nil && len(b) <= smallChecked {
+	if c.canceller == nil && b.isShort() {
 		if k.operations.Any() {
 			site := k.sites.Here()
 			k.operations.Look(&check.Operation{Site: site, With: c.with(site.Call, src, tag),
-				Writes: [][]byte{b}})
+				Writes: [][]byte{b.bytes}})
 		}
 		m := k.headers.Get().(*[]byte)
-		err = c.e.Recv(c.context, (*m)[:check.HeaderSize+len(b)], c.worldRank(src), tag, elem, &st)
+		err = c.e.Recv(c.context, (*m)[:check.HeaderSize+len(b.bytes)], c.worldRank(src), tag, b.elem, &st)
 		withoutHeader(err)
-		n := max(0, min(st.Bytes-check.HeaderSize, len(b)))
-		copy(b, (*m)[check.HeaderSize:][:n])
-		if err == nil && !check.SameLayout(*m, orBytes(element)) {
-			k.sameType(c, *m, element, &st, k.sites.Here())
+		n := max(0, min(st.Bytes-check.HeaderSize, len(b.bytes)))
+		copy(b.bytes, (*m)[check.HeaderSize:][:n])
+		if err == nil && !check.SameLayout(*m, orBytes(b.element)) {
+			k.sameType(c, *m, b.element, &st, k.sites.Here())
 		}
 		k.headers.Put(m)
 		return st, err
 	}
-	r, err := c.checkedIrecv([][]byte{b}, element, src, tag, elem)
+	r, err := c.checkedIrecv(b, src, tag)
 	if err == nil {
 		st, err = c.e.Wait(r.h)
-		c.checker.waitedFor(c, r.h, &st, err)
+		k.waitedFor(c, r.h, &st, err)
 	}
 	return st, err
 }
 
-// checkedIsend begins a send of a message in pieces, in checking mode.
-func (c *Comm) checkedIsend(pieces [][]byte, element *check.Element, dst, tag int, sync bool) (Request,
-	error) {
-	r := &checkedRequest{}
+// checkedIsend begins a send in checking mode.
+func (c *Comm) checkedIsend(b *buffer, dst, tag int, sync bool) (Request, error) {
+	r, pieces := &checkedRequest{}, b.pieces()
+	if b.layout != nil { // a message of two pieces travels like any other
+		packed := make([]byte, b.layout.Bytes())
+		b.layout.Gather(b.memory, packed)
+		pieces = [][]byte{packed}
+	}
 	r.Site, r.Reads = c.checker.sites.Here(), pieces
 	r.With = c.with(r.Site.Call, dst, tag)
-	check.PutHeader(r.head[:], orBytes(element), r.Site)
+	check.PutHeader(r.head[:], orBytes(b.element), r.Site)
 	begin := c.e.IsendVec
 	if sync {
 		begin = c.e.IssendVec
@@ -387,26 +415,30 @@ func (c *Comm) checkedIsend(pieces [][]byte, element *check.Element, dst, tag in
 	return c.begunChecked(r, h, err)
 }
 
-// checkedIrecv begins a receive into pieces of memory, in checking mode.
-func (c *Comm) checkedIrecv(pieces [][]byte, element *check.Element, src, tag, elem int) (Request, error) {
-	r := c.newCheckedRecv(pieces, element, src, tag)
-	h, err := c.e.IrecvVec(c.context, r.withHeader(pieces), c.worldRank(src), tag, elem)
+// checkedIrecv begins a receive in checking mode.
+func (c *Comm) checkedIrecv(b *buffer, src, tag int) (Request, error) {
+	r, pieces := c.newCheckedRecv(b, src, tag)
+	if b.sized != nil {
+		b.sized.Head = r.head[:]
+		h, err := c.e.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem)
+		return c.begunChecked(r, h, err)
+	}
+	h, err := c.e.IrecvVec(c.context, r.withHeader(pieces), c.worldRank(src), tag, b.elem)
 	return c.begunChecked(r, h, err)
 }
 
 // checkedImrecv begins the receive of a message that was probed, in checking mode.
-func (c *Comm) checkedImrecv(m *Message, b []byte, element *check.Element, elem int) (Request, error) {
-	r := c.newCheckedRecv([][]byte{b}, element, m.source, m.tag)
-	h, err := c.e.ImrecvVec(m.m, r.withHeader([][]byte{b}), elem)
+func (c *Comm) checkedImrecv(m *Message, b *buffer) (Request, error) {
+	r, pieces := c.newCheckedRecv(b, m.source, m.tag)
+	h, err := c.e.ImrecvVec(m.m, r.withHeader(pieces), b.elem)
 	return c.begunChecked(r, h, err)
 }
 
-func (c *Comm) newCheckedRecv(pieces [][]byte, element *check.Element, src, tag int) *checkedRequest {
-	r := &checkedRequest{element: orBytes(element)}
-	r.Site, r.Writes = c.checker.sites.Here(), pieces
-	r.With = c.with(r.Site.Call, src, tag)
+func (c *Comm) newCheckedRecv(b *buffer, src, tag int) (*checkedRequest, [][]byte) {
+	r, pieces := &checkedRequest{element: orBytes(b.element)}, b.pieces()
+	r.Site, r.With, r.Writes = c.checker.sites.Here(), c.with(src, tag), pieces
 	c.checker.operations.Begin(&r.Operation)
-	return r
+	return r, pieces
 }
 
 // withHeader is a message with its header before it.

@@ -2,9 +2,11 @@ package mpi
 
 import (
 	"cmp"
+	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
+	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
 // Send sends buf to rank dst (MPI 4.1, 3.2.1). It returns when buf may be reused, which may be before the
@@ -22,13 +24,13 @@ func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	return nil
 }
 
-// send is a send that is looked at in full first.
+// send is a send with all checks.
 func send[T any](c *Comm, buf []T, dst, tag int, sync bool) error {
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	if err != nil {
 		return err
 	}
-	return c.send(b, elementOf[T](c), dst, tag, sync)
+	return c.send(&b, dst, tag, sync)
 }
 
 // Ssend is Send, but returns only when the receiver has begun to receive the message (MPI 4.1, 3.4).
@@ -52,10 +54,10 @@ func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 		}
 		return c.statusOf(st), c.fail("Recv", src, tag, err)
 	}
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	var st Status
 	if err == nil {
-		st, err = c.recv(b, elementOf[T](c), src, tag, sizeOf[T]())
+		st, err = c.recv(&b, src, tag)
 	}
 	if err != nil {
 		return st, c.fail("Recv", src, tag, err)
@@ -98,7 +100,7 @@ func Sendrecv[T, U any](c *Comm, sbuf []T, dst, stag int, rbuf []U, src, rtag in
 // fails, or the receive gets no message, buf is unchanged.
 func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status, error) {
 	const op = "SendrecvReplace"
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	if err == nil {
 		err = c.checkRecv(src, rtag) // before a message is sent
 	}
@@ -109,16 +111,15 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 	if err != nil {
 		return Status{}, err
 	}
-	element, elem := elementOf[T](c), sizeOf[T]()
 	if _, done, err := s.Test(); done {
 		if err != nil {
 			return Status{}, c.fail(op, dst, stag, err)
 		}
-		st, err := c.recv(b, element, src, rtag, elem)
+		st, err := c.recv(&b, src, rtag)
 		return st, c.fail(op, src, rtag, err)
 	}
-	in := &engine.Sized{Limit: len(b), Cut: true}
-	r, err := c.irecvSized(in, element, src, rtag, elem)
+	in := &engine.Sized{Limit: len(b.bytes), Cut: true}
+	r, err := c.irecv(&buffer{sized: in, element: b.element, elem: b.elem}, src, rtag)
 	if err != nil {
 		_ = s.Cancel()
 		_, _ = s.wait(op)
@@ -128,7 +129,7 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 	if _, serr := s.wait(op); serr != nil {
 		return st, c.fail(op, dst, stag, cmp.Or(err, serr))
 	}
-	copy(b, in.Bytes)
+	copy(b.bytes, in.Bytes)
 	return st, c.fail(op, src, rtag, err)
 }
 
@@ -163,10 +164,10 @@ func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
 }
 
 func isend[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (Request, error) {
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	var r Request
 	if err == nil {
-		r, err = c.isend(b, elementOf[T](c), dst, tag, sync)
+		r, err = c.isend(&b, dst, tag, sync)
 	}
 	if err != nil {
 		return Request{}, c.fail(op, dst, tag, err)
@@ -175,10 +176,10 @@ func isend[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (Request
 }
 
 func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	var r Request
 	if err == nil {
-		r, err = c.irecv(b, elementOf[T](c), src, tag, sizeOf[T]())
+		r, err = c.irecv(&b, src, tag)
 	}
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)
@@ -186,30 +187,50 @@ func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 	return r, nil
 }
 
-// The four below are what the typed calls come down to. Only a communicator with a context has its blocking
-// calls take a request, which the end of the context can find.
+// buffer is what a message is sent from or received into: one of its first four.
+type buffer struct {
+	bytes  []byte
+	vec    [][]byte       // several pieces; else nil
+	layout *layout.Layout // bytes of memory that are not contiguous; else nil
+	sized  *engine.Sized  // memory that a receive allocates for its message; else nil
 
-func (c *Comm) send(b []byte, element *check.Element, dst, tag int, sync bool) error {
+	memory  unsafe.Pointer // of the layout
+	element *check.Element // in checking mode
+	elem    int            // bytes of an element
+}
+
+// bufferOf is a slice as a buffer.
+func bufferOf[T any](c *Comm, buf []T) (buffer, error) {
+	b, err := bytesOf(buf)
+	return buffer{bytes: b, element: elementOf[T](c), elem: sizeOf[T]()}, err
+}
+
+// The four below are what all calls come down to, except for those that fastPathOK lets go straight to the
+// engine. Only a communicator with a context has its blocking calls take a request, which the end of the
+// context can find.
+
+func (c *Comm) send(b *buffer, dst, tag int, sync bool) error {
 	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
 		return err
 	}
-	if c.checker != nil {
-		return c.checkedSend(b, element, dst, tag, sync)
-	}
-	if c.hasCanceller() {
-		r, err := c.isend(b, nil, dst, tag, sync)
+	switch {
+	case c.checker != nil:
+		return c.checkedSend(b, dst, tag, sync)
+	case c.hasCanceller():
+		r, err := c.isend(b, dst, tag, sync)
 		if err == nil {
 			_, err = c.e.Wait(r.h)
 		}
 		return err
+	case b.layout != nil:
+		return c.e.SendView(c.context, b.layout, b.memory, c.worldRank(dst), tag)
+	case sync:
+		return c.e.Ssend(c.context, b.bytes, c.worldRank(dst), tag)
 	}
-	if sync {
-		return c.e.Ssend(c.context, b, c.worldRank(dst), tag)
-	}
-	return c.e.Send(c.context, b, c.worldRank(dst), tag)
+	return c.e.Send(c.context, b.bytes, c.worldRank(dst), tag)
 }
 
-func (c *Comm) recv(b []byte, element *check.Element, src, tag, elem int) (Status, error) {
+func (c *Comm) recv(b *buffer, src, tag int) (Status, error) {
 	var st engine.Status
 	err := c.checkRecv(src, tag)
 	switch {
@@ -217,49 +238,56 @@ func (c *Comm) recv(b []byte, element *check.Element, src, tag, elem int) (Statu
 	case src == ProcNull:
 		return nullStatus(), nil
 	case c.checker != nil:
-		st, err = c.checkedRecv(b, element, src, tag, elem)
+		st, err = c.checkedRecv(b, src, tag)
 	case c.hasCanceller():
 		var r Request
-		if r, err = c.irecv(b, nil, src, tag, elem); err == nil {
+		if r, err = c.irecv(b, src, tag); err == nil {
 			st, err = c.e.Wait(r.h)
 		}
+	case b.layout != nil:
+		err = c.e.RecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem, &st)
 	default:
-		err = c.e.Recv(c.context, b, c.worldRank(src), tag, elem, &st)
+		err = c.e.Recv(c.context, b.bytes, c.worldRank(src), tag, b.elem, &st)
 	}
 	return c.statusOf(st), err
 }
 
-func (c *Comm) isend(b []byte, element *check.Element, dst, tag int, sync bool) (Request, error) {
+func (c *Comm) isend(b *buffer, dst, tag int, sync bool) (Request, error) {
 	if err := c.checkSend(dst, tag); err != nil {
 		return Request{}, err
 	}
-	var h engine.Request
-	var err error
 	switch {
 	case dst == ProcNull:
-		h = engine.Null
+		return Request{engine.Null, c}, nil
 	case c.checker != nil:
-		return c.checkedIsend([][]byte{b}, element, dst, tag, sync)
+		return c.checkedIsend(b, dst, tag, sync)
+	case b.vec != nil:
+		return c.begun(c.e.IsendVec(c.context, b.vec, c.worldRank(dst), tag))
+	case b.layout != nil:
+		return c.begun(c.e.IsendView(c.context, b.layout, b.memory, c.worldRank(dst), tag))
 	case sync:
-		h, err = c.e.Issend(c.context, b, c.worldRank(dst), tag)
-	default:
-		h, err = c.e.Isend(c.context, b, c.worldRank(dst), tag)
+		return c.begun(c.e.Issend(c.context, b.bytes, c.worldRank(dst), tag))
 	}
-	return c.begun(h, err)
+	return c.begun(c.e.Isend(c.context, b.bytes, c.worldRank(dst), tag))
 }
 
-func (c *Comm) irecv(b []byte, element *check.Element, src, tag, elem int) (Request, error) {
+func (c *Comm) irecv(b *buffer, src, tag int) (Request, error) {
 	if err := c.checkRecv(src, tag); err != nil {
 		return Request{}, err
 	}
-	if src == ProcNull {
+	switch {
+	case src == ProcNull:
 		return Request{engine.Null, c}, nil
+	case c.checker != nil:
+		return c.checkedIrecv(b, src, tag)
+	case b.vec != nil:
+		return c.begun(c.e.IrecvVec(c.context, b.vec, c.worldRank(src), tag, b.elem))
+	case b.layout != nil:
+		return c.begun(c.e.IrecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem))
+	case b.sized != nil:
+		return c.begun(c.e.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem))
 	}
-	if c.checker != nil {
-		return c.checkedIrecv([][]byte{b}, element, src, tag, elem)
-	}
-	h, err := c.e.Irecv(c.context, b, c.worldRank(src), tag, elem)
-	return c.begun(h, err)
+	return c.begun(c.e.Irecv(c.context, b.bytes, c.worldRank(src), tag, b.elem))
 }
 
 // begun makes the request of an operation that the engine has begun.

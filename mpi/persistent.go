@@ -14,10 +14,8 @@ type Persistent struct {
 	c         *Comm
 	receive   bool
 	sync      bool // a synchronous send
-	buf       []byte
+	buf       buffer
 	memory    *engine.Memory // of buf, if it comes from Alloc
-	elem      int
-	element   *check.Element // in checking mode
 	peer, tag int
 
 	collective *engine.Collective // nil for a send or a receive
@@ -42,29 +40,30 @@ func SsendInit[T any](c *Comm, buf []T, dst, tag int) (*Persistent, error) {
 }
 
 func sendInit[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (*Persistent, error) {
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	if err == nil {
 		err = c.checkSend(dst, tag)
 	}
 	if err != nil {
 		return nil, c.fail(op, dst, tag, err)
 	}
-	return &Persistent{mu: c.e.NewLock(), c: c, sync: sync, buf: b, memory: c.e.PinMemory(b),
-		element: elementOf[T](c), peer: dst, tag: tag}, nil
+	return &Persistent{mu: c.e.NewLock(), c: c, sync: sync, buf: b, memory: c.e.PinMemory(b.bytes), peer: dst,
+		tag: tag}, nil
 }
 
 // RecvInit sets up a receive into buf from rank src, or AnySource, with tag, or AnyTag (MPI 4.1, 3.9). It
 // receives nothing before Start. buf belongs to weft while the receive is active.
 func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
-	b, err := bytesOf(buf)
+	b, err := bufferOf(c, buf)
 	if err == nil {
 		err = c.checkRecv(src, tag)
 	}
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{mu: c.e.NewLock(), c: c, receive: true, buf: b, memory: c.e.PinMemory(b),
-		elem: sizeOf[T](), element: elementOf[T](c), peer: src, tag: tag}, nil
+	return &Persistent{mu: c.e.NewLock(), c: c, receive: true, buf: b, memory: c.e.PinMemory(b.bytes),
+		peer: src,
+		tag:  tag}, nil
 }
 
 // Start begins the operation, as Isend or Irecv would, and returns its request. Until that request is used up
@@ -124,7 +123,7 @@ func (p *Persistent) Free() error {
 	}
 	p.c.e.UnpinMemory(p.memory)
 	p.c.e.UnpinMemory(p.memory2)
-	p.freed, p.buf, p.memory, p.memory2 = true, nil, nil, nil
+	p.freed, p.buf, p.memory, p.memory2 = true, buffer{}, nil, nil
 	return nil
 }
 
@@ -162,9 +161,9 @@ func (p *Persistent) startLocked() (r Request, err error) {
 			r = p.c.tracked(r.h, p.memoryUse)
 		}
 	case p.receive:
-		r, err = p.c.irecv(p.buf, p.element, p.peer, p.tag, p.elem)
+		r, err = p.c.irecv(&p.buf, p.peer, p.tag)
 	default:
-		r, err = p.c.isend(p.buf, p.element, p.peer, p.tag, p.sync)
+		r, err = p.c.isend(&p.buf, p.peer, p.tag, p.sync)
 	}
 	p.h = r.h
 	return r, err

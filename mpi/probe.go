@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -120,10 +119,10 @@ func Imrecv[T any](m *Message, buf []T) (Request, error) {
 }
 
 func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
-	b, err := bytesOf(buf)
 	if m == nil || m.c == nil {
 		return Request{}, Message{}, asError(op, engine.ErrNoMessage)
 	}
+	b, err := bufferOf(m.c, buf)
 	if err == nil && m.c.job.ended.Load() { // Free of its communicator leaves the message to be received
 		err = ErrFinalized
 	}
@@ -135,18 +134,16 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 	if msg.source == ProcNull {
 		return Request{engine.Null, msg.c}, msg, nil
 	}
-	r, err := msg.imrecv(b, elementOf[T](msg.c), sizeOf[T]())
+	var r Request
+	if msg.c.checker != nil {
+		r, err = msg.c.checkedImrecv(&msg, &b)
+	} else {
+		r, err = msg.c.begun(msg.c.e.Imrecv(msg.m, b.bytes, b.elem))
+	}
 	if err != nil {
 		return Request{}, msg, msg.fail(op, err)
 	}
 	return r, msg, nil
-}
-
-func (m *Message) imrecv(b []byte, element *check.Element, elem int) (Request, error) {
-	if m.c.checker != nil {
-		return m.c.checkedImrecv(m, b, element, elem)
-	}
-	return m.c.begun(m.c.e.Imrecv(m.m, b, elem))
 }
 
 func (m *Message) fail(op string, err error) error { return m.c.fail(op, m.source, m.tag, err) }

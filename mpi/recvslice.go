@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -20,7 +19,8 @@ func RecvSlice[T any](c *Comm, src, tag int) ([]T, Status, error) {
 	err := checkElement[T]()
 	if err == nil {
 		var r Request
-		if r, err = c.irecvSized(m, elementOf[T](c), src, tag, sizeOf[T]()); err == nil {
+		if r, err = c.irecv(&buffer{sized: m, element: elementOf[T](c), elem: sizeOf[T]()}, src,
+			tag); err == nil {
 			st, err = r.wait("RecvSlice")
 		}
 	}
@@ -37,21 +37,3 @@ var mostBytes = sync.OnceValue(func() int {
 	}
 	return math.MaxInt32
 })
-
-// irecvSized begins a receive into memory that is allocated when its message is matched. The message is there
-// when the request is complete.
-func (c *Comm) irecvSized(m *engine.Sized, element *check.Element, src, tag, elem int) (Request, error) {
-	if err := c.checkRecv(src, tag); err != nil {
-		return Request{}, err
-	}
-	if src == ProcNull {
-		return Request{engine.Null, c}, nil
-	}
-	if c.checker == nil {
-		return c.begun(c.e.IrecvSized(c.context, m, c.worldRank(src), tag, elem))
-	}
-	checked := c.newCheckedRecv(nil, element, src, tag)
-	m.Head = checked.head[:]
-	h, err := c.e.IrecvSized(c.context, m, c.worldRank(src), tag, elem)
-	return c.begunChecked(checked, h, err)
-}

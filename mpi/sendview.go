@@ -28,29 +28,26 @@ func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 }
 
 func sendView[T any](c *Comm, v View[T], dst, tag int) error {
-	if err := v.err(); err != nil {
-		return err
+	b, err := v.buffer(c)
+	if err == nil {
+		err = c.send(&b, dst, tag, false)
 	}
-	if buf, ok := v.slice(); ok {
-		return Send(c, buf, dst, tag)
+	return err
+}
+
+// buffer is the view as a buffer.
+func (v View[T]) buffer(c *Comm) (buffer, error) {
+	if err := cmp.Or(v.err(), checkElement[T]()); err != nil {
+		return buffer{}, err
 	}
-	if !lastKnown[T]() || !c.fastPathOK(dst, tag) {
-		if buf, err := v.checked(c); buf != nil || err != nil {
-			return cmp.Or(err, send(c, buf, dst, tag, false))
-		}
-		if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {
-			return err
-		}
-		if c.hasCanceller() {
-			r, err := isendView(c, v, dst, tag)
-			if err == nil {
-				_, err = c.e.Wait(r.h)
-			}
-			return err
-		}
+	b := buffer{element: elementOf[T](c), elem: sizeOf[T]()}
+	switch {
+	case v.scattered():
+		b.layout, b.memory = v.layout(new(layout.Layout)), v.base()
+	case v.bytes > 0:
+		b.bytes = v.contiguousBytes()
 	}
-	var own layout.Layout
-	return c.e.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
+	return b, nil
 }
 
 // RecvView receives a message into the elements of a view. A shorter message fills the first elements. A
@@ -79,73 +76,32 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 }
 
 func recvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
-	if err := v.err(); err != nil {
+	b, err := v.buffer(c)
+	if err = cmp.Or(err, v.distinct()); err != nil {
 		return Status{}, err
 	}
-	if buf, ok := v.slice(); ok {
-		return Recv(c, buf, src, tag)
-	}
-	if err := v.distinct(); err != nil {
-		return Status{}, err
-	}
-	if !lastKnown[T]() || !c.fastPathOK(src, tag) {
-		if err := checkElement[T](); err != nil {
-			return Status{}, err
-		}
-		if err := c.checkRecv(src, tag); err != nil {
-			return Status{}, err
-		}
-		if src == ProcNull {
-			return nullStatus(), nil
-		}
-		if c.checker != nil || c.hasCanceller() {
-			r, err := irecvView(c, v, src, tag)
-			if err != nil {
-				return Status{}, err
-			}
-			return r.wait("RecvView")
-		}
-	}
-	var own layout.Layout
-	var st engine.Status
-	err := c.e.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
-	return c.statusOf(st), err
+	return c.recv(&b, src, tag)
 }
 
 // IsendView begins a SendView. The elements must not be changed until the request is complete.
 func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
-	r, err := isendView(c, v, dst, tag)
+	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(dst, tag) {
+		var own layout.Layout
+		h, err := c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
+		if err != nil {
+			return Request{}, c.fail("IsendView", dst, tag, err)
+		}
+		return Request{h, c}, nil
+	}
+	b, err := v.buffer(c)
+	var r Request
+	if err == nil {
+		r, err = c.isend(&b, dst, tag, false)
+	}
 	if err != nil {
 		return Request{}, c.fail("IsendView", dst, tag, err)
 	}
 	return r, nil
-}
-
-func isendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
-	var own layout.Layout
-	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(dst, tag) {
-		h, err := c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
-		return Request{h, c}, err
-	}
-	if err := v.err(); err != nil {
-		return Request{}, err
-	}
-	if buf, ok := v.slice(); ok {
-		return Isend(c, buf, dst, tag)
-	}
-	if buf, err := v.checked(c); buf != nil || err != nil {
-		if err != nil {
-			return Request{}, err
-		}
-		return Isend(c, buf, dst, tag)
-	}
-	if err := c.checkSend(dst, tag); err != nil {
-		return Request{}, err
-	}
-	if dst == ProcNull {
-		return Request{engine.Null, c}, nil
-	}
-	return c.begun(c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag))
 }
 
 // IrecvView begins a RecvView. The elements belong to weft until the request is complete.
@@ -158,33 +114,16 @@ func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 }
 
 func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
-	var own layout.Layout
 	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
+		var own layout.Layout
 		h, err := c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}
-	if err := v.err(); err != nil {
+	b, err := v.buffer(c)
+	if err = cmp.Or(err, v.distinct()); err != nil {
 		return Request{}, err
 	}
-	if buf, ok := v.slice(); ok {
-		return Irecv(c, buf, src, tag)
-	}
-	if err := checkElement[T](); err != nil {
-		return Request{}, err
-	}
-	if err := v.distinct(); err != nil {
-		return Request{}, err
-	}
-	if err := c.checkRecv(src, tag); err != nil {
-		return Request{}, err
-	}
-	if src == ProcNull {
-		return Request{engine.Null, c}, nil
-	}
-	if c.checker != nil {
-		return c.checkedIrecv(v.pieces(), elementOf[T](c), src, tag, sizeOf[T]())
-	}
-	return c.begun(c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]()))
+	return c.irecv(&b, src, tag)
 }
 
 // SendrecvView is Sendrecv of views. They must not overlap. If only the send fails, the status says what was
@@ -205,20 +144,9 @@ func SendrecvView[T, U any](c *Comm, send View[T], dst, stag int, recv View[U], 
 	if err != nil {
 		return Status{}, c.fail("SendrecvView", src, rtag, err)
 	}
-	if err := sendView(c, send, dst, stag); err != nil {
+	if err := SendView(c, send, dst, stag); err != nil {
 		return r.withdraw(), c.fail("SendrecvView", dst, stag, err)
 	}
 	st, err := r.wait("SendrecvView")
 	return st, c.fail("SendrecvView", src, rtag, err)
-}
-
-// checked are the elements one after another in new memory, for a communicator whose messages are checked;
-// else nil.
-func (v View[T]) checked(c *Comm) ([]T, error) {
-	if err := checkElement[T](); err != nil || c == nil || c.commState == nil || c.checker == nil {
-		return nil, err
-	}
-	buf := make([]T, v.Len())
-	v.Pack(buf)
-	return buf, nil
 }

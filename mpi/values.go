@@ -26,7 +26,7 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 		b, err = value.Message(&v)
 	}
 	if err == nil {
-		err = c.send(b, value.Of[T]().Element, dst, tag, false)
+		err = c.send(&buffer{bytes: b, element: value.Of[T]().Element}, dst, tag, false)
 	}
 	return c.fail("SendValue", dst, tag, err)
 }
@@ -53,7 +53,7 @@ func IsendValue[T any](c *Comm, v T, dst, tag int) (Request, error) {
 	}
 	var r Request
 	if err == nil {
-		r, err = c.isend(b, value.Of[T]().Element, dst, tag, false)
+		r, err = c.isend(&buffer{bytes: b, element: value.Of[T]().Element}, dst, tag, false)
 	}
 	if err != nil {
 		return Request{}, c.fail("IsendValue", dst, tag, err)
@@ -79,7 +79,7 @@ func IrecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
 
 func irecvValue[T any](c *Comm, src, tag int) (ValueRequest[T], error) {
 	m := &engine.Sized{Limit: mostBytes()}
-	r, err := c.irecvSized(m, value.Of[T]().Element, src, tag, 1)
+	r, err := c.irecv(&buffer{sized: m, element: value.Of[T]().Element, elem: 1}, src, tag)
 	return ValueRequest[T]{r, m, src, tag}, err
 }
 
@@ -140,7 +140,7 @@ func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, er
 	if err != nil {
 		return none, Status{}, c.fail("SendrecvValue", src, rtag, err)
 	}
-	s, serr := c.isend(b, value.Of[T]().Element, dst, stag, false)
+	s, serr := c.isend(&buffer{bytes: b, element: value.Of[T]().Element}, dst, stag, false)
 	if serr != nil {
 		_ = r.Cancel() // nothing may answer it
 		got, st, _ := r.Wait()

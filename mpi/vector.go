@@ -1,7 +1,5 @@
 package mpi
 
-import "github.com/weft-mpi/weft/mpi/internal/engine"
-
 // SendVec sends one message made of several pieces of memory, in order, and returns when they may be reused
 // (E2; MPI 4.1, 4.1.2 describes such a message by a datatype). Any receive of as many bytes receives it, such
 // as Recv or RecvVec.
@@ -38,18 +36,7 @@ func IrecvVec(c *Comm, vec [][]byte, src, tag int) (Request, error) {
 }
 
 func isendVec(c *Comm, op string, vec [][]byte, dst, tag int) (Request, error) {
-	err := c.checkSend(dst, tag)
-	if err == nil && dst == ProcNull {
-		return Request{engine.Null, c}, nil
-	}
-	var r Request
-	switch {
-	case err != nil:
-	case c.checker != nil:
-		r, err = c.checkedIsend(vec, nil, dst, tag, false)
-	default:
-		r, err = c.begun(c.e.IsendVec(c.context, vec, c.worldRank(dst), tag))
-	}
+	r, err := c.isend(&buffer{vec: orNoPieces(vec), elem: 1}, dst, tag, false)
 	if err != nil {
 		return Request{}, c.fail(op, dst, tag, err)
 	}
@@ -57,20 +44,17 @@ func isendVec(c *Comm, op string, vec [][]byte, dst, tag int) (Request, error) {
 }
 
 func irecvVec(c *Comm, op string, vec [][]byte, src, tag int) (Request, error) {
-	err := c.checkRecv(src, tag)
-	if err == nil && src == ProcNull {
-		return Request{engine.Null, c}, nil
-	}
-	var r Request
-	switch {
-	case err != nil:
-	case c.checker != nil:
-		r, err = c.checkedIrecv(vec, nil, src, tag, 1)
-	default:
-		r, err = c.begun(c.e.IrecvVec(c.context, vec, c.worldRank(src), tag, 1))
-	}
+	r, err := c.irecv(&buffer{vec: orNoPieces(vec), elem: 1}, src, tag)
 	if err != nil {
 		return Request{}, c.fail(op, src, tag, err)
 	}
 	return r, nil
+}
+
+// orNoPieces is a vector that is not nil.
+func orNoPieces(vec [][]byte) [][]byte {
+	if vec == nil {
+		return [][]byte{}
+	}
+	return vec
 }

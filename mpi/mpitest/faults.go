@@ -30,6 +30,12 @@ func Slow(rank int) Option {
 	}
 }
 
+// SlowLink has messages between two ranks, either way, come only when all else has: they take a second of the
+// ranks' time.
+func SlowLink(a, b int) Option {
+	return func(o *options) { o.slowLinks = append(o.slowLinks, [2]int{a, b}) }
+}
+
 // KillEach runs body once for each call of a rank, and kills the rank at that call, in subtests call=1,
 // call=2, …. How many calls there are a first run tells, which kills nobody, in the subtest call=none. All
 // have the same seed, so a rank comes to the call at which it is killed as it does in the first run.

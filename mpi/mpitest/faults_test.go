@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,6 +96,64 @@ func TestKill(t *testing.T) {
 		return nil
 	}, mpitest.Kill(1, 3))
 	require.False(t, reached)
+}
+
+// What goes over a slow link comes last.
+func TestSlowLink(t *testing.T) {
+	for seed := range uint64(8) {
+		mpitest.Run(t, 4, func(_ context.Context, world *mpi.Comm) error {
+			if world.Rank() > 0 {
+				return mpi.Send(world, []int{1}, 0, 0)
+			}
+			for last := 0; ; last++ {
+				st, err := mpi.Recv(world, make([]int, 1), mpi.AnySource, 0)
+				switch {
+				case err != nil:
+					return err
+				case st.Source == 2 && last < 2:
+					return fmt.Errorf("message %d is that of the slow link", last)
+				case last == 2:
+					return nil
+				}
+			}
+		}, mpitest.SlowLink(0, 2), mpitest.Seed(seed))
+	}
+}
+
+// A lane that is lost loses no message.
+func TestLoseLane(t *testing.T) {
+	var lost atomic.Uint64
+	for _, after := range []int{20_000, 100_000, 1_000_000} {
+		mpitest.Run(t, 3, func(_ context.Context, world *mpi.Comm) error {
+			n := world.Size()
+			next, previous := (world.Rank()+1)%n, (world.Rank()+n-1)%n
+			out, in := make([]byte, 50_000), make([]byte, 50_000)
+			for round := range 40 {
+				for i := range out {
+					out[i] = byte(round + i + world.Rank())
+				}
+				if _, err := mpi.Sendrecv(world, out, next, round, in, previous, round); err != nil {
+					return err
+				}
+				for i, b := range in {
+					if b != byte(round+i+previous) {
+						return fmt.Errorf("byte %d of round %d is %d", i, round, b)
+					}
+				}
+			}
+			for _, c := range world.Stats().Channels {
+				lost.Add(c.Lanes.Down)
+			}
+			return nil
+		}, mpitest.Fabric("tcp"), mpitest.LoseLane(1, after))
+		require.NotZero(t, lost.Swap(0), "no lane was lost")
+	}
+	// The only lane of two ranks is the connection.
+	require.ErrorContains(t, mpitest.Try(t, 2, func(_ context.Context, world *mpi.Comm) error {
+		_, err := mpi.Sendrecv(world, make([]byte, 1<<20), 1-world.Rank(), 0, make([]byte, 1<<20), 1-world.Rank(), 0)
+		return err
+	}, mpitest.Fabric("tcp"), mpitest.LoseLane(1, 100_000),
+		mpitest.Config(mpi.Config{Settings: map[string]string{"WEFT_LANES": "1"}})), mpi.ErrProcFailed.Error())
 }
 
 // A slow rank begins when all others wait.

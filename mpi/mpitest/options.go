@@ -1,6 +1,7 @@
 package mpitest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"testing"
@@ -28,7 +29,9 @@ type options struct {
 	matchings int // see MaxMatchings
 	kills     map[int]int
 	slow      map[int]bool
+	slowLinks [][2]int
 	free      bool // see Concurrent
+	loses     *laneLoss
 }
 
 // simulated is the name of the fabric that Run has by default.
@@ -49,14 +52,17 @@ func Fabric(name string) Option {
 }
 
 func (o *options) check() error {
+	if o.loses != nil && o.fabric != "tcp" {
+		return errors.New(`mpitest: LoseLane without Fabric("tcp"): no other fabric has lanes`)
+	}
 	if o.fabric == "" {
 		return nil
 	}
 	if err := fabrics.Check(o.fabric); err != nil {
 		return fmt.Errorf("mpitest: Fabric: %w, and %s", err, simulated)
 	}
-	if o.kills != nil || o.slow != nil {
-		return fmt.Errorf("mpitest: Fabric(%q) with Kill or Slow: these are for the simulated network",
+	if o.kills != nil || o.slow != nil || o.slowLinks != nil {
+		return fmt.Errorf("mpitest: Fabric(%q) with Kill, Slow or SlowLink: these are for the simulated network",
 			o.fabric)
 	}
 	return nil

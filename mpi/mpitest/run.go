@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/internal/inprocess"
@@ -110,6 +111,9 @@ type job struct {
 
 	survives bool // failed ranks
 
+	loses     *laneLoss // nil for none
+	slowLinks [][2]int
+
 	explored *exploredRun // nil unless all matchings are explored
 
 	costs *Network // what messages cost; nil where nothing is measured
@@ -143,8 +147,12 @@ func newJob(t *testing.T, n int, body Body, seed uint64, o *options) *job {
 	if o.kills != nil {
 		settings["WEFT_SURVIVE"] = "on"
 	}
+	if o.loses != nil {
+		settings["WEFT_LANES"] = "2"
+	}
 	j := &job{t: t, body: body, seed: seed, real: o.fabric != "", costs: o.network, survives: o.kills != nil,
 		turns: newTurns(seed, n), abandoned: make(chan struct{})}
+	j.loses, j.slowLinks = o.loses, o.slowLinks
 	j.turns.over = o.free || j.real || j.costs != nil
 	for number := range n {
 		conf := append([]mpi.Config{{Settings: settings}, drawnSettings(seed, number)}, o.config...)
@@ -193,8 +201,14 @@ func (j *job) live() {
 	}
 	j.bubble.Store(program.Bubble())
 	stopTurns := j.startTurns()
+	for _, link := range j.slowLinks {
+		j.network.Slow(uint32(link[0]), uint32(link[1]), time.Second)
+	}
 	meeting := wireup.NewMeeting("mpitest", len(j.ranks), func(rank, code int) { j.ranks[rank].aborts(code) })
 	meeting.Survives = j.survives
+	if j.loses != nil {
+		defer j.loseLane(meeting)()
+	}
 	for _, r := range j.ranks {
 		r.place = &inprocess.Place{Wire: meeting.Join(r.number), Out: &output{rank: r}, Exit: r.exit,
 			Tell: r.tell}

@@ -450,7 +450,7 @@ func (e *engineTurns) Take(order uint64) bool {
 
 // site is where a goroutine waits: the innermost functions of its stack.
 type site struct {
-	callers [12]uintptr
+	callers [6]uintptr
 	sum     uint64 // of their names, which are those of another build too
 }
 

@@ -19,7 +19,7 @@ import (
 const (
 	// quietAfter is for how long no message has moved when the ranks are taken to be in a deadlock. What the
 	// runtime tells nobody of, a timer that calls a function, may have something moved within that time.
-	quietAfter = time.Minute
+	quietAfter = 30 * time.Second
 	// longQuiet is that where a goroutine of the program may wait for a time. It may do so again and again.
 	longQuiet = 2 * time.Hour
 )

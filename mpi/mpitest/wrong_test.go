@@ -194,7 +194,11 @@ var wrong = []program{
 	{"Kill over a real fabric", func(t *testing.T) {
 		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("tcp"),
 			mpitest.Kill(0, 1))
-	}, []string{`Fabric\("tcp"\) with Kill or Slow`}, nil},
+	}, []string{`Fabric\("tcp"\) with Kill, Slow or SlowLink`}, nil},
+
+	{"LoseLane on the simulated network", func(t *testing.T) {
+		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.LoseLane(0, 1))
+	}, []string{`LoseLane without Fabric\("tcp"\)`}, nil},
 
 	{"no such fabric", func(t *testing.T) {
 		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("ib"))

@@ -43,10 +43,27 @@ func at(n int, rate float64) time.Duration {
 	return time.Duration(float64(n) / rate * float64(time.Second))
 }
 
+// linger has a piece that is sent now over a slow link arrive later.
+func (q *qp) linger(p *piece) {
+	d := q.net.slow[pairOf(q.dev.rank(), q.peerRank)]
+	if d == 0 {
+		return
+	}
+	p.travels = true
+	go func() {
+		time.Sleep(d)
+		q.net.mu.Lock()
+		defer q.net.mu.Unlock()
+		p.travels = false
+		q.peer.signal()
+	}()
+}
+
 // travel has a piece that is sent now arrive when it may.
 func (q *qp) travel(m *message, p *piece) {
 	c, peer := q.net.costs, q.peer
 	if c == nil {
+		q.linger(p)
 		return
 	}
 	copying, now := at(p.n, c.Copy), time.Now()

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -100,6 +101,16 @@ func (q *qp) strike(m *message) {
 }
 
 func pairOf(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
+
+// Slow has what goes between two ranks, either way, take so long.
+func (n *Network) Slow(a, b uint32, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.slow == nil {
+		n.slow = map[[2]uint32]time.Duration{}
+	}
+	n.slow[pairOf(a, b)] = d
+}
 
 // Hold delays every attempt to connect between two ranks, whoever begins it, until Unhold.
 func (n *Network) Hold(a, b uint32) {

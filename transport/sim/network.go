@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -27,7 +28,8 @@ type Network struct {
 	rng      *rand.Rand // for what belongs to no device
 	manual   bool
 	cutEvery int
-	costs    *Costs // nil where messages take no time
+	costs    *Costs                      // nil where messages take no time
+	slow     map[[2]uint32]time.Duration // how long pieces take between two ranks
 	mutant   mutant
 	turn     sync.Mutex // of the mutant oneAtATime
 	devices  []*device

@@ -106,7 +106,7 @@ func (t *Target) await(word int, value uint64) error {
 	var began time.Time
 	var wait lockWait
 	suspected := false
-	for try := 0; ; try++ {
+	for try := t.w.firstTry(); ; try++ {
 		v, err := t.load(word)
 		if err == nil && v != value {
 			err = t.w.anyFailed()
@@ -122,7 +122,7 @@ func (t *Target) await(word int, value uint64) error {
 			began = time.Now()
 		}
 		t.w.pause(try)
-		if !suspected && try&63 == 63 && time.Since(began) > suspectAfter {
+		if !suspected && try > lockSpins && time.Since(began) > suspectAfter {
 			suspected = true
 			t.w.connectAll()
 		}
@@ -187,6 +187,25 @@ func lockSleep(n int) time.Duration {
 	return time.Duration(min(steps*1e3*math.Pow(growth, float64(n-steps)), longest))
 }
 
+// firstTry is the number of a first look at a lock. Where ranks take turns a look finds nothing new unless
+// another rank has had one, so there are few before the first sleep.
+func (w *Window) firstTry() int {
+	if w.e.mu.turns == nil {
+		return 0
+	}
+	return lockSpins - 8
+}
+
+// lockSleep is how long a rank sleeps after a number of sleeps. Where ranks take turns, nothing is late
+// because of it, as time passes at once: so it is twice as long each time, as long as it answers Describe in
+// time.
+func (w *Window) lockSleep(n int) time.Duration {
+	if w.e.mu.turns == nil {
+		return lockSleep(n)
+	}
+	return min(time.Microsecond<<min(n, 20), describeWithin/2)
+}
+
 // pause lets some time pass between two looks, while this rank's communication goes on.
 func (w *Window) pause(try int) {
 	if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
@@ -197,7 +216,7 @@ func (w *Window) pause(try int) {
 	}
 	switch {
 	case try > lockSpins:
-		time.Sleep(lockSleep(try - lockSpins))
+		time.Sleep(w.lockSleep(try - lockSpins))
 		if w.e.mu.takeTurn(0) { // others wake at the same time
 			w.e.mu.Unlock()
 		}

@@ -20,6 +20,9 @@ type Meeting struct {
 	// Survives says that the job goes on when ranks fail. It is set before Join.
 	Survives bool
 
+	// Via changes the addresses of a rank before others see them; nil leaves them. It is set before Join.
+	Via func(rank int, card Card)
+
 	mu     sync.Mutex
 	values map[string]string
 	waits  int           // ranks that are in the barrier
@@ -59,6 +62,14 @@ type attendee struct {
 func (a *attendee) local() int { return a.size }
 
 func (a *attendee) Put(_ context.Context, key, value string) error {
+	if a.Via != nil && key == cardKey(uint32(a.rank)) {
+		card, err := ParseCard(value)
+		if err != nil {
+			return err
+		}
+		a.Via(a.rank, card)
+		value = card.String()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.values[key] = value

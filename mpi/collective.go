@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+	"time"
 	"unicode"
 	"unicode/utf8"
 	"unsafe"
@@ -56,6 +57,7 @@ type collState struct {
 	outgrown  int               // calls for which they were too small, up to mailboxesAfter
 	decided   bool              // whether there are any
 	pulls     bool              // their ranks read each other's memory
+	copyCall  time.Duration     // see coll.Call
 	serial    atomic.Bool       // mailboxes may be in use: blocking calls wait for one another
 }
 

@@ -35,6 +35,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			return err
 		}
 		k.decided, k.pulls = true, ready && k.mailboxes.Pulls()
+		k.copyCall = c.e.CopyCall()
 		k.serial.Store(ready)
 		if !ready {
 			k.larger = nil // the other ranks have not begun to prepare any
@@ -48,6 +49,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	}
 	if k.serial.Load() {
 		a.call.Mailbox, a.call.Pull = k.mailboxes.Bytes(), k.pulls
+		a.call.CopyCall = k.copyCall
 	}
 	return nil
 }

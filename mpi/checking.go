@@ -436,7 +436,8 @@ func (c *Comm) checkedImrecv(m *Message, b *buffer) (Request, error) {
 
 func (c *Comm) newCheckedRecv(b *buffer, src, tag int) (*checkedRequest, [][]byte) {
 	r, pieces := &checkedRequest{element: orBytes(b.element)}, b.pieces()
-	r.Site, r.With, r.Writes = c.checker.sites.Here(), c.with(src, tag), pieces
+	r.Site, r.Writes = c.checker.sites.Here(), pieces
+	r.With = c.with(r.Site.Call, src, tag)
 	c.checker.operations.Begin(&r.Operation)
 	return r, pieces
 }

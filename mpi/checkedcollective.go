@@ -134,7 +134,7 @@ func (x *compared) awaitDigests(c *Comm) error {
 	return err
 }
 
-// agrees tells whether the neighbors call what this rank does.
+// agrees reports whether the neighbors call what this rank does.
 func (x *compared) agrees() bool {
 	return x.theirs[0] == x.mine && (x.n == 1 || x.theirs[1] == x.mine)
 }
@@ -195,7 +195,7 @@ func (a *collectiveCall) checkMemory() {
 	}
 }
 
-// compares tells whether a call has to be compared: in checking mode.
+// compares reports whether a call has to be compared: in checking mode.
 func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.comm.size > 1 }
 
 // compare finds out whether the ranks call alike. If they do not, the call is still to be counted as carried
@@ -345,7 +345,7 @@ func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	return o
 }
 
-// within tells whether a is a part of b.
+// within reports whether a is a part of b.
 func within(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false

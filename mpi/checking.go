@@ -106,7 +106,7 @@ func (k *checker) unreceived(j *job, context uint32, source, tag int, head []byt
 const settleWithin = time.Second
 
 // beforeFinalize tells the neighbor on each communicator that this rank calls no more collectives, and waits
-// for what it has to say of those that were begun.
+// until the collectives that were begun have been compared.
 func (k *checker) beforeFinalize(j *job, open []string) {
 	if k == nil {
 		return

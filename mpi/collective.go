@@ -77,7 +77,7 @@ func (a *collectiveCall) fail(kind error, format string, args ...any) {
 	}
 }
 
-// rooted sets the root, and tells whether it is this rank.
+// rooted sets the root, and reports whether it is this rank.
 func (a *collectiveCall) rooted(root int) bool {
 	if a.err == nil && uint(root) >= uint(a.call.Size) {
 		a.fail(ErrRoot, "%d; %s has ranks 0 to %d", root, a.comm.Name(), a.call.Size-1)
@@ -294,7 +294,7 @@ func (a *collectiveCall) nextTag() int {
 	return engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
 }
 
-// repeatable tells whether an equal call has the same schedule: what a pointer leads to may have changed.
+// repeatable reports whether an equal call has the same schedule: what a pointer leads to may have changed.
 func (a *collectiveCall) repeatable() bool {
 	return a.call.Send == nil && a.call.Recv == nil && a.call.Neighbors == nil
 }
@@ -409,7 +409,7 @@ func (k *collState) rememberLocked(a *collectiveCall) {
 	}
 }
 
-// mayRepeat tells whether a call on elements of type T needs no look at the communicator and the type.
+// mayRepeat reports whether a call on elements of type T needs no look at the communicator and the type.
 func mayRepeat[T any](c *Comm) bool {
 	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load()
 }

@@ -169,14 +169,14 @@ func (c *Comm) checkCall() error {
 	return c.canceller.Err()
 }
 
-// fastPathOK tells at a glance whether checkSend and checkRecv have nothing to say: no wildcard, no context
-// that might end, no checking mode.
+// fastPathOK reports whether checkSend and checkRecv surely find nothing wrong: no wildcard, no context that
+// might end, no checking mode.
 func (c *Comm) fastPathOK(peer, tag int) bool {
 	return c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 
-// checkSend tells whether a message can be addressed so.
+// checkSend refuses a message that cannot be sent to dst with tag.
 func (c *Comm) checkSend(dst, tag int) error {
 	if err := c.checkCall(); err != nil {
 		return err

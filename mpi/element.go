@@ -30,8 +30,8 @@ func memory[T any](buf []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]())
 }
 
-// lastKnown tells whether T is the element type of about its size that was found good last, and most often is
-// the next one too.
+// lastKnown reports whether T is the element type of about its size that was found good last, and most often
+// is the next one too.
 func lastKnown[T any]() bool { return lastOf[T]() != nil }
 
 // lastOf is what is known of T if lastKnown, else nil.

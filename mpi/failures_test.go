@@ -157,7 +157,7 @@ func survivor(world *mpi.Comm, comms []*mpi.Comm) error {
 	return nil
 }
 
-// allAsleep tells whether n goroutines wait in the engine: on a channel of their own, or, one of them, in its
+// allAsleep reports whether n goroutines wait in the engine: on a channel of their own, or, one of them, in its
 // poller.
 func allAsleep(n int) bool {
 	b := make([]byte, 1<<20)

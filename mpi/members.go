@@ -37,7 +37,7 @@ func (s *commState) localRank(world int) int {
 	return int(s.members.local[int32(world)])
 }
 
-// isMember tells whether a world rank belongs to the communicator.
+// isMember reports whether a world rank belongs to the communicator.
 func (s *commState) isMember(world int) bool {
 	if s.members == nil {
 		return uint(world) < uint(s.size)
@@ -53,8 +53,8 @@ type commPlacement struct {
 	fabric coll.Fabric
 }
 
-// place tells what carries messages between the ranks of a communicator, how they are on hosts, and how many
-// processors they share; 0 if each has one.
+// place returns the fabric between the ranks of a communicator, their hosts, and the number of processors
+// that they share; 0 if each has one.
 func (s *commState) place() (coll.Fabric, *coll.Hosts, int) {
 	p := &s.job.placement
 	if p.Hosts == nil {

@@ -436,7 +436,7 @@ func (p *Partitioned) arrived(partition int) (bool, error) {
 	return true, nil
 }
 
-// look tells whether a request is complete, or Wait has used it up.
+// look reports whether a request is complete, or Wait has used it up.
 func (p *Partitioned) look(h engine.Request) (bool, error) {
 	_, done, err := p.c.e.Look(h)
 	if errors.Is(err, engine.ErrRequest) {

@@ -139,7 +139,7 @@ func (p *Persistent) startable() error {
 	return p.readyLocked()
 }
 
-// readyLocked tells whether it can be started.
+// readyLocked refuses a Start that cannot take place now.
 func (p *Persistent) readyLocked() error {
 	switch {
 	case p.freed:

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,4 +109,20 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
+}
+
+// after calls f at the end of a time, unless stop is called before. It has a goroutine rather than a timer, as
+// a hang can be proven only where a program has no function that a timer calls.
+func after(d time.Duration, f func()) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-stopped:
+		}
+	}()
+	return sync.OnceFunc(func() { close(stopped) })
 }

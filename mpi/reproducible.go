@@ -34,7 +34,7 @@ func (c *Comm) Reproducible() (*Comm, error) {
 	return d, err
 }
 
-// associative tells whether predefined operators on elements of a type give the same bits in any order:
+// associative reports whether predefined operators on elements of a type give the same bits in any order:
 // those on integers, and on locations of integers.
 func associative(t reflect.Type) bool {
 	if t.Kind() == reflect.Struct {

@@ -84,7 +84,7 @@ func (c *Comm) agree(flag *uint64) error {
 	return nil
 }
 
-// checkAgreement is check for calls that a revoked communicator is good for.
+// checkAgreement is check for calls that work on a revoked communicator.
 func (c *Comm) checkAgreement() error {
 	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
 		return err

@@ -2,7 +2,6 @@ package mpi_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -227,31 +226,6 @@ func TestOutsideOfInitAndFinalize(t *testing.T) {
 	_, err = mpi.Init(t.Context())
 	require.ErrorIs(t, err, mpi.ErrFinalized)
 }
-
-func TestBodyFails(t *testing.T) {
-	r := launch(t, 3, failingBody)
-	f := r.Cause(t)
-	require.Equal(t, 1, f.Rank, "standard error:\n%s", r.Err)
-	require.Contains(t, r.Err, "the matrix is singular")
-}
-
-// The rank that ends the job gets to say why, however long it takes to.
-func TestBodyFailsAndSaysWhy(t *testing.T) {
-	r := launch(t, 3, failingBody, slowVariable+"=1")
-	require.Error(t, r.Failure)
-	require.Contains(t, r.Err, "the matrix is singular")
-}
-
-// One rank fails while the others wait for it: the job ends, and that rank is the cause.
-var failingBody = body("failing body", func(_ context.Context, world *mpi.Comm) error {
-	if err := mpi.Barrier(world); err != nil {
-		return err
-	}
-	if world.Rank() == 1 {
-		return errors.New("the matrix is singular")
-	}
-	return mpi.Barrier(world)
-})
 
 func TestBodyPanics(t *testing.T) {
 	r := launch(t, 2, panickingBody)

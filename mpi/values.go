@@ -100,7 +100,7 @@ func (r ValueRequest[T]) Test() (v T, st Status, ok bool, err error) {
 }
 
 // Cancel cancels the receive, as Request.Cancel does. Then Wait returns the zero value, and Status.Cancelled
-// tells whether nothing was received.
+// reports whether nothing was received.
 func (r ValueRequest[T]) Cancel() error { return r.request.Cancel() }
 
 // open takes the value out of a message that has been received.

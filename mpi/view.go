@@ -21,7 +21,7 @@ type View[T any] struct {
 	selected *selected // the same, where rows cannot say it; else nil
 }
 
-// rows are blocks at equal distances, of which none overlap, from the first on: in bytes.
+// rows are blocks at equal distances that do not overlap, from the first on, in bytes.
 type rows struct{ block, stride int32 } // stride is 0 where all bytes are contiguous
 
 // selected is what a View or a Place has of its elements. Copies share it.
@@ -31,7 +31,7 @@ type selected struct {
 	distinct atomic.Bool   // no element is in it twice, as a look has found: there is one for all receives
 }
 
-// elements is not the View's, as layout is not.
+// elements is a method of selected for the reason that rows.layout gives.
 func (s *selected) elements(size int) (at []int, step int) { return s.layout.Elements(size) }
 
 func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
@@ -104,7 +104,7 @@ func viewOf[T any](first *T, l layout.Layout, err error) View[T] {
 	return v
 }
 
-// badSelection is a selection of which the arguments do not fit.
+// badSelection is a selection whose arguments do not fit.
 func badSelection(err error) *selected { return &selected{err: fmt.Errorf("%w: %w", ErrCount, err)} }
 
 // of makes a selection of the view's elements a view of its slice.
@@ -148,7 +148,7 @@ func (r rows) layout(n int, own *layout.Layout) *layout.Layout {
 	return own
 }
 
-// scattered tells whether there are elements that are not contiguous, in order.
+// scattered reports whether there are elements that are not contiguous, in order.
 func (v View[T]) scattered() bool { return v.selected != nil || v.stride != 0 }
 
 // unitOf is the size of an element in a layout, which counts those of no bytes too.
@@ -240,7 +240,7 @@ func (v View[T]) scatter(from unsafe.Pointer) {
 	}
 }
 
-// isPlain tells whether elements may be copied as bytes.
+// isPlain reports whether elements may be copied as bytes.
 func (v View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
 
 // span is the elements from a place of the view's order on that are contiguous.
@@ -267,7 +267,7 @@ func (v View[T]) slice() ([]T, bool) {
 // contiguousBytes is the memory of the elements, which are contiguous, in order.
 func (v View[T]) contiguousBytes() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
 
-// isDistinct tells whether the view has no element twice.
+// isDistinct reports whether the view has no element twice.
 func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.isDistinct() }
 
 // distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of

@@ -193,15 +193,15 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 	return true, o.first
 }
 
-// outcomes is what has become of several requests.
+// outcomes collects the results of several requests.
 type outcomes struct {
 	op    string
 	st    []Status // of each, if not nil
 	first error    // by index
 }
 
-// add takes what has become of the i-th request, which the engine has given back. Most have not failed, and
-// nobody asks for their status.
+// add adds the result of the i-th request, which the engine has given back. Most have not failed, and their
+// status is not wanted.
 func (o *outcomes) add(i int, r Request, s *engine.Status, failure error) {
 	if failure != nil || o.st != nil || r.c.checker != nil {
 		o.tell(i, r, s, failure)

@@ -278,7 +278,7 @@ func hostClock() int64 {
 	return now.Nano()
 }
 
-// same tells whether two elements are the same, 0 and -0 not being so.
+// same reports whether two elements are the same, 0 and -0 not being so.
 func same[T comparable](a, b T) bool {
 	switch any(a).(type) {
 	case float32, float64, complex64, complex128:

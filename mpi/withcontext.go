@@ -30,7 +30,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	return handle
 }
 
-// withoutContext is a handle whose calls end with no context.
+// withoutContext is a handle whose calls no context ends.
 func (c *Comm) withoutContext() *Comm {
 	if c.canceller == nil {
 		return c
@@ -38,7 +38,7 @@ func (c *Comm) withoutContext() *Comm {
 	return &Comm{commState: c.commState}
 }
 
-// hasCanceller tells whether the calls through this handle can end with a context.
+// hasCanceller reports whether the calls through this handle can end with a context.
 func (c *Comm) hasCanceller() bool { return c != nil && c.canceller != nil }
 
 // within is the handle to a communicator whose calls end with the context of another.

@@ -196,7 +196,7 @@ var withContext = body("with context", func(_ context.Context, world *mpi.Comm) 
 	return goleak.Find(before)
 })
 
-// unreceived tells whether a message is there.
+// unreceived reports whether a message is there.
 func unreceived(c *mpi.Comm) bool {
 	_, ok, err := mpi.Iprobe(c, mpi.AnySource, mpi.AnyTag)
 	return ok || err != nil

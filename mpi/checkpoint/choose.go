@@ -84,7 +84,7 @@ func (s *set) reader(rank int, hosts []int) (reader int, file part) {
 	return there[rank%len(there)], file
 }
 
-// spread tells whether the loss of any one host leaves a state of each rank.
+// spread reports whether the loss of any one host leaves a state of each rank.
 func (s *set) spread() bool {
 	for _, list := range s.parts {
 		other := func(p part) bool { return p.Host != list[0].Host }

@@ -85,7 +85,7 @@ func (s *Store) oneHost() bool {
 	return !slices.ContainsFunc(s.hosts, func(host int) bool { return host != s.hosts[0] })
 }
 
-// inventory is what there is on all hosts. On a shared file system each file is there on each of them.
+// inventory lists the files of all hosts. On a shared file system every host has every file.
 func (s *Store) inventory() ([]part, error) {
 	var mine []part
 	var err error
@@ -153,7 +153,7 @@ func (s *Store) hand(chosen *set, states map[int][]byte) (state []byte, err erro
 	return state, nil
 }
 
-// sent waits for sends, and after an error sees to it that they end.
+// sent waits for sends, and after an error ends them.
 func (s *Store) sent(sends []mpi.Request, err error) error {
 	s.leave(err)
 	if failed := mpi.Waitall(sends); err == nil {

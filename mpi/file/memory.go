@@ -106,7 +106,7 @@ func (c *copier) add(first, end int) {
 	c.at, c.length = append(c.at, first), append(c.length, end-first)
 }
 
-// addStrip adds the elements of a strip, of which the first and the last may be cut.
+// addStrip adds the elements of a strip, whose first and last may be cut.
 func (c *copier) addStrip(s regions.Strip) {
 	size := int64(c.size)
 	if s.Step == s.Len {

@@ -76,5 +76,5 @@ func (p Place) regions(size int) (regions.Regions, error) {
 	return r, nil
 }
 
-// swaps tells whether elements are in another byte order in the file than in memory.
+// swaps reports whether elements are in another byte order in the file than in memory.
 func (p Place) swaps() bool { return p.big != (binary.NativeEndian.Uint16([]byte{0, 1}) == 1) }

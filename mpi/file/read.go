@@ -238,7 +238,7 @@ func (t *transfer) wantOwn(w *wanted, alone bool) {
 	})
 }
 
-// sieve is how many bytes that nobody wants are read rather than skipped.
+// sieve is the most unwanted bytes that are read rather than skipped.
 const sieve = 16 << 10
 
 func (t *transfer) readWindow(w *wanted) (err error) {

@@ -35,7 +35,7 @@ func newLocal[T, R any](ctx context.Context, f func(context.Context, T) (R, erro
 
 func (l *local[T, R]) busy() bool { return l != nil && l.with > 0 }
 
-// free tells whether there is room for a batch.
+// free reports whether there is room for a batch.
 func (l *local[T, R]) free() bool { return l.with < cap(l.queue) }
 
 func (l *local[T, R]) give(g given[T]) {

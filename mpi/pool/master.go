@@ -194,7 +194,7 @@ func (m *master[T, R]) giveOut(ctx context.Context) error {
 	return nil
 }
 
-// suspect tells whether a task may have ended the workers that had it. It is given to a worker that has no
+// suspect reports whether a task may have ended the workers that had it. It is given to a worker that has no
 // other task, as those that it had would be suspected too.
 func suspect[T any](g given[T]) bool { return g.tries >= maxTries-1 }
 

@@ -45,7 +45,7 @@ const (
 	MaxLen = headerLen + valueLen
 )
 
-// hasValue tells whether messages of a kind carry a value.
+// hasValue reports whether messages of a kind carry a value.
 func (k Kind) hasValue() bool { return k == Up || k == Propose || k == Commit }
 
 // Append writes the message after b.

@@ -48,7 +48,7 @@ func (t *Table) Decision(number uint32) (v Value, ok bool) {
 	return in.decision, true
 }
 
-// Excluded tells whether other members take this one for failed: it can take part in nothing any more.
+// Excluded reports whether other members take this one for failed: it can take part in nothing any more.
 func (t *Table) Excluded() bool { return t.excluded }
 
 // Failed lists the members that are known to have failed.
@@ -88,7 +88,7 @@ func (t *Table) Fail(i int) (out []Send) {
 	return t.seal(t.forget(out))
 }
 
-// Unknown tells whether a message says of a member that it has failed, and this one does not know that: by
+// Unknown reports whether a message says of a member that it has failed, and this one does not know that: by
 // its ballot, or by the set of a value, in communicators of no more members than a set has elements.
 func (t *Table) Unknown(m *Message) bool {
 	size := len(t.tree.failed)
@@ -156,7 +156,7 @@ func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 	return t.seal(t.forget(out)), nil
 }
 
-// contradicts tells whether the sender of a message has had other decisions than this member.
+// contradicts reports whether the sender of a message has had other decisions than this member.
 func (t *Table) contradicts(m *Message) bool {
 	if mine := t.historyBefore(m.Instance); mine != 0 && m.History != 0 && m.History != mine {
 		return true
@@ -197,7 +197,7 @@ func (t *Table) seal(out []Send) []Send {
 	return out
 }
 
-// Misled tells whether this member was told other decisions than the one above, and by whom; nil if not.
+// Misled reports whether this member was told other decisions than the one above, and by whom; nil if not.
 func (t *Table) Misled() *Misled { return t.misled }
 
 func (t *Table) instance(number uint32) *instance {

@@ -17,7 +17,7 @@ var Neutral = Value{And: ^uint64(0)}
 // Add puts an element in the set.
 func (v *Value) Add(i int) { v.Set[i/64] |= 1 << (i % 64) }
 
-// Has tells whether an element is in the set.
+// Has reports whether an element is in the set.
 func (v *Value) Has(i int) bool { return v.Set[i/64]>>(i%64)&1 != 0 }
 
 // combine adds a contribution. It is commutative, associative and idempotent, so that it does no harm when a

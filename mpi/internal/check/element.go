@@ -83,5 +83,5 @@ func period(parts []string) int {
 	return len(parts)
 }
 
-// fits tells whether elements of two layouts may stand for one another.
+// fits reports whether elements of two layouts may stand for one another.
 func fits(a, b uint32) bool { return a == b || (a == 0 || b == 0) && (a|b)&valueLayout == 0 }

@@ -32,7 +32,7 @@ type header struct {
 	bytes   [HeaderSize]byte
 }
 
-// Header is what the header of a message says.
+// Header is the header of a message.
 type Header struct {
 	Layout     uint32
 	Name, Line string
@@ -47,12 +47,12 @@ func ParseHeader(b []byte) (h Header) {
 	return h
 }
 
-// SameLayout tells whether a receive of elements takes what the header b announces.
+// SameLayout reports whether a receive of elements takes what the header b announces.
 func SameLayout(b []byte, e *Element) bool {
 	return fits(binary.LittleEndian.Uint32(b), e.Layout)
 }
 
-// putText fills b with a text, of which the end stays if it is too long, and zeros.
+// putText fills b with a text, or its end if it is too long, and zeros.
 func putText(b []byte, s string) {
 	if len(s) > len(b) {
 		s = s[len(s)-len(b):]

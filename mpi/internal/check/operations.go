@@ -19,7 +19,7 @@ type Operation struct {
 	index int    // in Operations.list, plus one; 0 while it is not there
 }
 
-// String is what a report says of it.
+// String describes it for a report.
 func (o *Operation) String() string {
 	if o.With == "" {
 		return o.Site.String()
@@ -63,7 +63,7 @@ func (s *Operations) Look(o *Operation) {
 	}
 }
 
-// Any tells whether operations are in flight.
+// Any reports whether operations are in flight.
 func (s *Operations) Any() bool { return s.count.Load() > 0 }
 
 // Begin notes that an operation is in flight.
@@ -120,7 +120,7 @@ func (s *Operations) sumOf(list [][]byte) (sum uint64) {
 	return sum
 }
 
-// meets tells whether an operation writes what another one uses. With itself it is what it reads.
+// meets reports whether an operation writes what another one uses. With itself it is what it reads.
 func (o *Operation) meets(other *Operation) bool {
 	if len(o.Writes)*(len(other.Writes)+len(other.Reads)) > maxRegions {
 		return false
@@ -143,7 +143,7 @@ func (o *Operation) meets(other *Operation) bool {
 	return false
 }
 
-// Overlap tells whether two pieces of memory have bytes in common.
+// Overlap reports whether two pieces of memory have bytes in common.
 func Overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false

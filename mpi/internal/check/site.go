@@ -14,7 +14,7 @@ type Site struct {
 	header atomic.Pointer[header] // of its latest message
 }
 
-// String is what a report says of it.
+// String describes it for a report.
 func (s *Site) String() string { return s.Call + " at " + s.Line }
 
 const (

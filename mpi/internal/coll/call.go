@@ -66,7 +66,7 @@ type Call struct {
 	Hosts      *Hosts // nil where all ranks share a host, or it is not known
 }
 
-// Repeats tells whether two calls on one communicator are equal. Of what such calls have alike, it compares
+// Repeats reports whether two calls on one communicator are equal. Of what such calls have alike, it compares
 // the size, which an empty Call has not; what pointers lead to it does not compare.
 func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
@@ -188,7 +188,7 @@ func (op *operation) suits(c *Call) int {
 	return best
 }
 
-// may tells whether an algorithm can carry out a call.
+// may reports whether an algorithm can carry out a call.
 func (op *operation) may(i int, c *Call) bool {
 	if c.InOrder && op.inOrder > 0 && i != op.direct-1 && i != op.pull-1 && i != op.inOrder-1 {
 		return false

@@ -52,7 +52,7 @@ func (ch *Selection) ReadTable(text []byte) error {
 	return nil
 }
 
-// sameBytes tells whether all ranks find the same length of a call, so that they choose alike by it.
+// sameBytes reports whether all ranks find the same length of a call, so that they choose alike by it.
 func sameBytes(o Operation) bool {
 	switch o {
 	case OpGatherv, OpScatterv, OpAllgatherv, OpAlltoallv, OpReduceScatter,
@@ -62,7 +62,7 @@ func sameBytes(o Operation) bool {
 	return true
 }
 
-// holds tells whether a rule is for a call.
+// holds reports whether a rule is for a call.
 func (r *rule) holds(c *Call) bool {
 	n := c.bytes()
 	return c.Size >= r.MinRanks && (r.MaxRanks == 0 || c.Size <= r.MaxRanks) &&

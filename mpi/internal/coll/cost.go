@@ -70,7 +70,7 @@ func (w work) everywhere(n int) work {
 	return w
 }
 
-// sharesProcessors tells whether the ranks outnumber their processors.
+// sharesProcessors reports whether the ranks outnumber their processors.
 func (c *Call) sharesProcessors() bool { return c.Processors > 0 && c.Processors < c.Size }
 
 // time is how long a call's ranks take for some work, in ns.

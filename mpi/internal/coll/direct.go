@@ -50,12 +50,12 @@ func directLimit(c *Call) int {
 	return directMax
 }
 
-// suitsDirect tells whether ranks that have mailboxes do best without a tree. All ranks find the same.
+// suitsDirect reports whether ranks that have mailboxes do best without a tree. All ranks find the same.
 func suitsDirect(c *Call) bool {
 	return c.Mailbox > 0 && c.longestMessage() <= min(directLimit(c), c.Mailbox)
 }
 
-// OutgrowsMailboxes tells whether a call would go through the ranks' mailboxes if these took messages of as
+// OutgrowsMailboxes reports whether a call would go through the ranks' mailboxes if these took messages of as
 // many bytes as larger ones do. All ranks find the same.
 func (c *Call) OutgrowsMailboxes(larger int) bool {
 	n := c.longestMessage()

@@ -69,7 +69,7 @@ func (h *Hosts) leaders(root int) []int {
 	return all
 }
 
-// twoLevels tells whether a call can be carried out inside the hosts and between them.
+// twoLevels reports whether a call can be carried out inside the hosts and between them.
 func twoLevels(c *Call) bool {
 	if c.Hosts == nil {
 		return false

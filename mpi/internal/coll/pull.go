@@ -60,7 +60,7 @@ func pulls(c *Call) bool { return c.Pull }
 
 func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
 
-// suitsPull tells whether ranks that read each other's memory do best so. All ranks find the same.
+// suitsPull reports whether ranks that read each other's memory do best so. All ranks find the same.
 func suitsPull(c *Call) bool {
 	if suitsMessage(c) || suitsMessages(c) {
 		return false
@@ -76,14 +76,14 @@ func suitsPull(c *Call) bool {
 	return c.bytes() >= pullMin && c.Count >= c.Size
 }
 
-// suitsMessage tells whether one message does better than a Bcast that pulls.
+// suitsMessage reports whether one message does better than a Bcast that pulls.
 func suitsMessage(c *Call) bool {
 	n := c.bytes()
 	return c.Operation == OpBcast && c.Size == 2 && !c.sharesProcessors() && n >= sharedBcastMin &&
 		(n < pairPiecesMin || n > pipelineBcastMax)
 }
 
-// suitsMessages tells whether messages do better than an Alltoall that pulls.
+// suitsMessages reports whether messages do better than an Alltoall that pulls.
 func suitsMessages(c *Call) bool {
 	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallMost
 }

@@ -225,7 +225,7 @@ func (s *Schedule) redirect(first int, from Buffer, to Span) {
 	}
 }
 
-// precedes tells whether q begins where p ends.
+// precedes reports whether q begins where p ends.
 func (p Span) precedes(q Span) bool {
 	return p.Buf == q.Buf && p.Off+p.Len == q.Off
 }

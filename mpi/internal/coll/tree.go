@@ -29,7 +29,7 @@ func (t tree) extent(vertex int) int {
 	return min(t.span(vertex), t.size-vertex)
 }
 
-// holds tells whether the vertices from first up to last are all in the subtree of v.
+// holds reports whether the vertices from first up to last are all in the subtree of v.
 func (t tree) holds(v, first, last int) bool {
 	return v <= first && last <= v+t.extent(v)
 }

@@ -2,7 +2,7 @@ package exact
 
 import "github.com/weft-mpi/weft/internal/sys"
 
-// vectorized tells whether the functions below can be called. They do what the loops in sum.go do.
+// vectorized reports whether the functions below can be called. They do what the loops in sum.go do.
 var vectorized = sys.AVX2
 
 // addPairs64 adds n pairs, a positive multiple of 4.

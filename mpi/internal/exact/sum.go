@@ -61,7 +61,7 @@ func sumBlock64(dst, vectors []float64, n int) {
 	}
 }
 
-// sumEach64 adds one element after another, and tells whether the sums are exact.
+// sumEach64 adds one element after another, and reports whether the sums are exact.
 func sumEach64(dst, rests, vectors []float64, n int) bool {
 	copy(dst, vectors)
 	lost := 0.0 // not 0 if an error had an error, NaN if something is no number

@@ -78,7 +78,7 @@ func Begin() (end func()) {
 	return func() { jobs.Add(-1) }
 }
 
-// Here tells whether the caller may be a rank in a Place, for messages.
+// Here reports whether the caller may be a rank in a Place, for messages.
 func Here() bool { return jobs.Load() > 0 }
 
 // RankOr returns the rank of the place, which create makes if there is none yet.

@@ -84,7 +84,7 @@ func (l *Layout) twiceHere() (int, bool) {
 	return overlap(all)
 }
 
-// sorted tells whether each dimension's parts are apart by at least what is inside it.
+// sorted reports whether each dimension's parts are apart by at least what is inside it.
 func (l *Layout) sorted(dims []dim) bool {
 	extent := l.block
 	for i := len(dims) - 1; i >= 0; i-- {

@@ -64,7 +64,7 @@ func (l *Layout) SetRows(n int, block, stride int32) {
 	}
 }
 
-// Rows tells whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
+// Rows reports whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
 // one block, with the length and the stride 0.
 func (l *Layout) Rows() (start, block, stride int, ok bool) {
 	switch {
@@ -220,11 +220,11 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 // Bytes is how long the sequence is.
 func (l *Layout) Bytes() int { return l.n }
 
-// Scattered tells whether there are bytes that are not contiguous in memory, in order. A layout without bytes
-// is contiguous.
+// Scattered reports whether there are bytes that are not contiguous in memory, in order. A layout without
+// bytes is contiguous.
 func (l *Layout) Scattered() bool { return l.n != l.block || l.more != nil }
 
-// Contiguous tells whether the bytes are contiguous in memory, in order, and where they begin.
+// Contiguous reports whether the bytes are contiguous in memory, in order, and where they begin.
 func (l *Layout) Contiguous() (from int, ok bool) { return l.start, !l.Scattered() }
 
 func (l *Layout) list() *list {

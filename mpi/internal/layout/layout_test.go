@@ -130,7 +130,7 @@ func hasTwice(l *Layout) bool {
 	return twice
 }
 
-// Selections from rows that go backwards from where their memory begins, as those of a view do, tell whether
+// Selections from rows that go backwards from where their memory begins, as those of a view do, report whether
 // they have an element twice.
 func TestTwiceBeforeTheBeginning(t *testing.T) {
 	const size = 8

@@ -192,10 +192,10 @@ func elements[W any](mem unsafe.Pointer, at []int, step int, flat unsafe.Pointer
 	}
 }
 
-// isOf tells whether a list, which may be nil, is of single elements of a size.
+// isOf reports whether a list, which may be nil, is of single elements of a size.
 func (l *list) isOf(size int) bool { return l != nil && l.length == nil && l.size == size }
 
-// listsElements tells whether l is a list of single elements of memory, of a size.
+// listsElements reports whether l is a list of single elements of memory, of a size.
 func (l *Layout) listsElements(size int) bool { return l.list().isOf(size) && l.more.of == nil }
 
 // moveListed copies count entries of a list of single elements: those that another list gives (at), or, where

@@ -170,7 +170,7 @@ func (q *maliciousQP) MapRegion(key transport.Key) (mem []byte, unmap func() err
 	return nil, nil, false
 }
 
-// due tells whether the next request is no honest one, and which lie it is.
+// due reports whether the next request is no honest one, and which lie it is.
 func (q *maliciousQP) due(to []transport.Segment) (lie int, due bool) {
 	for _, s := range to {
 		if len(q.keys) < 64 {

@@ -140,7 +140,7 @@ func (p *tap) pass(from, to net.Conn, lies bool) {
 	}
 }
 
-// change gives what becomes of a piece, and tells whether the connection is cut after it.
+// change returns a changed piece, and reports whether the connection is cut after it.
 func (p *tap) change(b []byte) (out []byte, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

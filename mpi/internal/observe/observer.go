@@ -40,7 +40,7 @@ type Rank struct {
 	End    func(code int) // ends the job and the rank; does not return
 }
 
-// Communicator is what observers see of a communicator.
+// Communicator is a communicator as observers see it.
 type Communicator struct {
 	ID      uint32 // which is the context of its point-to-point messages
 	Name    string
@@ -88,7 +88,7 @@ func New(options Options) (o *Observer, err error) {
 	return o, err
 }
 
-// Hook is what the rank's engine is to tell of events; nil for nothing.
+// Hook returns the hook of the rank's engine; nil if nothing listens.
 func (o *Observer) Hook() *engine.Hook {
 	var tell []func(engine.Event)
 	if o.calls != nil {
@@ -134,10 +134,10 @@ func (o *Observer) Asked() {
 	o.reporter = r
 }
 
-// Reporter is what reports the rank's state, or nil.
+// Reporter returns the reporter of the rank's state, or nil.
 func (o *Observer) Reporter() *Reporter { return o.reporter }
 
-// Tracing is where records go; nil while the rank is not traced.
+// Tracing returns the buffer for records; nil while the rank is not traced.
 func (o *Observer) Tracing() *trace.Buffer { return o.tracing.Load() }
 
 // HandOver hands over what is measured, at the end of the rank.

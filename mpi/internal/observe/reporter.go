@@ -333,7 +333,7 @@ func (r *Reporter) reportQuiet() error {
 	return r.send(k, nil)
 }
 
-// change tells whether the rank has become quiet, or is no longer quiet.
+// change reports whether the rank has become quiet, or is no longer quiet.
 func (r *Reporter) change() (k snapshot.Kind, changed bool) {
 	sleepers, ok := r.waiting()
 	if !ok {

@@ -38,7 +38,7 @@ func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	return text + "\n"
 }
 
-// UnfinishedText tells of one entry. What the collectives have among them is not the program's, and gets "".
+// UnfinishedText describes one entry. It is "" for requests of collectives, which are not the program's.
 func UnfinishedText(l engine.Unfinished) string {
 	if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
 		return ""

@@ -111,8 +111,8 @@ var idle = map[string]bool{
 	"os/signal.signal_recv": true, // a signal comes from outside, and goes to a channel
 }
 
-// MayAct tells whether a goroutine that does not wait in a call of weft may act: it is not one of weft's, and
-// can go on without another goroutine of the program. What waits on a channel or in a select may wait for
+// MayAct reports whether a goroutine that does not wait in a call of weft may act: it is not one of weft's,
+// and can go on without another goroutine of the program. What waits on a channel or in a select may wait for
 // time to pass; but the channels of package testing are those of other tests.
 func (g Goroutine) MayAct() bool {
 	switch g.Owner {
@@ -138,7 +138,7 @@ const (
 	maxTrace = 4 << 20
 )
 
-// Goroutines lists the goroutines of this process. All tells whether none is left out.
+// Goroutines lists the goroutines of this process. All reports whether none is left out.
 func Goroutines() (list []Goroutine, all bool) {
 	var trace []byte
 	size := 0
@@ -156,8 +156,8 @@ func GoroutineID() uint64 {
 	return id
 }
 
-// RunsTest tells whether the calling goroutine is that of a test, and not of another one, whose *testing.T is
-// at an address. Where the trace does not tell, it says yes.
+// RunsTest reports whether the calling goroutine is that of a test, and not of another one, whose *testing.T
+// is at an address. Where the trace does not tell, it says yes.
 func RunsTest(t uintptr) bool {
 	buf := make([]byte, minTrace)
 	return runsTest(string(buf[:runtime.Stack(buf, false)]), t)
@@ -180,7 +180,7 @@ func Bubble() string {
 	return number
 }
 
-// InBubble tells whether the calling goroutine is in a bubble of testing/synctest.
+// InBubble reports whether the calling goroutine is in a bubble of testing/synctest.
 func InBubble() bool { return Bubble() != "" }
 
 // self is the first line of the calling goroutine's trace.

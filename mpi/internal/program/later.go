@@ -176,7 +176,8 @@ func (f *function) startsLater(entries map[uintptr]string) (text string) {
 	return text
 }
 
-// owned tells whether a function is the program's. What weft's launcher starts later calls nothing of a rank.
+// owned reports whether a function is the program's. What weft's launcher starts later calls nothing of a
+// rank.
 func owned(function string) bool {
 	return Owns(function) && !strings.HasPrefix(function, Module+"launcher")
 }

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Module is where weft's packages are. Those below a program's view of it are its internals.
+// Module is weft's import path. The packages in internals are weft's own code inside a rank.
 const Module = "github.com/weft-mpi/weft/"
 
 var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal"}
 
-// OfWeft tells whether a function, given by its full name, belongs to what weft consists of inside a rank.
+// OfWeft reports whether a function, given by its full name, belongs to what weft consists of inside a rank.
 // The tests of a package that see it from outside do not.
 func OfWeft(function string) bool {
 	rest, in := strings.CutPrefix(function, Module)
@@ -28,7 +28,7 @@ func OfWeft(function string) bool {
 	return false
 }
 
-// Owns tells whether a function, given by its full name, is the program's: neither weft's own nor of the
+// Owns reports whether a function, given by its full name, is the program's: neither weft's own nor of the
 // standard library. The paths of the standard library begin without a dot, and so may those of the program.
 func Owns(function string) bool {
 	if OfWeft(function) {

@@ -68,7 +68,7 @@ type Updated struct {
 	Old        []byte
 }
 
-// Outcome is what has become of an Update.
+// Outcome is the result of an Update.
 type Outcome uint8
 
 const (

@@ -16,16 +16,16 @@ type Type struct {
 	Size int // bytes of an element
 	// Locked says that the lock serves in any case: in memory of some rank elements are not aligned.
 	Locked bool
-	// Apply has the operators on elements that are no words, inout = inout op in; nil for what there is not.
+	// Apply has the operators on elements that are no words, inout = inout op in; nil where there is none.
 	Apply [Codes]func(inout, in []byte)
 }
 
-// words tells whether elements are words.
+// words reports whether elements are words.
 func (t *Type) words() bool { return !t.Locked && t.wordSized() }
 
 func (t *Type) wordSized() bool { return t.Size == 1 || t.Size == 2 || t.Size == 4 || t.Size == 8 }
 
-// Has tells whether elements have an operator.
+// Has reports whether elements have an operator.
 func (t *Type) Has(op Code) bool {
 	switch {
 	case op == Replace || op == NoOp || op == Swap:
@@ -70,7 +70,7 @@ func (t *Type) Word(at unsafe.Pointer, operand, compare uint64, op Code) (was ui
 	return t.part(at, operand, compare, op)
 }
 
-// IsWord tells whether Word serves.
+// IsWord reports whether Word serves.
 func (t *Type) IsWord() bool { return t.words() }
 
 func (t *Type) word8(p *uint64, operand, compare uint64, op Code) uint64 {
@@ -228,7 +228,7 @@ func (l *Lock) take() bool {
 	return false
 }
 
-// Free tells whether nobody has the lock at the moment.
+// Free reports whether nobody has the lock at the moment.
 func (l *Lock) Free() bool { return atomic.LoadUint32(&l.word) == 0 }
 
 func (l *Lock) leave() { atomic.StoreUint32(&l.word, 0) }

@@ -117,7 +117,7 @@ func choose(list string, known []netInterface) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// describe lists interfaces, for who has asked for one that there is not.
+// describe lists interfaces, for an error about one that does not exist.
 func describe(known []netInterface) string {
 	var list []string
 	for _, i := range known {

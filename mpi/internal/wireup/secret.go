@@ -197,7 +197,7 @@ func checkOwner(name string, info os.FileInfo) error {
 	return nil
 }
 
-// inGroup tells whether this process is in a group.
+// inGroup reports whether this process is in a group.
 func inGroup(gid int) bool {
 	groups, _ := os.Getgroups()
 	return gid == os.Getegid() || slices.Contains(groups, gid)

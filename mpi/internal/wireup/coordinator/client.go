@@ -264,7 +264,7 @@ func (c *Client) read() {
 	}
 }
 
-// lose notes a rank that the job goes on without. It tells whether there was room: no rank is lost twice.
+// lose notes a rank that the job goes on without. It reports whether there was room: no rank is lost twice.
 func (c *Client) lose(lost *LostError) bool {
 	if !c.config.Survive {
 		return false
@@ -419,7 +419,7 @@ func (c *Client) PeerLost(peer int) {
 	c.link.send(message{kind: kindPeerLost, number: uint32(peer)})
 }
 
-// Watched tells whether rank 0 wants to know of the ranks' states.
+// Watched reports whether rank 0 wants to know of the ranks' states.
 func (c *Client) Watched() bool { return c.config.Stuck > 0 }
 
 // Reporter returns a connection as that of package snapshot, over which the rank tells its state to rank 0.

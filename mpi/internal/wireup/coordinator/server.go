@@ -186,7 +186,7 @@ func (s *server) refuse(conn net.Conn, err error) {
 	s.lastly = fmt.Sprintf("%v: %.200v", conn.RemoteAddr(), err)
 }
 
-// join takes a rank in and tells whether it has been.
+// join takes a rank in and reports whether it has been.
 func (s *server) join(l *link, h hello) bool {
 	s.mu.Lock()
 	if !s.closed {

@@ -46,7 +46,7 @@ type delivery struct {
 	message
 }
 
-// final tells whether a message is the last one of the job.
+// final reports whether a message is the last one of the job.
 func (d delivery) final() bool {
 	return d.kind == kindFailed || d.kind == kindAborted || d.kind == kindLost
 }

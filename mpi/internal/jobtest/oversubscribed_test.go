@@ -1,4 +1,4 @@
-package mpi_test
+package jobtest_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package mpi_test
+package jobtest_test
 
 import (
 	"context"
@@ -50,4 +50,29 @@ var oneFails = body("one fails", func(_ context.Context, world *mpi.Comm) error 
 	}
 	time.Sleep(50 * time.Millisecond) // the others are in Finalize most often
 	return errors.New("the matrix is singular")
+})
+
+func TestBodyFails(t *testing.T) {
+	r := launch(t, 3, failingBody)
+	f := r.Cause(t)
+	require.Equal(t, 1, f.Rank, "standard error:\n%s", r.Err)
+	require.Contains(t, r.Err, "the matrix is singular")
+}
+
+// The rank that ends the job gets to say why, however long it takes to.
+func TestBodyFailsAndSaysWhy(t *testing.T) {
+	r := launch(t, 3, failingBody, slowVariable+"=1")
+	require.Error(t, r.Failure)
+	require.Contains(t, r.Err, "the matrix is singular")
+}
+
+// One rank fails while the others wait for it: the job ends, and that rank is the cause.
+var failingBody = body("failing body", func(_ context.Context, world *mpi.Comm) error {
+	if err := mpi.Barrier(world); err != nil {
+		return err
+	}
+	if world.Rank() == 1 {
+		return errors.New("the matrix is singular")
+	}
+	return mpi.Barrier(world)
 })

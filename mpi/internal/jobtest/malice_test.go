@@ -1,4 +1,4 @@
-package mpi_test
+package jobtest_test
 
 import (
 	"context"
@@ -301,12 +301,12 @@ func (p *besideProgram) run(random *rand.Rand) error {
 	return nil
 }
 
-// honest tells whether a rank of the communicator is.
+// honest reports whether a rank of the communicator is.
 func (p *besideProgram) honest(rank int) bool {
 	return p.c.Group().Translate([]int{rank}, p.world.Group())[0] != p.bad
 }
 
-// all tells whether no rank of the communicator is malicious.
+// all reports whether no rank of the communicator is malicious.
 func (p *besideProgram) all() bool {
 	for rank := range p.c.Size() {
 		if !p.honest(rank) {
@@ -553,3 +553,10 @@ var maliciously = launchertest.Body("maliciously", func() error {
 	time.Sleep(maliceLimit)
 	return errors.New("the malicious rank is still there")
 })
+
+func makeWindow(c *mpi.Comm, n int, heap bool) (*mpi.Win[int64], error) {
+	if heap {
+		return mpi.WinCreate(c, make([]int64, n))
+	}
+	return mpi.WinAllocate[int64](c, n)
+}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package mpi_test
+package jobtest_test
 
 import (
 	"context"

@@ -62,8 +62,8 @@ func (o *options) check() error {
 		return fmt.Errorf("mpitest: Fabric: %w, and %s", err, simulated)
 	}
 	if o.kills != nil || o.slow != nil || o.slowLinks != nil {
-		return fmt.Errorf("mpitest: Fabric(%q) with Kill, Slow or SlowLink: these are for the simulated network",
-			o.fabric)
+		return fmt.Errorf("mpitest: Fabric(%q) with Kill, Slow or SlowLink: these are for the simulated "+
+			"network", o.fabric)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func TestTableOfAlgorithms(t *testing.T) {
 // and it may itself look at a communicator and even complete a message.
 func TestOperatorsOfUsersDoNotHoldOthersUp(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		ranks(t, 2, slowOperator, fabric, "WEFT_COLL=allreduce:recursive-doubling")
+		anywhere(t, 2, slowOperator, fabric, "WEFT_COLL=allreduce:recursive-doubling")
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 func TestNeighborCollectives(t *testing.T) {
 	onFabricsAndChecked(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{1, 2, 4, 6} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, onNeighbors, fabric) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { anywhere(t, n, onNeighbors, fabric) })
 		}
 	})
 }
@@ -39,6 +39,9 @@ var onNeighbors = body("onNeighbors", func(_ context.Context, world *mpi.Comm) e
 			if err := try(neighborhood(g, g.Comm().Rank(), around, around, opposite)); err != nil {
 				return fmt.Errorf("grid %v, periodic %v: %w", dims, periodic, err)
 			}
+			if err := g.Comm().Free(); err != nil {
+				return err
+			}
 		}
 	}
 	if size > 1 {
@@ -51,6 +54,9 @@ var onNeighbors = body("onNeighbors", func(_ context.Context, world *mpi.Comm) e
 		}
 		if err := try(neighborhood(g, me, from, to, func(i int) int { return i })); err != nil {
 			return fmt.Errorf("graph: %w", err)
+		}
+		if err := g.Comm().Free(); err != nil {
+			return err
 		}
 	}
 	if checking() {

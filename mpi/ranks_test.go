@@ -79,6 +79,17 @@ func together(t *testing.T, n int, name string, env ...string) {
 	mpitest.Run(t, n, bodies[name], mpitest.Fabric(fabric), mpitest.Config(mpi.Config{Settings: values}))
 }
 
+// anywhere runs a body that must succeed, and that does not depend on where its ranks are: in processes of
+// their own, or with the race detector in this one, as it sees no races between processes.
+func anywhere(t *testing.T, n int, name string, env ...string) {
+	t.Helper()
+	if raceDetector {
+		together(t, n, name, env...)
+	} else {
+		ranks(t, n, name, env...)
+	}
+}
+
 // onFabrics runs a test over every fabric between ranks of a host, which the setting names.
 func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
 	for _, name := range []string{"shm", "tcp"} {

@@ -91,7 +91,7 @@ var nothingToSend = body("nothing to send", func(_ context.Context, world *mpi.C
 		want("ProcNull's source by Irecv", waited.Source, mpi.ProcNull))
 })
 
-func TestTypedMessages(t *testing.T) { ranks(t, 2, typedMessages) }
+func TestTypedMessages(t *testing.T) { anywhere(t, 2, typedMessages) }
 
 var typedMessages = body("typed messages", func(_ context.Context, world *mpi.Comm) error {
 	type particle struct {
@@ -125,7 +125,7 @@ var typedMessages = body("typed messages", func(_ context.Context, world *mpi.Co
 			mpi.ErrRequest))
 })
 
-func TestTruncation(t *testing.T) { ranks(t, 2, truncation) }
+func TestTruncation(t *testing.T) { anywhere(t, 2, truncation) }
 
 var truncation = body("truncation", func(_ context.Context, world *mpi.Comm) error {
 	for _, n := range []int{100, 50_000} {

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -27,6 +28,7 @@ type mailboxes struct {
 	state    atomic.Uint32 // a mailboxState
 	current  *engine.Mailboxes
 	pulls    bool              // the ranks read each other's memory
+	copyCall time.Duration     // see coll.Call
 	larger   *engine.Mailboxes // that the ranks prepare to replace them; else nil
 	outgrown int               // calls that they were too small for, up to mailboxesAfter
 }
@@ -61,7 +63,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			a.skipLocked(k)
 			return err
 		case ready:
-			m.pulls = m.current.Pulls()
+			m.pulls, m.copyCall = m.current.Pulls(), c.e.CopyCall()
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)
@@ -75,7 +77,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 		}
 	}
 	if m.is(mailboxesReady) {
-		a.call.Mailbox, a.call.Pull = m.current.Bytes(), m.pulls
+		a.call.Mailbox, a.call.Pull, a.call.CopyCall = m.current.Bytes(), m.pulls, m.copyCall
 	}
 	return nil
 }

@@ -76,9 +76,12 @@ type DeviceAttr struct {
 	// Writes by polling memory needs it.
 	TailLast bool
 
-	InlineWrites   bool // QP.WriteInline
-	PeerMapped     bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
-	DirectCopies   bool // QP.Get, QP.Put and QP.Fill
+	InlineWrites bool // QP.WriteInline
+	PeerMapped   bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
+	DirectCopies bool // QP.Get, QP.Put and QP.Fill
+	// CopyCall is how long a Get of memory that is not mapped into this process takes before its first byte.
+	// It is measured where peers connect; 0 before, and where there is no such memory.
+	CopyCall       time.Duration
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes
 	Atomics        bool // OpFetchAdd and OpCompareSwap

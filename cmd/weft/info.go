@@ -25,17 +25,19 @@ import (
 )
 
 func newInfo() *cobra.Command {
-	var settings, why, asJSON bool
+	var settings, why, costs, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "info",
 		Short:   "Describe this machine, as weft sees it",
-		Example: "  weft info\n  weft info --settings\n  weft info --json",
+		Example: "  weft info\n  weft info --settings\n  weft info --costs\n  weft info --json",
 		Args:    noWords,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			var facts interface{ print(w io.Writer) }
 			switch {
-			case settings && why:
-				return usageErrorf("--settings and --why: each prints something of its own; leave one out")
+			case settings && why || settings && costs || why && costs:
+				return usageErrorf("--settings, --costs and --why: each prints something of its own; use one")
+			case costs:
+				facts, err = theCosts()
 			case settings:
 				facts = theSettings()
 			case why:
@@ -56,6 +58,8 @@ func newInfo() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&settings, "settings", false,
 		"print the WEFT_* settings, with defaults and meanings, instead")
+	cmd.Flags().BoolVar(&costs, "costs", false,
+		"print what was measured of this machine instead, and the lengths that follow from it")
 	cmd.Flags().BoolVar(&why, "why", false,
 		"print what weft detects of a batch system instead: the hosts of the job, the variables that name "+
 			"them, and what starts weft on other hosts")

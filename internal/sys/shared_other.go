@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"time"
 )
 
 var errShared = errors.New("shared memory between ranks needs Linux, not " + runtime.GOOS)
@@ -37,11 +38,15 @@ type Foreign struct {
 	Secret [32]byte
 }
 
-func (*Foreign) Prove() error               { return errShared }
-func (*Foreign) Read([]byte, uint64) error  { return errShared }
-func (*Foreign) Write([]byte, uint64) error { return errShared }
-func (*Foreign) Call() uint64               { return 0 }
-func (*Foreign) Blocked() bool              { return false }
+func (*Foreign) Prove() error                     { return errShared }
+func (*Foreign) Read([]byte, uint64) error        { return errShared }
+func (*Foreign) Write([]byte, uint64) error       { return errShared }
+func (*Foreign) Call() uint64                     { return 0 }
+func (*Foreign) TimeCall() (time.Duration, error) { return 0, errShared }
+
+func TimeOwnCall() (time.Duration, error) { return 0, errShared }
+
+func (*Foreign) Blocked() bool { return false }
 
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16

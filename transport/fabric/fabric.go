@@ -21,9 +21,6 @@ type Fabric struct {
 	MinPeerTimeout time.Duration // the smallest valid Config.PeerTimeout
 
 	EagerMax int // bytes of a message above which rendezvous is faster; 0: the capacity of the largest slot
-	// bytes of a message from which announcing it is faster although it is not above EagerMax, if its
-	// receiver waits for it; 0: none
-	AwaitedMin int
 	// bytes of a large message that one Read or Write moves best; 0: the protocol decides
 	Piece int
 
@@ -44,6 +41,10 @@ type Config struct {
 	// memory does not return although the peer has been declared failed. The thread that waits in the call,
 	// and what it holds, are released only when this process ends.
 	Fatal func(peer uint32, err error)
+
+	// CopyCall is how long a call takes before its first byte that copies memory of another process; 0: the
+	// provider measures it.
+	CopyCall time.Duration
 
 	// HugePages allows a provider to move memory that peers often reach onto huge pages.
 	HugePages bool

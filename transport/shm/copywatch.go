@@ -78,7 +78,13 @@ func (d *Device) errNoAnswer(pid int) error {
 // its own for that: whoever waits in the system call cannot give it up.
 func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
-	go func() { result <- own.Prove() }()
+	go func() {
+		err := own.Prove()
+		if err == nil {
+			d.copyCall.measure(&own)
+		}
+		result <- err
+	}()
 	timer := time.NewTicker(d.copyTimeout())
 	defer timer.Stop()
 	for {

@@ -22,6 +22,7 @@ type Options struct {
 	// never read the memory of another process: what is not shared goes through the rings
 	NoCMA       bool
 	NoHugePages bool          // leave memory of the program on the pages that it has
+	CopyCall    time.Duration // what DeviceAttr.CopyCall is to be; 0: measure it
 	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
@@ -52,6 +53,7 @@ type Device struct {
 	arena      *arena
 	huge       hugePages
 	liveness   liveness
+	copyCall   copyCall
 
 	live struct {
 		sync.Mutex
@@ -98,6 +100,7 @@ func New(o Options) (*Device, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	d.huge.began = time.Now()
+	d.copyCall.pin(o.CopyCall)
 	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
 	d.Regions = verbs.NewTable(memory{d}, d.Query())
 	d.liveness.stopped = make(chan struct{})
@@ -114,7 +117,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		Windows: true, PollableCQs: true,
+		Windows: true, PollableCQs: true, CopyCall: d.copyCall.known(),
 	}
 }
 

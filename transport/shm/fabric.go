@@ -12,11 +12,10 @@ var Fabric = fabric.Fabric{
 	Local:          true,
 	MinPeerTimeout: MinPeerTimeout,
 	EagerMax:       24 << 10,
-	AwaitedMin:     6 << 10,
 	Piece:          4 << 20,
 	Open: func(c fabric.Config) (transport.Device, error) {
 		d, err := New(Options{PeerTimeout: c.PeerTimeout, Running: c.Running,
-			NoHugePages: !c.HugePages, Fatal: c.Fatal, Log: c.Log})
+			NoHugePages: !c.HugePages, CopyCall: c.CopyCall, Fatal: c.Fatal, Log: c.Log})
 		if err != nil {
 			return nil, err
 		}

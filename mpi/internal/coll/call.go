@@ -1,6 +1,9 @@
 package coll
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Operation is a collective operation of MPI.
 type Operation uint8
@@ -55,6 +58,9 @@ type Call struct {
 	Processors int    // of the host that the ranks share; 0 if each has one. All ranks say the same
 	Mailbox    int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
 	Pull       bool   // the ranks have mailboxes, and read each other's memory
+	// how long this rank takes before the first byte that it reads there; 0 if it is not known. It may differ
+	// from rank to rank, so no rounds depend on it
+	CopyCall   time.Duration
 	Send, Recv *Blocks
 	Neighbors  *Neighbors
 	Hosts      *Hosts // nil where all ranks share a host, or it is not known

@@ -1,5 +1,7 @@
 package coll
 
+import "github.com/weft-mpi/weft/internal/copycost"
+
 // The pulling algorithms have each rank read what it needs straight out of the memory of the ranks that have
 // it: a byte is copied once. Messages of no bytes tell when memory may be read, and when it has been. That
 // suits long vectors of ranks that share a host and may read each other's memory.
@@ -12,12 +14,12 @@ const pullName = "pull"
 const (
 	pullMin      = 8 << 10
 	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
-	// Up to how many bytes memory is copied for others to read where only the root copies, where only one
-	// rank reads, and where two ranks copy and read at the same time: all wait for the copy, and gain no more
-	// than one system call.
-	stageBcast    = 32 << 10
-	stagePair     = 16 << 10
-	stagePairBoth = 32 << 10
+	// A rank that sends its vector in slots leaves a Reduce before the root has combined it, and one that
+	// is read does not.
+	pullReduceMin = 48 << 10
+	// Up to how many bytes memory is copied for several others to read where only the root copies. For one
+	// other it is copied up to what package copycost says: it gains no more than one system call.
+	stageBcast = 32 << 10
 	// Between these lengths a root whose peers have processors of their own copies one piece while they read
 	// the one before. The stage has no room for more.
 	pipelineBcastMin = 256 << 10
@@ -37,6 +39,7 @@ const (
 // pulling are the operations that can be carried out so.
 var pulling = map[Operation]algorithm{
 	OpBcast:     {pullName, pulls, bcastPull},
+	OpReduce:    {pullName, pulls, reducePull},
 	OpAllreduce: {pullName, pulls, allreducePull},
 	OpAllgather: {pullName, pulls, allgatherPull},
 	OpAlltoall:  {pullName, pullsOutsideOfPlace, alltoallPull},
@@ -67,6 +70,8 @@ func suitsPull(c *Call) bool {
 		return c.reduced().before(c.Size) >= pullMin
 	case OpBcast:
 		return c.bytes() >= pullBcastMin && c.Count >= c.Size
+	case OpReduce:
+		return c.bytes() >= pullReduceMin && c.Size == 2
 	}
 	return c.bytes() >= pullMin && c.Count >= c.Size
 }
@@ -123,7 +128,7 @@ func bcastPull(s *Schedule, c *Call) {
 		return
 	}
 	s.exposing(Output)
-	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= stagePair)
+	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= copycost.Staged(c.CopyCall))
 	signalOthers(c, s.send)
 	s.round()
 	signalOthers(c, s.recv)
@@ -169,10 +174,28 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 	s.round()
 }
 
+// reducePull has the root read the vectors of all others, which wait for that.
+func reducePull(s *Schedule, c *Call) {
+	if c.Rank != c.Root {
+		s.exposing(Input)
+		s.send(c.Root, Span{})
+		s.round()
+		s.recv(c.Root, Span{})
+		s.round()
+		return
+	}
+	s.exposing()
+	signalOthers(c, s.recv)
+	s.combinePulled(c, Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()})
+	s.round()
+	signalOthers(c, s.send)
+	s.round()
+}
+
 // allreducePull has each rank combine a share of the vector for all, and read the other shares.
 func allreducePull(s *Schedule, c *Call) {
 	s.exposing(Input, Output)
-	s.Late, s.Stages = 1<<Output, true
+	s.Late, s.Stages = 1<<Output, c.Size > 2 || c.bytes() <= copycost.StagedByBoth(c.CopyCall)
 	share := func(buf Buffer, rank int) Span {
 		from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
 		return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
@@ -200,6 +223,7 @@ func reduceScatterPull(s *Schedule, c *Call) {
 	mine := blocks.span(Input, c.Rank)
 	output, result := s.blockOfResult(c, mine.Len)
 	s.exposing(Input)
+	s.Stages = true
 	s.publishOthers(Span{Input, 0, blocks.before(c.Size)}, mine)
 	s.signalAll(c)
 	s.combinePulled(c, result, mine)
@@ -211,9 +235,9 @@ func reduceScatterPull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// publishOthers begins a schedule with a copy of all but one part of Input for peers to read.
+// publishOthers begins a schedule with a copy of all but one part of Input for peers to read, if it stages.
 func (s *Schedule) publishOthers(all, but Span) {
-	s.Late, s.Stages = 1<<Input, true
+	s.Late = 1 << Input
 	s.publish(all.part(0, but.Off))
 	s.publish(all.part(but.Off+but.Len, all.Len))
 	s.round()
@@ -291,19 +315,19 @@ func allgatherPull(s *Schedule, c *Call) {
 	s.pullBlocks(c, Span{Input, 0, c.bytes()})
 }
 
-// alltoallPull publishes all blocks but the one that this rank takes itself.
+// alltoallPull publishes all blocks but the one that this rank takes itself. That is a round also where no
+// memory is copied for it: at other ranks some may be.
 func alltoallPull(s *Schedule, c *Call) {
 	own := Span{Input, c.Rank * c.bytes(), c.bytes()}
-	if s.exposingBlocks(c); s.Stages {
-		s.publishOthers(Span{Input, 0, c.Size * own.Len}, own)
-	}
+	s.exposingBlocks(c)
+	s.publishOthers(Span{Input, 0, c.Size * own.Len}, own)
 	s.pullBlocks(c, own)
 }
 
 // exposingBlocks begins a schedule in which peers read blocks of Input.
 func (s *Schedule) exposingBlocks(c *Call) {
 	s.exposing(Input)
-	s.Stages = c.Size > 2 || c.bytes() <= stagePairBoth
+	s.Stages = c.Size > 2 || c.bytes() <= copycost.StagedByBoth(c.CopyCall)
 }
 
 // pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at

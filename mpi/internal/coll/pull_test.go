@@ -2,6 +2,7 @@ package coll
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,31 @@ func TestRoundsOfPullingAlgorithmsCorrespond(t *testing.T) {
 			}
 			for at, n := range messages {
 				require.Zero(t, n, "%v: round, sender, receiver %v", x, at)
+			}
+		}
+	}
+}
+
+// What a rank has measured is its own: it changes no round, and no message.
+func TestRoundsOfPullingAlgorithmsDoNotDependOnCosts(t *testing.T) {
+	for o, a := range pulling {
+		for _, n := range []int{9 << 10, 20 << 10, 100 << 10} {
+			for size := 2; size < 5; size++ {
+				var want []int // messages by round
+				for _, call := range []time.Duration{0, 1, time.Microsecond, time.Second} {
+					c := Call{Operation: o, Size: size, Count: n / 8, ElemSize: 8, Commutative: true,
+						Mailbox: 4096, Pull: true, CopyCall: call}
+					var s Schedule
+					a.build(&s, &c)
+					var got []int
+					for i := range s.Rounds() {
+						got = append(got, Messages(s.Round(i)))
+					}
+					if want == nil {
+						want = got
+					}
+					require.Equal(t, want, got, "%v, %d bytes, %d ranks, %v", o, n, size, call)
+				}
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		return
 	}
 	a.f.addPeer(p)
-	p.state, p.eagerLimit, p.shortLimit = peerOpen, a.f.eagerLimit, a.f.shortLimit
+	p.state, p.eagerLimit, p.shortLimit = peerOpen, a.f.eagerLimit, a.f.shortLimit()
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
 	e.recorder.Stamp()
 	if a.f.device.Query().PollQP {

@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"math"
+	"time"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -13,9 +15,6 @@ type Fabric struct {
 	Device transport.Device
 	// bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
 	EagerLimit int
-	// bytes of a message from which it goes by rendezvous although it is not above EagerLimit, if its
-	// receiver waits for it; 0 for none
-	AwaitedMin int
 	Piece      int // bytes that one Read or Write of a large message moves; 0 for the default
 }
 
@@ -37,9 +36,10 @@ type fabric struct {
 	cq         transport.CQ
 	endpoint   transport.Endpoint
 	eagerLimit int
-	shortLimit int                     // see peer
-	reads      int                     // of one QP under way at once
-	views      transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
+	// messages up to eagerLimit are announced too, if it is likely that they are awaited
+	awaits bool
+	reads  int                     // of one QP under way at once
+	views  transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
 
 	oneSided oneSidedTable
 	sender   *rendezvous.Sender
@@ -74,10 +74,7 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	if f.pd, err = f.device.AllocPD(); err != nil {
 		return nil, err
 	}
-	f.shortLimit = f.eagerLimit
-	if from.AwaitedMin > 0 && c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant {
-		f.shortLimit = min(f.eagerLimit, from.AwaitedMin-1)
-	}
+	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
 		if f.handler, err = e.completionHandler.start(f.device, c.HandlerCores[0],
@@ -128,6 +125,26 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 		f.lastQP, f.lastPeer = q, f.byQP[q]
 	}
 	return f.lastPeer
+}
+
+// shortLimit is up to how many bytes a blocking send goes into a slot, however likely it is that its receiver
+// waits.
+func (f *fabric) shortLimit() int {
+	if !f.awaits {
+		return f.eagerLimit
+	}
+	return min(f.eagerLimit, copycost.Awaited(f.device.Query().CopyCall))
+}
+
+// CopyCall is how long it takes before the first byte to read memory of another process of this host; 0 if
+// that is not known.
+func (e *Engine) CopyCall() time.Duration {
+	for _, f := range e.fabrics {
+		if t := f.device.Query().CopyCall; t > 0 {
+			return t
+		}
+	}
+	return 0
 }
 
 // rendezvousIdle tells whether no large message is under way.

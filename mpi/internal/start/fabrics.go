@@ -27,6 +27,11 @@ func (o *Options) readFabric(set setting.Values) (err error) {
 	if c.HugePages, err = set.Of(setting.HugePages).On(); err != nil {
 		return err
 	}
+	if v := set.Of(setting.CopyCall); v.String() != "" {
+		if c.CopyCall, err = v.Duration(); err != nil {
+			return err
+		}
+	}
 	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {
 		return err
 	}
@@ -69,8 +74,7 @@ func (o *Options) OpenFabrics(wire *wireup.Job, fatal func(peer uint32, err erro
 		if err != nil {
 			return nil, errors.Join(err, closeFabrics(list))
 		}
-		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, AwaitedMin: f.AwaitedMin,
-			Piece: f.Piece})
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
 	}
 	return list, nil
 }
@@ -82,8 +86,7 @@ func openElsewhere(conf fabric.Config) (list []engine.Fabric, err error) {
 		if err != nil {
 			return nil, errors.Join(err, closeFabrics(list))
 		}
-		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, AwaitedMin: f.AwaitedMin,
-			Piece: f.Piece})
+		list = append(list, engine.Fabric{Device: d, EagerLimit: f.EagerMax, Piece: f.Piece})
 	}
 	return list, nil
 }

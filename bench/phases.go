@@ -221,7 +221,7 @@ const announces = 0xff
 // exchange sends a message to a peer and gets it back, or its first byte. Its first byte is the phase in
 // which the peer sends then, or announces.
 func (c *census) exchange(peer, n int) error {
-	if err := mpi.Send(c.world, c.message[:n], peer, pingTag); err != nil {
+	if err := c.send(n, peer); err != nil {
 		return err
 	}
 	_, err := mpi.Recv(c.world, c.message[:n], peer, pingTag)
@@ -246,10 +246,20 @@ func (c *census) echo() error {
 		if c.brief {
 			n = 1
 		}
-		if err := mpi.Send(c.world, c.message[:n], 0, pingTag); err != nil {
+		if err := c.send(n, 0); err != nil {
 			return err
 		}
 	}
+}
+
+// send sends a message through a slot if it fits one: a blocking send that is awaited might be announced.
+func (c *census) send(n, peer int) error {
+	r, err := mpi.Isend(c.world, c.message[:n], peer, pingTag)
+	if err != nil {
+		return err
+	}
+	_, err = r.Wait()
+	return err
 }
 
 // end lets ranks 1 to peers go.

@@ -11,22 +11,23 @@ type Identity struct {
 	Job    string   // name of the job
 	Rank   uint32   // this device's rank
 	Size   uint32   // number of ranks; a peer that claims a rank of Size or more is refused
+	Ports  int      // through which peers can be connected; 0 means 1
 	Secret [32]byte // shared by the job's ranks; never logged
 }
 
 // Endpoint is the connection management of a device, similar to rdma_cm: it turns addresses into connected
-// QPs. There is at most one QP between two ranks. When both connect at once, the connection that the lower
-// rank began is kept.
+// QPs. There is at most one QP between two ranks through each port (see PeerAt). When both connect at once,
+// the connection that the lower rank began is kept.
 type Endpoint interface {
 	// Addr returns the address that peers pass to Connect: printable, without spaces, '=' or ';', at most 200
 	// bytes.
 	Addr() string
 
-	// Connect connects to the rank at addr. It returns when Acceptor.Connected has been called for that rank,
-	// by this attempt or by one that the peer began, or with an error if neither succeeded. If the two are
-	// already connected, it returns at once. It may be called from any goroutine, and blocks until ctx ends
-	// at the latest.
-	Connect(ctx context.Context, rank uint32, addr string) error
+	// Connect connects to the peer at addr, which all ports of a rank share. It returns when
+	// Acceptor.Connected has been called for that peer, by this attempt or by one that the peer began, or
+	// with an error if neither succeeded. If the two are already connected, it returns at once. It may be
+	// called from any goroutine, and blocks until ctx ends at the latest.
+	Connect(ctx context.Context, peer uint32, addr string) error
 
 	// Close stops listening, ends every attempt, and returns when no callback is running or will run. It must
 	// not be called from a callback. QPs that were handed over stay connected.
@@ -61,8 +62,8 @@ type Transferrer interface {
 	// connection goes on in the queue pair. What the application has written to it comes before the
 	// handshake. Later reads and writes of the application fail.
 	//
-	// There is still only one connection between two ranks: if there is another one, or another comes first,
-	// the transfer is refused. Transfer may be called from any goroutine, and blocks until ctx ends at the
+	// It is the connection through port 0: if there is another one, or another comes first, the transfer is
+	// refused. Transfer may be called from any goroutine, and blocks until ctx ends at the
 	// latest.
 	Transfer(ctx context.Context, conn net.Conn, ahead []byte, role Role, rank uint32) error
 }
@@ -74,12 +75,12 @@ type Acceptor interface {
 	// returns the shape of the queue pair and the private data that the peer's Connected will get (at most
 	// DeviceAttr.MaxPrivate bytes). It can be called again for the same peer if an attempt fails or two
 	// attempts cross. If it returns an error, the peer is refused with the error's text.
-	Prepare(rank uint32) (QPConfig, []byte, error)
+	Prepare(peer uint32) (QPConfig, []byte, error)
 
 	// Connected hands over the queue pair, in StateReady, with the peer's private data. Until Connected
 	// returns, only the acceptor may drive the queue pair. Connected takes the lock that serializes its CQ,
 	// posts its Recvs, and keeps the QP. private belongs to the callee.
-	Connected(rank uint32, qp QP, private []byte)
+	Connected(peer uint32, qp QP, private []byte)
 
 	// Refused reports an attempt from outside that was refused or that vanished: the remote side as far as
 	// known, and the reason. It is for logging; no action is needed.

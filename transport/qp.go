@@ -102,7 +102,8 @@ type QPAttr struct {
 	QPConfig
 	Num    QPN
 	State  State
-	Peer   uint32 // identity of the peer
+	Peer   uint32 // the peer's rank
+	Port   int    // through which the two ranks are connected
 	Local  string // address of this end
 	Remote string // address of the other
 

@@ -57,7 +57,7 @@ func (e *endpoint) answer(c *conn) {
 	<-e.callers
 	from := fmt.Sprintf("process %d", c.pid)
 	if err == nil {
-		from = fmt.Sprintf("rank %d, %s", who.initiator, from)
+		from = fmt.Sprintf("rank %d, %s", transport.RankOf(who.initiator), from)
 		err = e.respond(c, &who)
 		if errors.Is(err, cm.ErrCollision) {
 			return
@@ -86,10 +86,10 @@ func (e *endpoint) hello(c *conn) (parties, error) {
 	case who.job != handshake.JobHash(e.id.Job):
 		c.reject(handshake.RejectOther, "this is another job")
 		return who, fmt.Errorf("%w: it is of another job", transport.ErrRefused)
-	case who.responder != e.id.Rank || who.initiator == e.id.Rank || who.initiator >= e.id.Size:
-		c.reject(handshake.RejectRank, fmt.Sprintf("this is rank %d of %d", e.id.Rank, e.id.Size))
-		return who, fmt.Errorf("%w: it says that it is rank %d and wants rank %d", transport.ErrRefused,
-			who.initiator, who.responder)
+	case !e.id.Meets(who.initiator, who.responder):
+		c.reject(handshake.RejectRank, handshake.Whom(&e.id))
+		return who, fmt.Errorf("%w: it says that it is %s and wants %s", transport.ErrRefused,
+			handshake.Name(who.initiator), handshake.Name(who.responder))
 	}
 	if err := who.check(proof, &e.id.Secret, roleInitiator, []byte(e.socket)); err != nil {
 		return who, c.turnDown(err)
@@ -101,7 +101,7 @@ func (e *endpoint) hello(c *conn) (parties, error) {
 // respond is the responder's side of the handshake with a proven peer, unless another connection stands or
 // comes first.
 func (e *endpoint) respond(c *conn, who *parties) error {
-	p, ok := e.table.Request(e.id.Rank, who.initiator)
+	p, ok := e.table.Request(who.responder, who.initiator)
 	if !ok {
 		c.reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision

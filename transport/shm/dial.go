@@ -34,8 +34,9 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 	if err := c.identify(); err != nil {
 		return nil, err
 	}
-	who := parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Rank, responder: rank,
-		nonces: [2][nonceSize]byte{handshake.NewNonce()}}
+	who := parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Facing(rank),
+		responder: rank,
+		nonces:    [2][nonceSize]byte{handshake.NewNonce()}}
 	_, err := c.Write(who.appendHello(nil, &e.id.Secret, name))
 	var body []byte
 	var fds []int

@@ -69,7 +69,7 @@ func (e *endpoint) Close() error { return e.table.Close(e.listener.Close) }
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
 	return e.table.Connect(ctx, e.id, rank, addr,
 		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
-			name, err := e.reachable(rank, addr)
+			name, err := e.reachable(transport.RankOf(rank), addr)
 			if err != nil {
 				return nil, err
 			}

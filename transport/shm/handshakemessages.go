@@ -25,7 +25,7 @@ import (
 // it has the other's proof. The initiator uses the connection from Ready on.
 
 // handshakeVersion is the version of the handshake, and of all that is shared.
-const handshakeVersion = 4
+const handshakeVersion = 5
 
 const (
 	magic       = "weft-shm"

@@ -143,8 +143,8 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	q.reads, q.answer = reader{q: q, maxReads: reads}, responder{q: q, maxReads: reads}
 	q.recv = receiver{q: q}
 	q.Init(transport.QPAttr{
-		QPConfig: p.conf, Num: p.num, Peer: peer, Local: local, Remote: remote, PeerRecv: theirs.recv,
-		PeerReads: int(reads), Lanes: 1,
+		QPConfig: p.conf, Num: p.num, Peer: transport.RankOf(peer), Port: transport.PortOf(peer), Local: local,
+		Remote: remote, PeerRecv: theirs.recv, PeerReads: int(reads), Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
 		Offset: math.MaxUint64, Reads: int(reads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
@@ -249,7 +249,7 @@ func (q *qp) StartClose() {
 // Gone makes room at the endpoint.
 func (q *qp) Gone() {
 	q.pd = nil
-	q.dev.end.table.Released(q.Attr.Peer, q)
+	q.dev.end.table.Released(transport.PeerAt(q.Attr.Peer, q.Attr.Port), q)
 }
 
 // Disconnect ends our use of the peer's memory, and has the peer end its use of ours.

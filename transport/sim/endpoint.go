@@ -96,7 +96,7 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	if a.waiters--; a.waiters == 0 {
 		a.drop()
 	}
-	return fmt.Errorf("connect to rank %d at %s: %w", rank, addr, ctx.Err())
+	return fmt.Errorf("connect to rank %d at %s: %w", transport.RankOf(rank), addr, ctx.Err())
 }
 
 // attempt begins an attempt or joins the one under way; nil without an error if the two are connected.
@@ -106,10 +106,10 @@ func (e *endpoint) attempt(rank uint32, addr string) (*attempt, error) {
 	defer n.mu.Unlock()
 	switch {
 	case e.closed || e.dev.gone:
-		return nil, fmt.Errorf("connect to rank %d at %s: %w", rank, addr, e.dev.goneErr())
-	case rank >= e.id.Size || rank == e.id.Rank:
-		return nil, fmt.Errorf("connect rank %d of %d to rank %d: %w", e.id.Rank, e.id.Size, rank,
-			transport.ErrInvalid)
+		return nil, fmt.Errorf("connect to rank %d at %s: %w", transport.RankOf(rank), addr, e.dev.goneErr())
+	}
+	if err := e.id.CheckPeer(rank); err != nil {
+		return nil, err
 	}
 	if q := e.live(rank); q != nil && q.handed {
 		return nil, nil
@@ -168,7 +168,7 @@ func (a *attempt) drop() {
 }
 
 func (a *attempt) dropErr() error {
-	return fmt.Errorf("connect to rank %d at %s: given up: %w", a.rank, a.addr, transport.ErrDeviceGone)
+	return fmt.Errorf("connect to rank %d at %s: given up: %w", transport.RankOf(a.rank), a.addr, transport.ErrDeviceGone)
 }
 
 // end takes an attempt off the network.
@@ -262,7 +262,7 @@ func (a *attempt) waitsFor() <-chan struct{} {
 	if a.phase == phaseYielded {
 		return a.rival.done
 	}
-	pair := pairOf(a.from.id.Rank, a.rank)
+	pair := a.ranks()
 	if open := n.gates[pair]; open != nil {
 		if !a.held {
 			a.held = true
@@ -310,6 +310,12 @@ func (a *attempt) advance() {
 	}
 }
 
+// self is the rank that begins, as the other sees it.
+func (a *attempt) self() uint32 { return a.from.id.Facing(a.rank) }
+
+// ranks are the two that it connects.
+func (a *attempt) ranks() [2]uint32 { return pairOf(a.from.id.Rank, transport.RankOf(a.rank)) }
+
 // target is the endpoint at the other side, or why there is none.
 func (a *attempt) target() (*endpoint, error) {
 	n := a.from.dev.net
@@ -335,7 +341,7 @@ func (a *attempt) start() {
 		return
 	}
 	sides := [2]*endpoint{a.from, to}
-	ranks := [2]uint32{a.rank, a.from.id.Rank}
+	ranks := [2]uint32{a.rank, a.self()}
 	for i, e := range sides {
 		err := e.call(func() error {
 			cfg, private, err := e.acceptor.Prepare(ranks[i])
@@ -355,9 +361,9 @@ func (a *attempt) start() {
 	}
 	a.phase = phasePrepared
 	n := a.from.dev.net
-	pair := pairOf(a.from.id.Rank, a.rank)
+	pair := a.ranks()
 	for _, r := range n.attempts {
-		if met := n.collisions[pair]; met != nil && r.from == to && r.rank == a.from.id.Rank &&
+		if met := n.collisions[pair]; met != nil && r.from == to && r.rank == a.self() &&
 			r.phase == phasePrepared {
 			close(met)
 			delete(n.collisions, pair)
@@ -368,16 +374,19 @@ func (a *attempt) start() {
 // authenticate compares what both sides would have proved to each other.
 func (a *attempt) authenticate(to *endpoint) error {
 	n, me, other := a.from.dev.net, a.from.id, to.id
-	pair := pairOf(me.Rank, a.rank)
+	pair, rank := a.ranks(), transport.RankOf(a.rank)
 	switch {
 	case me.Secret != other.Secret && n.mutant != acceptAnySecret:
 		return fmt.Errorf("the secrets differ: %w", transport.ErrAuth)
 	case me.Job != other.Job && n.mutant != acceptAnySecret:
 		return fmt.Errorf("job %q meets job %q: %w", me.Job, other.Job, transport.ErrAuth)
-	case other.Rank != a.rank:
+	case other.Rank != rank:
 		return fmt.Errorf("rank %d is there: %w", other.Rank, transport.ErrRefused)
 	case me.Rank >= other.Size || me.Rank == other.Rank:
 		return fmt.Errorf("rank %d of %d cannot be rank %d: %w", other.Rank, other.Size, me.Rank,
+			transport.ErrRefused)
+	case other.CheckPeer(a.self()) != nil:
+		return fmt.Errorf("rank %d has no port %d: %w", other.Rank, transport.PortOf(a.rank),
 			transport.ErrRefused)
 	case n.refusals[pair] > 0:
 		n.refusals[pair]--
@@ -395,7 +404,8 @@ func (a *attempt) fail(to *endpoint, err error) {
 			return nil
 		})
 	}
-	a.end(fmt.Errorf("connect rank %d to rank %d at %s: %w", a.from.id.Rank, a.rank, a.addr, err))
+	a.end(fmt.Errorf("connect rank %d to rank %d at %s: %w", a.from.id.Rank, transport.RankOf(a.rank), a.addr,
+		err))
 }
 
 // call makes a callback with the network's mutex released.
@@ -459,7 +469,7 @@ func (a *attempt) commit() {
 			return
 		}
 		for _, r := range n.attempts {
-			if r.from == to && r.rank == a.from.id.Rank && !r.dropped && r.phase != phaseYielded &&
+			if r.from == to && r.rank == a.self() && !r.dropped && r.phase != phaseYielded &&
 				r.from.id.Rank < a.from.id.Rank {
 				n.counters.Crossed++
 				a.phase, a.rival = phaseYielded, r
@@ -467,7 +477,7 @@ func (a *attempt) commit() {
 			}
 		}
 	}
-	mine, theirs := a.from.newQP(a.rank, to, a.shape[0]), to.newQP(a.from.id.Rank, a.from, a.shape[1])
+	mine, theirs := a.from.newQP(a.rank, to, a.shape[0]), to.newQP(a.self(), a.from, a.shape[1])
 	mine.peer, theirs.peer = theirs, mine
 	if n.mutant != depthIsOnesOwn {
 		mine.reads = min(mine.reads, theirs.reads)
@@ -487,7 +497,7 @@ func (a *attempt) connect(sides [2]*endpoint, ends [2]*qp) {
 	for _, i := range [2]int{first, 1 - first} {
 		e, q := sides[i], ends[i]
 		err := e.call(func() error {
-			e.acceptor.Connected(q.peerRank, q, a.private[1-i])
+			e.acceptor.Connected(transport.PeerAt(q.peerRank, q.port), q, a.private[1-i])
 			return nil
 		})
 		if err != nil { // closed meanwhile: nobody has this end
@@ -505,7 +515,8 @@ func (e *endpoint) newQP(rank uint32, other *endpoint, cfg transport.QPConfig) *
 	d.lastQPN++
 	e.begun++
 	q := &qp{
-		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: rank, local: d.addr(),
+		net: d.net, dev: d, cfg: cfg, num: d.lastQPN, peerRank: transport.RankOf(rank),
+		port: transport.PortOf(rank), local: d.addr(),
 		remote: other.dev.addr(),
 		rng:    rand.New(rand.NewPCG(d.net.seed, uint64(d.id)<<32|uint64(rank)<<12|uint64(e.begun))),
 		reads:  cfg.Reads,

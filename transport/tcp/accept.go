@@ -132,21 +132,20 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 	}
 	defer h.Until(e.table.Context(), provenTimeout)()
 	if h.Lane() != 0 {
-		return int(h.Peer()), setup.Vanished(e.acceptLane(h, private))
+		return int(transport.RankOf(h.Peer())), setup.Vanished(e.acceptLane(h, private))
 	}
-	return int(h.Peer()), setup.Vanished(e.accept(h, theirs, private))
+	return int(transport.RankOf(h.Peer())), setup.Vanished(e.accept(h, theirs, private))
 }
 
 // mayConnect reports whether a rank is another one of the job, and may make this lane.
 func (e *endpoint) mayConnect(rank uint32, lane uint16) bool {
-	id := &e.local.ID
-	return rank != id.Rank && rank < id.Size && (lane == 0 || e.dev.opts.keeps())
+	return e.local.ID.CheckPeer(rank) == nil && (lane == 0 || e.dev.opts.keeps())
 }
 
 // accept makes the connection of a proven peer, unless another one stands or comes first.
 func (e *endpoint) accept(h *setup.Handshake, theirs message.Parameters, private []byte) error {
 	rank := h.Peer()
-	peer, ok := e.table.Request(e.local.ID.Rank, rank)
+	peer, ok := e.table.Request(e.local.ID.Facing(rank), rank)
 	if !ok {
 		h.Reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision

@@ -133,7 +133,8 @@ func (e *endpoint) Close() error {
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
 	hostport, ok := strings.CutPrefix(addr, "tcp:")
 	if !ok {
-		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr, rank)
+		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr,
+			transport.RankOf(rank))
 	}
 	return e.table.Connect(ctx, e.local.ID, rank, hostport,
 		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) { return e.dial(ctx, p, rank, hostport) })

@@ -203,7 +203,7 @@ func (e *endpoint) join(ctx context.Context, d *laneDialer, slot int) error {
 	h := setup.New(&e.local, conn)
 	defer h.Until(ctx, e.dev.opts.PeerTimeout)()
 	number := d.laneNumber()
-	if err := h.Introduce(d.q.Attr.Peer, number); err != nil {
+	if err := h.Introduce(transport.PeerAt(d.q.Attr.Peer, d.q.Attr.Port), number); err != nil {
 		return setup.Vanished(err)
 	}
 	if err := h.Request(e.offer(d.q.Attr.QPConfig, h), d.token[:]); err != nil {

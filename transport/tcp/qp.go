@@ -55,8 +55,8 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 	q.at.greeted = !initiator
 	q.written = q.at
 	q.Init(transport.QPAttr{
-		QPConfig: conf, Num: d.NewQPN(), Peer: peer, Local: local, Remote: remote, PeerRecv: agreed.PeerRecv,
-		PeerReads: agreed.Reads, Lanes: agreed.Lanes, Checksum: agreed.Checksum,
+		QPConfig: conf, Num: d.NewQPN(), Peer: transport.RankOf(peer), Port: transport.PortOf(peer),
+		Local: local, Remote: remote, PeerRecv: agreed.PeerRecv, PeerReads: agreed.Reads, Lanes: agreed.Lanes, Checksum: agreed.Checksum,
 	}, verbs.Limits{SGE: maxSGE, Segments: frame.MaxSegments, Inline: maxInline, Message: maxMessage,
 		Offset: maxMessage, Reads: agreed.Reads}, q)
 	return q
@@ -81,5 +81,5 @@ func (q *qp) StartClose() { q.sequencer.transmit() }
 // Gone makes room at the endpoint.
 func (q *qp) Gone() {
 	q.dev.unknow(q)
-	q.dev.end.table.Released(q.Attr.Peer, q)
+	q.dev.end.table.Released(transport.PeerAt(q.Attr.Peer, q.Attr.Port), q)
 }

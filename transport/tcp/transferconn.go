@@ -25,8 +25,8 @@ func (e *endpoint) Transfer(ctx context.Context, conn net.Conn, ahead []byte, ro
 
 func (e *endpoint) transfer(ctx context.Context, conn net.Conn, ahead []byte, role transport.Role,
 	rank uint32) error {
-	if rank == e.local.ID.Rank || rank >= e.local.ID.Size {
-		return fmt.Errorf("%w: this is rank %d of %d", transport.ErrInvalid, e.local.ID.Rank, e.local.ID.Size)
+	if id := &e.local.ID; rank == id.Rank || rank >= id.Size {
+		return fmt.Errorf("%w: this is rank %d of %d", transport.ErrInvalid, id.Rank, id.Size)
 	}
 	ctx, done, err := e.table.Begin(ctx)
 	if err != nil {

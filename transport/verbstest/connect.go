@@ -107,6 +107,43 @@ var connectChecks = []Check{
 		}
 		t.well(a, b)
 	}},
+	{"Connect/EachPortHasAQueuePairOfItsOwn", func(t *trial) {
+		nodes := t.ranks(2, shape{})
+		a, b := nodes[0], nodes[1]
+		for port := range ports {
+			from, to := a, b
+			if port%2 == 1 {
+				from, to = b, a
+			}
+			for range 2 { // the second time there is one
+				t.must(from.dialAs(transport.PeerAt(to.rank, port), to.ep.Addr()))
+			}
+			toB, toA := transport.PeerAt(b.rank, port), transport.PeerAt(a.rank, port)
+			t.eventually("the other end", func() bool { return len(b.to(toA)) > 0 && len(a.to(toB)) > 0 })
+			if len(a.to(toB)) != 1 || len(b.to(toA)) != 1 {
+				t.failf("%d and %d queue pairs through port %d", len(a.to(toB)), len(b.to(toA)), port)
+			}
+			a.qp, b.qp = a.to(toB)[0], b.to(toA)[0]
+			for _, n := range nodes {
+				if q := n.qp.Query(); q.Port != port || q.Peer != 1-n.rank {
+					t.failf("a queue pair with rank %d through port %d", q.Peer, q.Port)
+				}
+			}
+			t.well(a, b)
+			t.well(b, a)
+		}
+	}},
+	{"Connect/APortBeyondTheOtherRanksIsRefused", func(t *trial) {
+		devices := t.newDevices(2)
+		a, b := t.open(devices[0], shape{}), t.open(devices[1], shape{})
+		id := t.identity(0, 2)
+		id.Ports++
+		a.listen(id)
+		b.listen(t.identity(1, 2))
+		t.is(a.dialAs(transport.PeerAt(b.rank, ports), b.ep.Addr()), "Connect", transport.ErrRefused)
+		t.is(b.dialAs(transport.PeerAt(a.rank, ports), a.ep.Addr()), "Connect", transport.ErrInvalid)
+		t.must(a.dial(b))
+	}},
 	{"Connect/CollisionGivesExactlyOneQueuePair", func(t *trial) { t.collision(15, func(_, _ *node) {}) }},
 	{"Connect/CollisionForSureGivesExactlyOneQueuePair", func(t *trial) {
 		collider, ok := t.provider.(Collider)

@@ -151,8 +151,12 @@ func (n *node) to(rank uint32) []transport.QP {
 // secret is that of the jobs here.
 var secret = [32]byte{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}
 
+// ports is how many each rank has.
+const ports = 3
+
 func (t *trial) identity(rank, size int) transport.Identity {
-	return transport.Identity{Job: "verbstest", Rank: uint32(rank), Size: uint32(size), Secret: secret}
+	return transport.Identity{Job: "verbstest", Rank: uint32(rank), Size: uint32(size), Ports: ports,
+		Secret: secret}
 }
 
 // open gives a device its PD and CQs, without an endpoint.

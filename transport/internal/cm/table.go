@@ -105,14 +105,13 @@ func (t *Table[Q]) Cause(ctx context.Context) error {
 // one that the peer begins, or the one that dial makes. When dial returns ErrCollision or ErrBusy, Connect
 // tries again until the context ends; the error then has that of the last attempt. A connection of dial is
 // made final with Commit.
-func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, rank uint32, addr string,
+func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, peer uint32, addr string,
 	dial func(context.Context, *Peer[Q]) (Q, error)) error {
-	if rank == id.Rank || rank >= id.Size {
-		return fmt.Errorf("%w: rank %d of %d connects to rank %d", transport.ErrInvalid, id.Rank, id.Size,
-			rank)
+	if err := id.CheckPeer(peer); err != nil {
+		return err
 	}
-	if err := t.connect(ctx, rank, dial); err != nil {
-		return fmt.Errorf("connecting to rank %d at %s: %w", rank, addr, err)
+	if err := t.connect(ctx, peer, dial); err != nil {
+		return fmt.Errorf("connecting to rank %d at %s: %w", transport.RankOf(peer), addr, err)
 	}
 	return nil
 }

@@ -28,6 +28,22 @@ func JobHash(name string) (h [JobSize]byte) {
 	return h
 }
 
+// Name names a peer in messages.
+func Name(peer uint32) string {
+	if port := transport.PortOf(peer); port > 0 {
+		return fmt.Sprintf("rank %d, port %d", transport.RankOf(peer), port)
+	}
+	return fmt.Sprintf("rank %d", peer)
+}
+
+// Whom says who answers a peer that wanted somebody else, or a port that this rank does not have.
+func Whom(id *transport.Identity) string {
+	if id.Ports > 1 {
+		return fmt.Sprintf("this is rank %d of %d, with %d ports", id.Rank, id.Size, id.Ports)
+	}
+	return fmt.Sprintf("this is rank %d of %d", id.Rank, id.Size)
+}
+
 // NewNonce makes a nonce.
 func NewNonce() (n [NonceSize]byte) {
 	rand.Read(n[:])

@@ -67,7 +67,7 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr 
 		to.acceptor.Refused(fmt.Sprintf("rank %d at %s", e.id.Rank, e.addr), err)
 		return nil, err
 	}
-	tp, ok := to.table.Request(rank, e.id.Rank)
+	tp, ok := to.table.Request(rank, e.id.Facing(rank))
 	if !ok {
 		return nil, cm.ErrCollision
 	}
@@ -79,7 +79,7 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr 
 	defer p.Callbacks.Unlock()
 	tp.Callbacks.Lock()
 	defer tp.Callbacks.Unlock()
-	mine, theirs, err := e.join(to)
+	mine, theirs, err := e.join(to, rank)
 	to.table.Accepted(tp, theirs)
 	return mine, err
 }
@@ -89,30 +89,30 @@ func (e *endpoint) authenticate(to *endpoint, rank uint32) error {
 	switch {
 	case e.id.Secret != to.id.Secret || e.id.Job != to.id.Job:
 		return transport.ErrAuth
-	case to.id.Rank != rank || e.id.Rank == rank || e.id.Rank >= to.id.Size:
+	case !to.id.Meets(e.id.Facing(rank), rank):
 		return fmt.Errorf("%w: rank %d of %d is there", transport.ErrRefused, to.id.Rank, to.id.Size)
 	}
 	return nil
 }
 
 // join makes the two ends of a connection and hands them over.
-func (e *endpoint) join(to *endpoint) (mine, theirs *qp, err error) {
+func (e *endpoint) join(to *endpoint, rank uint32) (mine, theirs *qp, err error) {
 	sides := [2]*endpoint{e, to}
+	ends := [2]*qp{{end: e, rank: rank}, {end: to, rank: e.id.Facing(rank)}}
 	var private [2][]byte
 	var conf [2]transport.QPConfig
 	for i, s := range sides {
-		if conf[i], private[i], err = s.dev.Prepare(s.acceptor, sides[1-i].id.Rank); err != nil {
+		if conf[i], private[i], err = s.dev.Prepare(s.acceptor, ends[i].rank); err != nil {
 			err = fmt.Errorf("%w: rank %d says: %w", transport.ErrRefused, s.id.Rank, err)
 			to.acceptor.Refused(fmt.Sprintf("rank %d at %s", e.id.Rank, e.addr), err)
 			return nil, nil, err
 		}
 	}
-	ends := [2]*qp{{end: e, rank: to.id.Rank}, {end: to, rank: e.id.Rank}}
 	for i, s := range sides {
 		ends[i].peer = ends[1-i]
 		a := s.dev.Query()
-		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: s.dev.NewQPN(), Peer: ends[i].rank,
-			Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR,
+		ends[i].Init(transport.QPAttr{QPConfig: conf[i], Num: s.dev.NewQPN(), Peer: sides[1-i].id.Rank,
+			Port: transport.PortOf(rank), Local: s.addr, Remote: sides[1-i].addr, PeerRecv: conf[1-i].RecvWR,
 			PeerReads: min(conf[0].Reads, conf[1].Reads), Lanes: 1},
 			verbs.Limits{SGE: a.MaxSGE, Segments: a.MaxSegments, Inline: a.MaxInline, Message: a.MaxMessage,
 				Offset: math.MaxUint64, Reads: min(conf[0].Reads, conf[1].Reads)}, ends[i])

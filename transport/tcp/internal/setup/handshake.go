@@ -53,10 +53,10 @@ func (h *Handshake) RemoteAddr() net.Addr { return h.socket.RemoteAddr() }
 // Lent reports whether the socket was an application's: it cannot be re-established.
 func (h *Handshake) Lent() bool { return h.lent }
 
-// Peer returns the peer's rank: as the peer has said until Prove or Introduce has returned without an error,
+// Peer returns the peer: as the peer has said until Prove or Introduce has returned without an error,
 // and proven from then on.
 func (h *Handshake) Peer() uint32 {
-	if h.parties.Initiator == h.local.ID.Rank {
+	if transport.RankOf(h.parties.Initiator) == h.local.ID.Rank {
 		return h.parties.Responder
 	}
 	return h.parties.Initiator
@@ -87,13 +87,13 @@ func (h *Handshake) Until(ctx context.Context, d time.Duration) (release func() 
 }
 
 // Introduce is the initiator's part up to the responder's proof.
-func (h *Handshake) Introduce(rank uint32, lane uint16) error {
+func (h *Handshake) Introduce(peer uint32, lane uint16) error {
 	id := &h.local.ID
 	h.parties = message.Parties{
-		Job: handshake.JobHash(id.Job), Initiator: id.Rank, Responder: rank, Lane: lane}
+		Job: handshake.JobHash(id.Job), Initiator: id.Facing(peer), Responder: peer, Lane: lane}
 	h.parties.Nonces[0] = handshake.NewNonce()
 	if c := h.local.Certificates; c != nil {
-		s, err := Encrypt(h.conn, c, rank)
+		s, err := Encrypt(h.conn, c, transport.RankOf(peer))
 		if err != nil {
 			return err
 		}
@@ -181,14 +181,14 @@ func (h *Handshake) hello(may func(initiator uint32, lane uint16) bool) error {
 	case p.Job != handshake.JobHash(id.Job):
 		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
 		h.Reject(handshake.RejectOther, "this is another job")
-	case h.certified >= 0 && int64(p.Initiator) != h.certified:
+	case h.certified >= 0 && int64(transport.RankOf(p.Initiator)) != h.certified:
 		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d",
-			transport.ErrAuth, p.Initiator, h.certified)
+			transport.ErrAuth, transport.RankOf(p.Initiator), h.certified)
 		h.Reject(handshake.RejectAuth, fmt.Sprintf("your certificate is of rank %d", h.certified))
-	case p.Responder != id.Rank || !may(p.Initiator, p.Lane):
-		err = fmt.Errorf("%w: it says that it is rank %d and wants rank %d, lane %d", transport.ErrRefused,
-			p.Initiator, p.Responder, p.Lane)
-		h.Reject(handshake.RejectRank, fmt.Sprintf("this is rank %d of %d", id.Rank, id.Size))
+	case p.Responder != id.Facing(p.Initiator) || !may(p.Initiator, p.Lane):
+		err = fmt.Errorf("%w: it says that it is %s and wants %s, lane %d", transport.ErrRefused,
+			handshake.Name(p.Initiator), handshake.Name(p.Responder), p.Lane)
+		h.Reject(handshake.RejectRank, handshake.Whom(id))
 	}
 	return err
 }

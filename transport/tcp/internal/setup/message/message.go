@@ -29,7 +29,7 @@ import (
 // After Accept the connection is in RDMA mode, and the initiator sends the first frame.
 
 // Version is the version of the handshake and of the frames after it.
-const Version = 4
+const Version = 5
 
 // A message begins with its type, the version, and the length of what follows. The first one stands after the
 // magic.

@@ -1,9 +1,14 @@
 package channel
 
+import "sync/atomic"
+
 // Budget bounds the registered buffers of a rank's channels and collectives, in bytes (E10). The rings with
 // which a channel starts are always granted, and counted; requests beyond the bound are refused. A nil Budget
-// has no bound.
-type Budget struct{ limit, used int }
+// has no bound. Goroutines may share it.
+type Budget struct {
+	limit int
+	used  atomic.Int64
+}
 
 // NewBudget makes a budget of limit bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
@@ -19,15 +24,15 @@ func (b *Budget) reserve(n int, must bool) bool {
 	if b == nil {
 		return true
 	}
-	if !must && b.used+n > b.limit {
+	if used := b.used.Add(int64(n)); !must && used > int64(b.limit) {
+		b.release(n)
 		return false
 	}
-	b.used += n
 	return true
 }
 
 func (b *Budget) release(n int) {
 	if b != nil {
-		b.used -= n
+		b.used.Add(-int64(n))
 	}
 }

@@ -114,7 +114,7 @@ func tell(t *testing.T, seed uint64, sc scenario, f faults) (*story, error) {
 		for i, g := range s.ranks {
 			require.NoError(t, end(g.ch))
 			require.Zero(t, g.ch.Stats().Registered)
-			require.Zero(t, s.budgets[i].used)
+			require.Zero(t, s.budgets[i].used.Load())
 			require.Zero(t, ends[i].Regions())
 			afterwards(t, g.ch)
 			require.Zero(t, ends[i].Regions())

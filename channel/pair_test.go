@@ -48,7 +48,7 @@ func (d *testPair) requireReleased(t testing.TB) {
 		require.NoError(t, c.Close())
 		require.Zero(t, c.Stats().Registered)
 		if c.conf.Budget != nil {
-			require.Zero(t, c.conf.Budget.used)
+			require.Zero(t, c.conf.Budget.used.Load())
 		}
 	}
 	require.Zero(t, d.A.Regions()+d.B.Regions()+d.A.Pages()+d.B.Pages())

@@ -288,7 +288,7 @@ func grow(t *testing.T, seed uint64, sc scenario) (both [2]Stats, ranks [2]*grow
 		require.NoError(t, g.ch.Close())
 		require.Zero(t, g.ch.Stats().Registered)
 		if budgets[i] != nil {
-			require.Zero(t, budgets[i].used)
+			require.Zero(t, budgets[i].used.Load())
 		}
 	}
 	return both, ranks

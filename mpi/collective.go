@@ -328,8 +328,8 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	a.plan(x)
 	a.fill(x, tag)
 	return &Persistent{
-		mu: c.e.NewLock(), c: c, collective: x, memoryUse: a.memoryUse(), memory: c.e.PinMemory(a.in),
-		memory2: c.e.PinMemory(a.out),
+		mu: c.e.NewLock(), c: c, collective: x, memoryUse: a.memoryUse(), memory: c.job.hub.PinMemory(a.in),
+		memory2: c.job.hub.PinMemory(a.out),
 		peer:    NoPeer, tag: NoPeer,
 	}, nil
 }

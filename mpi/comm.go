@@ -65,7 +65,8 @@ type commState struct {
 }
 
 // newComm makes a communicator of the job. members is nil for the ranks of the world.
-func (j *job) newComm(e *engine.Engine, name string, id uint32, rank int, m *members) *Comm {
+func (j *job) newComm(name string, id uint32, rank int, m *members) *Comm {
+	e := j.endpointOf(id)
 	s := &commState{e: e, context: id, rank: rank, size: e.Size(), members: m, job: j,
 		choices: &j.choices}
 	var world []int32

@@ -62,7 +62,7 @@ func (c *Comm) dup(call string) (*Comm, error) {
 
 // duplicate makes the communicator with an id that the ranks have agreed on.
 func (c *Comm) duplicate(id uint32) *Comm {
-	d := c.job.newComm(c.e, c.childName(id), id, c.rank, c.members)
+	d := c.job.newComm(c.childName(id), id, c.rank, c.members)
 	d.reproducible = c.reproducible
 	return d
 }

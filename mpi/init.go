@@ -30,6 +30,7 @@ import (
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
+	hub       *engine.Hub
 	ids       *contextid.Claims
 	comms     *comms
 	survive   bool // a failed rank does not end the job
@@ -82,7 +83,7 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 	}
 	world.job.observer.Reporter().Bound(ctx)
 	stop := context.AfterFunc(ctx, func() {
-		world.e.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
+		world.job.hub.Fail(fmt.Errorf("%w: %w", ErrAborted, context.Cause(ctx)))
 	})
 	defer stop()
 	returned := false
@@ -233,43 +234,44 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	if conf.Recorder, err = r.openRecorder(); err != nil {
 		j.log.Warn("the latest events of this rank are lost", "error", err)
 	}
-	e, err := engine.New(conf)
-	if err != nil {
+	if j.hub, err = engine.NewHub(conf); err != nil {
 		return nil, err
 	}
-	if err := j.enter(ctx, e, conf.Fabrics, o); err != nil {
-		return nil, errors.Join(err, e.Destroy(err))
+	if err := j.enter(ctx, conf.Fabrics, o); err != nil {
+		return nil, errors.Join(err, j.hub.Destroy(err))
 	}
-	j.log.Debug("joined the job", "size", e.Size(), "address", start.Card(e, conf.Fabrics).String(),
+	j.log.Debug("joined the job", "size", j.hub.Size(), "address", start.Card(j.hub, conf.Fabrics).String(),
 		"settings", o.Settings.String(), "spin", conf.SpinTime)
-	return j.newComm(e, "world", contextid.World, e.Rank(), nil), nil
+	return j.newComm("world", contextid.World, j.hub.Rank(), nil), nil
 }
 
-// enter publishes the addresses of this rank's engine, and connects the engine with what the job tells of its
-// ranks.
-func (j *job) enter(ctx context.Context, e *engine.Engine, fabrics []engine.Fabric, o *start.Options) error {
-	if err := j.wire.Publish(ctx, start.Card(e, fabrics)); err != nil {
+// enter publishes the addresses of this rank, and connects its engines with what the job tells of its ranks.
+func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Options) error {
+	if err := j.wire.Publish(ctx, start.Card(j.hub, fabrics)); err != nil {
 		return err
 	}
-	j.ids = contextid.NewClaims(e.Rank(), e.Size(), e.NewLock(), e) // no mutex: whoever has it may sleep
+	e, err := j.hub.Endpoint(0)
+	if err != nil {
+		return err
+	}
+	j.ids = contextid.NewClaims(e.Rank(), e.Size(), e.NewLock(), j.hub) // no mutex: whoever has it may sleep
 	j.wire.WhenEnded(func(why error) {
-		e.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
+		j.hub.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
 	}, func(code int, why error) {
 		fmt.Fprintf(j.out, "weft: rank %d: %v\n", e.Rank(), why)
 		j.exit(code)
 	})
-	j.wire.WhenFailed(e.PeerFailed)
+	j.wire.WhenFailed(j.hub.PeerFailed)
 	if j.wire.SurvivesAlone() {
 		e.OpenCommunicator(contextid.Finalize, nil)
 	}
-	var err error
 	if j.host, err = start.Host(); err != nil {
 		return err
 	}
 	if j.placement, err = o.Placement(ctx, j.wire); err != nil {
 		return err
 	}
-	return j.observer.Attach(observe.Rank{Engine: e, Wire: j.wire, Comms: j.comms, Log: j.log, Out: j.out,
+	return j.observer.Attach(observe.Rank{Engine: e, Hub: j.hub, Wire: j.wire, Comms: j.comms, Log: j.log, Out: j.out,
 		End: j.endAll})
 }
 
@@ -283,15 +285,15 @@ func whyEnding(err error) error {
 }
 
 // awaitFinalize returns when all ranks that have not failed are in Finalize.
-func (j *job) awaitFinalize(e *engine.Engine) error {
+func (j *job) awaitFinalize(world *Comm) error {
 	if !j.wire.SurvivesAlone() {
-		return e.ExternalBarrier(j.wire.Barrier, j.survive)
+		return j.hub.ExternalBarrier(j.wire.Barrier, j.survive)
 	}
 	// The launcher's barrier would wait for failed ranks, too.
-	if _, err := e.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
+	if _, err := world.e.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
 		return err
 	}
-	return e.Drain() // others learn of the agreement from this rank
+	return j.hub.Drain() // others learn of the agreement from this rank
 }
 
 // Finalize ends this rank's part in the job (MPI 4.1, 11.2.2). It returns when every rank has called it and
@@ -329,23 +331,23 @@ func (r *rank) finalize() error {
 	open := c.job.comms.openEpochs()
 	c.job.checker.beforeFinalize(c.job, open)
 	c.job.observer.CompareClocks()
-	err := c.e.Drain()
+	err := c.job.hub.Drain()
 	if err == nil {
 		// Every rank is on its way out when the barrier is through: only then may connections close.
-		if err = c.job.awaitFinalize(c.e); err != nil {
+		if err = c.job.awaitFinalize(c); err != nil {
 			err = whyEnding(err)
 		}
 	}
 	call.end()
 	c.job.observer.HandOver()
 	if err != nil {
-		return asError("Finalize", errors.Join(err, c.e.Destroy(err), c.job.wire.Leave()))
+		return asError("Finalize", errors.Join(err, c.job.hub.Destroy(err), c.job.wire.Leave()))
 	}
-	left := c.e.Unfinished()
+	left := c.job.hub.Unfinished()
 	if c.checker == nil {
 		fmt.Fprint(c.job.out, observe.FinalizeWarning(c.rank, left, open))
 	}
-	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.e.Shutdown(), c.job.wire.Finalize()))
+	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.job.hub.Shutdown(), c.job.wire.Finalize()))
 }
 
 // end refuses every call from now on.

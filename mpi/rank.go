@@ -138,7 +138,7 @@ func (r *rank) openRecorder() (*recorder.Recorder, error) {
 // Fail has every current and later call of the rank fail with a cause.
 func (r *rank) Fail(cause error) {
 	if c := r.world.Load(); c != nil {
-		c.e.Fail(cause)
+		c.job.hub.Fail(cause)
 	}
 }
 
@@ -155,12 +155,12 @@ func (r *rank) Snapshot() *snapshot.Rank {
 // Moves is a number that grows whenever a message of the rank moves.
 func (r *rank) Moves() uint64 {
 	if c := r.world.Load(); c != nil {
-		return c.e.Activity()
+		return c.job.hub.Activity()
 	}
 	return 0
 }
 
-// Engine is the rank's; nil before it is there.
+// Engine is that of the rank's first endpoint; nil before it is there.
 func (r *rank) Engine() *engine.Engine {
 	if c := r.world.Load(); c != nil {
 		return c.e
@@ -181,5 +181,5 @@ func (r *rank) Discard(cause error) error {
 	j.observer.Close()
 	j.observer.HandOver()
 	j.observer.Reporter().Enter(snapshot.Finished)
-	return r.world.Load().e.Destroy(cause)
+	return j.hub.Destroy(cause)
 }

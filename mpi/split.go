@@ -66,13 +66,13 @@ func (x *compoundCall) finish(ranks []int) (*Comm, error) {
 		return nil, nil
 	}
 	if len(ranks) == c.size && slices.IsSorted(ranks) {
-		return c.job.newComm(c.e, c.childName(id), id, rank, c.members), nil
+		return c.job.newComm(c.childName(id), id, rank, c.members), nil
 	}
 	world := make([]int32, len(ranks))
 	for i, r := range ranks {
 		world[i] = int32(c.worldRank(r))
 	}
-	return c.job.newComm(c.e, c.childName(id), id, rank, newMembers(world)), nil
+	return c.job.newComm(c.childName(id), id, rank, newMembers(world)), nil
 }
 
 // Domain is a part of a machine: ranks inside it share something.

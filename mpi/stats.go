@@ -83,7 +83,7 @@ func (c *Comm) Stats() Stats {
 	if c.check() != nil {
 		return Stats{}
 	}
-	return statsOf(c.e.Stats())
+	return statsOf(c.job.hub.Stats())
 }
 
 func statsOf(s engine.Stats) Stats {

@@ -20,7 +20,7 @@ func (c *Comm) Failed() []int {
 		return nil
 	}
 	var list []int
-	for _, world := range c.e.Failed() {
+	for _, world := range c.job.hub.Failed() {
 		if c.isMember(world) {
 			list = append(list, c.localRank(world))
 		}
@@ -129,7 +129,7 @@ func (c *Comm) shrink() (*Comm, error) {
 		for i, r := range left {
 			world[i] = int32(c.worldRank(r))
 		}
-		return c.job.newComm(c.e, c.childName(id), id, rank, newMembers(world)), nil
+		return c.job.newComm(c.childName(id), id, rank, newMembers(world)), nil
 	}
 }
 

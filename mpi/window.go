@@ -71,12 +71,12 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 	case n < 0 || n > math.MaxInt/sizeOf[T]():
 		err = fmt.Errorf("%w: a window of %d elements", ErrCount, n)
 	case n > 0:
-		mem, err = c.e.Alloc(n * sizeOf[T]())
+		mem, err = c.job.hub.Alloc(n * sizeOf[T]())
 	}
 	w, err := makeWindow[T](c, mem, false, err)
 	if err != nil {
 		if mem != nil && !errors.Is(err, errPartKept) {
-			err = errors.Join(err, c.e.Free(mem))
+			err = errors.Join(err, c.job.hub.Free(mem))
 		}
 		return nil, c.failColl(op, err)
 	}
@@ -150,18 +150,18 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	switch {
 	case broken != nil:
 	case dynamic:
-		w, card, broken = c.e.NewDynamicWindow(own.context, windowType[T]())
+		w, card, broken = own.e.NewDynamicWindow(own.context, windowType[T]())
 	default:
-		w, card, broken = c.e.NewWindow(own.context, mem, windowType[T]())
+		w, card, broken = own.e.NewWindow(own.context, mem, windowType[T]())
 	}
 	cards := make([]engine.WindowCard, c.size)
 	if err = Allgather(own.within(c), []engine.WindowCard{card}, cards); broken == nil {
 		broken = err
 	}
 	elem := sizeOf[T]()
-	x := window{&windowState{mu: c.e.NewLock(), comm: own, w: w, elem: elem, sizes: make([]int, c.size),
+	x := window{&windowState{mu: own.e.NewLock(), comm: own, w: w, elem: elem, sizes: make([]int, c.size),
 		dynamic: dynamic,
-		access:  make([]atomic.Uint32, c.size)}, own, c.e.Hooked()}
+		access:  make([]atomic.Uint32, c.size)}, own, c.job.hub.Hooked()}
 	worlds := make([]int, c.size)
 	for rank, k := range cards {
 		worlds[rank] = c.worldRank(rank)
@@ -273,7 +273,7 @@ func (w *window) release() error {
 	w.freed.Store(true)
 	err := w.w.Free()
 	if w.owned != nil {
-		err = errors.Join(err, w.comm.e.Free(w.owned))
+		err = errors.Join(err, w.comm.job.hub.Free(w.owned))
 		w.owned = nil
 	}
 	return errors.Join(err, w.comm.Free())
@@ -332,7 +332,7 @@ func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	}
 	handle := *w
 	handle.via = w.comm.WithContext(ctx)
-	handle.long = handle.via.canceller != nil || w.comm.e.Hooked()
+	handle.long = handle.via.canceller != nil || w.comm.job.hub.Hooked()
 	return &handle
 }
 
@@ -378,7 +378,7 @@ type longCall struct {
 
 // beginLong tells hooks that a call on a communicator, which may be nil, begins.
 func (c *Comm) beginLong(call engine.Call) longCall {
-	if c == nil || c.commState == nil || !c.e.Hooked() {
+	if c == nil || c.commState == nil || !c.job.hub.Hooked() {
 		return longCall{}
 	}
 	return longCall{c.e, call, c.e.BeginLong(call, NoPeer)}
@@ -386,7 +386,7 @@ func (c *Comm) beginLong(call engine.Call) longCall {
 
 // beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
 func (w *window) beginLong(call engine.Call, rank int) longCall {
-	if w == nil || !w.comm.e.Hooked() {
+	if w == nil || !w.comm.job.hub.Hooked() {
 		return longCall{}
 	}
 	e := w.comm.e

@@ -75,7 +75,7 @@ func (w *window) beginCall(call engine.Call, n int) (start int64) {
 // has begun, if any, or its error.
 func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Request, err error) (Request,
 	error) {
-	if w != nil && w.comm.e.Hooked() {
+	if w != nil && w.comm.job.hub.Hooked() {
 		w.comm.e.EndCall(call, start, w.worldRank(rank), n*w.elem)
 	}
 	switch {

@@ -66,3 +66,23 @@ func Numbered(number uint32) uint32 { return number << shift }
 
 // NumberBits is the number of bits in the number of a communicator.
 const NumberBits = 32 - shift
+
+// A communicator lives on one endpoint of its ranks, the same at all. The highest bits of its number say which.
+const (
+	endpointBits = 3
+	// LocalBits is the number of the other bits.
+	LocalBits = NumberBits - endpointBits
+	// MaxEndpoints is how many endpoints a rank has at most.
+	MaxEndpoints = 1 << endpointBits
+)
+
+// OnEndpoint returns the id of the communicator on an endpoint that has a number there, of LocalBits bits.
+func OnEndpoint(endpoint int, number uint32) uint32 { return Numbered(uint32(endpoint)<<LocalBits | number) }
+
+// Endpoint returns the endpoint of the communicator that a context belongs to.
+func Endpoint(context uint32) int {
+	if Communicator(context) == Finalize {
+		return 0
+	}
+	return int(Number(context) >> LocalBits)
+}

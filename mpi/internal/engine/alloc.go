@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -18,10 +19,11 @@ type Memory struct {
 	pins  int // by PinMemory
 }
 
-// allocated is all that the user has. A message does not look here: the rendezvous registers what it
+// memory is all that the user of a rank has. A message does not look here: the rendezvous registers what it
 // announces for as long as it is announced, whatever memory that is (docs/internals/adr/0008).
-type allocated struct {
-	e    *Engine
+type memory struct {
+	mu   sync.Mutex // a leaf in the order of locks; it guards the domain too
+	pd   transport.PD
 	list []*Memory // in the order of addresses
 	// all that was ever allocated lies between these addresses, for those who do not have the lock
 	low, high atomic.Uintptr
@@ -29,25 +31,26 @@ type allocated struct {
 
 // Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody
 // is told its key. It is Mappable, so that peers on this host reach directly what is announced out of it.
-func (e *Engine) Alloc(n int) ([]byte, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.stopped != nil {
-		return nil, e.stopped
+func (h *Hub) Alloc(n int) ([]byte, error) {
+	if err := h.stopped(); err != nil {
+		return nil, err
 	}
-	mr, err := e.fabrics[0].pd.Alloc(n, transport.LocalWrite|transport.Mappable)
+	l := &h.memory
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mr, err := l.pd.Alloc(n, transport.LocalWrite|transport.Mappable)
 	if err != nil {
 		return nil, err
 	}
 	m := &Memory{mr: mr, bytes: mr.Bytes()}
-	_, i := e.allocated.find(m.bytes)
-	e.allocated.list = slices.Insert(e.allocated.list, i, m)
-	e.allocated.widen(m.bytes)
+	_, i := l.find(m.bytes)
+	l.list = slices.Insert(l.list, i, m)
+	l.widen(m.bytes)
 	return m.bytes, nil
 }
 
 // widen has the bounds enclose memory.
-func (l *allocated) widen(mem []byte) {
+func (l *memory) widen(mem []byte) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if low := l.low.Load(); low == 0 || at < low {
 		l.low.Store(at)
@@ -58,46 +61,91 @@ func (l *allocated) widen(mem []byte) {
 }
 
 // mayHave tells whether memory may be of the list, without the lock.
-func (l *allocated) mayHave(mem []byte) bool {
+func (l *memory) mayHave(mem []byte) bool {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	return at >= l.low.Load() && at < l.high.Load()
 }
 
+// has tells whether memory is of the list.
+func (l *memory) has(mem []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, _ := l.find(mem)
+	return m != nil
+}
+
 // Free gives back what Alloc gave. It refuses, with ErrBuffer, what is anything else, and what is in use.
-func (e *Engine) Free(b []byte) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	m, i := e.allocated.find(b)
-	switch {
-	case m == nil:
-		return fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
-	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
-		return fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b),
-			len(m.bytes))
-	}
-	if e.allocated.inUse(m) != nil && e.stopped == nil {
-		e.progress.poll() // what uses it may have been given up by its caller, and nobody wait for it
-	}
-	if err := e.allocated.inUse(m); err != nil {
+func (h *Hub) Free(b []byte) error {
+	m, err := h.memory.whole(b)
+	if err != nil {
 		return err
 	}
-	e.allocated.list = slices.Delete(e.allocated.list, i, i+1)
+	for e := range h.each() {
+		if err := e.leaves(m); err != nil {
+			return err
+		}
+	}
+	l := &h.memory
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, i := l.find(b)
+	if n != m {
+		return errNotAllocated
+	}
+	if m.pins > 0 {
+		return errPinned
+	}
+	l.list = slices.Delete(l.list, i, i+1)
 	return m.mr.Deregister()
 }
 
-// inUse says what of this rank still uses memory; nil if nothing does.
-func (l *allocated) inUse(m *Memory) error {
-	if m.pins > 0 {
-		return fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free "+
-			"the other", ErrBuffer)
+var (
+	errNotAllocated = fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
+	errPinned       = fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free "+
+		"the other", ErrBuffer)
+)
+
+// whole gives the memory that b is all of.
+func (l *memory) whole(b []byte) (*Memory, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, _ := l.find(b)
+	switch {
+	case m == nil:
+		return nil, errNotAllocated
+	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
+		return nil, fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b),
+			len(m.bytes))
 	}
-	for r := range l.e.requests.underWay() {
+	return m, nil
+}
+
+// leaves says what of the endpoint still uses memory; nil if nothing does.
+func (e *Engine) leaves(m *Memory) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped == nil && (e.hub.memory.pinned(m) || e.usesLocked(m) != nil) {
+		e.progress.poll() // what uses it may have been given up by its caller, and nobody wait for it
+	}
+	return e.usesLocked(m)
+}
+
+func (l *memory) pinned(m *Memory) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return m.pins > 0
+}
+
+// usesLocked says which message of the endpoint uses memory; nil if none does.
+func (e *Engine) usesLocked(m *Memory) error {
+	e.mu.assertHeld()
+	for r := range e.requests.underWay() {
 		vec := r.vec
 		if r.view != nil {
 			vec = [][]byte{r.view.memory()}
 		}
 		for _, b := range vec {
-			if other, _ := l.find(b); other != m {
+			if !m.holds(b) {
 				continue
 			}
 			what, tag := "a send to", r.msg.Tag
@@ -111,15 +159,24 @@ func (l *allocated) inUse(m *Memory) error {
 	return nil
 }
 
-// PinMemory keeps the memory that buf is of from being freed until Drop, for a use that is no request; nil if
-// Alloc did not give it.
-func (e *Engine) PinMemory(buf []byte) *Memory {
-	if len(buf) == 0 || !e.allocated.mayHave(buf) {
+// holds tells whether b begins in the memory.
+func (m *Memory) holds(b []byte) bool {
+	at, start := uintptr(unsafe.Pointer(unsafe.SliceData(b))), m.start()
+	return at >= start && at < start+uintptr(len(m.bytes))
+}
+
+func (m *Memory) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))) }
+
+// PinMemory keeps the memory that buf is of from being freed until UnpinMemory, for a use that is no request;
+// nil if Alloc did not give it.
+func (h *Hub) PinMemory(buf []byte) *Memory {
+	l := &h.memory
+	if len(buf) == 0 || !l.mayHave(buf) {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	m, _ := e.allocated.find(buf)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, _ := l.find(buf)
 	if m != nil {
 		m.pins++
 	}
@@ -127,17 +184,19 @@ func (e *Engine) PinMemory(buf []byte) *Memory {
 }
 
 // UnpinMemory ends a PinMemory.
-func (e *Engine) UnpinMemory(m *Memory) {
+func (h *Hub) UnpinMemory(m *Memory) {
 	if m == nil {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	h.memory.mu.Lock()
+	defer h.memory.mu.Unlock()
 	m.pins--
 }
 
 // detachAll leaves to the process what the user has not freed.
-func (l *allocated) detachAll() (err error) {
+func (l *memory) detachAll() (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, m := range l.list {
 		err = errors.Join(err, m.mr.Detach())
 	}
@@ -146,12 +205,11 @@ func (l *allocated) detachAll() (err error) {
 }
 
 // find gives the memory in which b begins, or nil, and its place in the list, or the place where it belongs.
-func (a *allocated) find(b []byte) (*Memory, int) {
+func (l *memory) find(b []byte) (*Memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	start := func(i int) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(a.list[i].bytes))) }
-	i := sort.Search(len(a.list), func(i int) bool { return at < start(i)+uintptr(len(a.list[i].bytes)) })
-	if i == len(a.list) || at < start(i) {
+	i := sort.Search(len(l.list), func(i int) bool { return at < l.list[i].start()+uintptr(len(l.list[i].bytes)) })
+	if i == len(l.list) || at < l.list[i].start() {
 		return nil, i
 	}
-	return a.list[i], i
+	return l.list[i], i
 }

@@ -100,8 +100,8 @@ func (cs *collectives) noteLocked(c *Collective) {
 }
 
 func (cs *collectives) pinBuffers(c *Collective) {
-	if a := &cs.e.allocated; a.mayHave(c.Input) || a.mayHave(c.Output) {
-		c.pinned = [2]*Memory{cs.e.PinMemory(c.Input), cs.e.PinMemory(c.Output)}
+	if l := &cs.e.hub.memory; l.mayHave(c.Input) || l.mayHave(c.Output) {
+		c.pinned = [2]*Memory{cs.e.hub.PinMemory(c.Input), cs.e.hub.PinMemory(c.Output)}
 	}
 }
 
@@ -112,9 +112,7 @@ func (cs *collectives) unpinBuffersLocked(c *Collective) {
 		return
 	}
 	for _, m := range c.pinned {
-		if m != nil {
-			m.pins--
-		}
+		cs.e.hub.UnpinMemory(m)
 	}
 	c.pinned = [2]*Memory{}
 }
@@ -416,9 +414,9 @@ func (cs *collectives) deferStepsLocked(c *Collective) {
 		return
 	}
 	if r := c.request; r.manyWaiters {
-		cs.e.waiters.wakeAllLocked()
+		cs.e.hub.sleepers.wakeAll()
 	} else if r.waiter != nil {
-		cs.e.waiters.wakeLocked(r.waiter)
+		cs.e.hub.sleepers.wake(r.waiter)
 	}
 }
 

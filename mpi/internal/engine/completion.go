@@ -38,9 +38,9 @@ func (t *requestTable) finish(r *request, err error) {
 	}
 	switch {
 	case shared:
-		t.e.waiters.wakeAllLocked()
+		t.e.hub.sleepers.wakeAll()
 	case w != nil:
-		t.e.waiters.wakeLocked(w)
+		t.e.hub.sleepers.wake(w)
 	}
 }
 

@@ -56,7 +56,7 @@ func (h *completionHandler) active() bool { return h.timer != nil }
 func (h *completionHandler) runLocked() {
 	h.e.mu.assertHeld()
 	h.e.progress.poll()
-	if err := h.e.progress.queues.requestNotify(); err != nil {
+	if err := h.e.progress.requestNotify(); err != nil {
 		h.e.failLocked(err)
 		return
 	}

@@ -28,13 +28,13 @@ type connections struct {
 	channelConfig channel.Config   // of every channel
 	connecting    sync.WaitGroup   // goroutines of connects
 	underWay      atomic.Int32     // number of them
-	places        chan struct{}    // of connects that run at once
+	places        chan struct{}    // of connects that run at once, of the whole rank
 	noBytes       transport.RecvWR // room for a message of no bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
 	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
-	d.places = make(chan struct{}, connectsAtOnce)
+	d.places = e.hub.places
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
 }
 
@@ -79,7 +79,7 @@ func (d *connections) connectLocked(p *peer) {
 		}
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
-			err = f.endpoint.Connect(ctx, uint32(p.rank), addr)
+			err = f.of.endpoint.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
 		}
 		if err == nil {
 			return
@@ -103,17 +103,22 @@ func (d *connections) connected(p *peer) bool {
 	return p.state != peerConnecting
 }
 
-// acceptor is the engine as the endpoint of a fabric sees it.
+// acceptor is the rank as the connection management of a device sees it. A connection is for the endpoint of
+// its port.
 type acceptor struct {
-	e *Engine
-	f *fabric
+	hub    *Hub
+	fabric int // index
 }
 
 var _ transport.Acceptor = (*acceptor)(nil)
 
 // Prepare makes the channel to a peer that has proved who it is, once, and describes it.
-func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
-	e, f := a.e, a.f
+func (a *acceptor) Prepare(peer uint32) (transport.QPConfig, []byte, error) {
+	e, err := a.hub.Endpoint(transport.PortOf(peer))
+	if err != nil {
+		return transport.QPConfig{}, nil, err
+	}
+	f, rank := e.fabrics[a.fabric], transport.RankOf(peer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
@@ -142,8 +147,9 @@ func (a *acceptor) Prepare(rank uint32) (transport.QPConfig, []byte, error) {
 }
 
 // Connected opens the channel and sends what has waited for it.
-func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
-	e := a.e
+func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
+	e := a.hub.engines[transport.PortOf(peer)].Load() // Prepare has made it
+	f, rank := e.fabrics[a.fabric], transport.RankOf(peer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peerLocked(int(rank))
@@ -158,11 +164,11 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 		e.failures.failPeer(p, err)
 		return
 	}
-	a.f.addPeer(p)
-	p.state, p.eagerLimit, p.shortLimit = peerOpen, a.f.eagerLimit, a.f.shortLimit()
+	f.addPeer(p)
+	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, f.shortLimit()
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
 	e.recorder.Stamp()
-	if a.f.device.Query().PollQP {
+	if f.device.Query().PollQP {
 		p.qpPoller = qp
 	}
 	for range recvSlack {
@@ -173,7 +179,7 @@ func (a *acceptor) Connected(rank uint32, qp transport.QP, private []byte) {
 	}
 	e.sends.sendQueuedLocked(p)
 	e.recovery.sendControls(p)
-	e.progress.queues.wake() // a sleeper must look at the new connection
+	e.hub.queues.wake() // a sleeper must look at the new connection
 }
 
 // Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to
@@ -183,21 +189,8 @@ func (a *acceptor) Refused(remote string, err error) {
 	if errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		level = slog.LevelInfo
 	}
-	a.e.log.Log(context.Background(), level, "connection turned away", "rank", a.e.rank, "fabric", a.f.name,
-		"from", remote, "reason", err)
-}
-
-// listen lets peers connect. It is called without the lock: a handler may want it.
-func (d *connections) listen(f *fabric, id transport.Identity) (err error) {
-	d.e.mu.Lock() // an early peer's callback waits until the endpoint is known
-	defer d.e.mu.Unlock()
-	if d.e.completionHandler.active() {
-		if err := f.cq.RequestNotify(notifyAll); err != nil {
-			return err
-		}
-	}
-	f.endpoint, err = f.device.Listen(id, &acceptor{d.e, f})
-	return err
+	a.hub.log.Log(context.Background(), level, "connection turned away", "rank", a.hub.rank, "fabric",
+		a.hub.devices[a.fabric].name, "from", remote, "reason", err)
 }
 
 // selectFabric chooses the fabric to a peer: both sides come to the same, since they have the same order of
@@ -208,7 +201,7 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if addr != "" && f.endpoint.Reaches(addr) {
+		if addr != "" && f.of.endpoint.Reaches(addr) {
 			return f, addr, nil
 		}
 	}

@@ -1,69 +1,73 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
-// cqSet is the completion queues of all fabrics of a rank, as what a goroutine sleeps in. Several queues are
-// waited for by one epoll descriptor that contains theirs, so that a sleep needs no further goroutine.
+// cqSet is the completion queues of a rank, of all fabrics and all endpoints, as what a goroutine sleeps in.
+// Several queues are waited for by one epoll descriptor that contains theirs, so that a sleep needs no further
+// goroutine.
 //
 // One goroutine at a time sleeps in it: the progress owner.
 type cqSet struct {
+	mu     sync.Mutex // guards what follows; a leaf in the order of locks
 	queues []transport.CQ
 	poller *sys.Poller // contains the descriptor of each queue; nil for one queue, which is waited for itself
 }
 
-// init takes the queues of a rank, at least one.
-func (s *cqSet) init(fabrics []*fabric) error {
-	for _, f := range fabrics {
-		s.queues = append(s.queues, f.cq)
-	}
-	if len(fabrics) == 1 {
+// add adds a queue of a fabric's device. Who sleeps waits for it too from the next sleep on.
+func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queues) == 0 {
+		s.queues = append(s.queues, q)
 		return nil
 	}
-	p, err := sys.NewPoller()
-	if err != nil {
-		return fmt.Errorf("waiting for several fabrics: %w", err)
+	if !d.Query().PollableCQs || s.queues[0].Descriptor() < 0 {
+		return fmt.Errorf("%w: fabric %s cannot be waited for together with others; use it alone, with one "+
+			"endpoint", transport.ErrInvalid, name)
 	}
-	s.poller = p
-	for i, f := range fabrics {
-		if !f.device.Query().PollableCQs {
-			return fmt.Errorf("%w: fabric %s cannot be waited for together with others; use it alone",
-				transport.ErrInvalid, f.name)
+	if s.poller == nil {
+		p, err := sys.NewPoller()
+		if err == nil {
+			if err = p.Add(s.queues[0].Descriptor(), 0, false); err != nil {
+				p.Close()
+			}
 		}
-		if err := p.Add(f.cq.Descriptor(), int32(i), false); err != nil {
-			return fmt.Errorf("waiting for fabric %s among others: %w", f.name, err)
+		if err != nil {
+			return fmt.Errorf("waiting for several queues: %w", err)
 		}
+		s.poller = p
 	}
+	if err := s.poller.Add(q.Descriptor(), int32(len(s.queues)), false); err != nil {
+		return fmt.Errorf("waiting for fabric %s among others: %w", name, err)
+	}
+	s.queues = append(s.queues, q)
 	return nil
 }
 
-// armLocked has each queue end the next sleep when traffic comes.
-func (s *cqSet) armLocked() {
-	for _, q := range s.queues {
-		q.Arm()
-	}
-}
-
 // sleep blocks until a Poll of some queue may find something to do, or wake is called. The queues are armed,
-// and the engine's lock is not held.
+// and no engine's lock is held.
 func (s *cqSet) sleep() error {
-	if s.poller == nil {
-		return s.queues[0].Wait(-1)
+	s.mu.Lock()
+	queues, poller := s.queues, s.poller
+	s.mu.Unlock()
+	if poller == nil {
+		return queues[0].Wait(-1)
 	}
-	for i, q := range s.queues {
+	for i, q := range queues {
 		entered, err := q.EnterWait()
 		if !entered {
-			s.leave(s.queues[:i])
+			s.leave(queues[:i])
 			return err
 		}
 	}
-	err := s.poller.Wait(-1)
-	s.leave(s.queues)
+	err := poller.Wait(-1)
+	s.leave(queues)
 	return err
 }
 
@@ -75,15 +79,6 @@ func (s *cqSet) leave(entered []transport.CQ) {
 
 // wake ends a sleep, the present or else the next.
 func (s *cqSet) wake() { s.queues[0].Wake() }
-
-// requestNotify has each queue raise an event for the completion handler.
-func (s *cqSet) requestNotify() error {
-	var errs error
-	for _, q := range s.queues {
-		errs = errors.Join(errs, q.RequestNotify(notifyAll))
-	}
-	return errs
-}
 
 // close releases the set, and leaves the queues to their devices.
 func (s *cqSet) close() {

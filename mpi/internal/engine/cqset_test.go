@@ -39,15 +39,13 @@ func (pollableDevice) Query() transport.DeviceAttr { return transport.DeviceAttr
 func Test_SleepOnSeveralFabrics(t *testing.T) {
 	var s cqSet
 	var queues [2]*pollerCQ
-	var fabrics []*fabric
 	for i := range queues {
 		p, err := sys.NewPoller()
 		require.NoError(t, err)
 		defer p.Close()
 		queues[i] = &pollerCQ{poller: p}
-		fabrics = append(fabrics, &fabric{device: pollableDevice{}, cq: queues[i]})
+		require.NoError(t, s.add("a fabric", pollableDevice{}, queues[i]))
 	}
-	require.NoError(t, s.init(fabrics))
 	defer s.close()
 	before := runtime.NumGoroutine()
 	for _, q := range queues {
@@ -77,9 +75,10 @@ func Test_SleepOnSeveralFabrics(t *testing.T) {
 // Test_SeveralFabricsHaveToBePollable: a queue without a descriptor cannot be among several.
 func Test_SeveralFabricsHaveToBePollable(t *testing.T) {
 	devices := loopDevices(2)
-	fabrics := []*fabric{{name: "a", device: devices[0]}, {name: "b", device: devices[1]}}
 	var s cqSet
 	defer s.close()
-	require.ErrorIs(t, s.init(fabrics), transport.ErrInvalid)
-	require.ErrorContains(t, s.init(fabrics[:2]), "fabric a")
+	require.NoError(t, s.add("a", devices[0], &pollerCQ{}))
+	err := s.add("b", devices[1], &pollerCQ{})
+	require.ErrorIs(t, err, transport.ErrInvalid)
+	require.ErrorContains(t, err, "fabric b")
 }

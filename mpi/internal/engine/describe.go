@@ -43,13 +43,13 @@ type Unmatched struct {
 	Bytes       int
 }
 
-// Traffic counts the messages of a channel.
+// Traffic counts the messages with a peer.
 type Traffic struct {
 	Peer           int
 	Sent, Received uint64
 }
 
-// State is what an engine's goroutines wait for, and what its messages are.
+// State is what a rank's goroutines wait for, and what its messages are.
 type State struct {
 	Activity   uint64 // grows whenever a message moves
 	Waits      []Wait
@@ -58,7 +58,7 @@ type State struct {
 	Leaving    bool // messages wait for a connection or for room, and leave without a call
 }
 
-// descriptions are collected while the engine is asked for its state.
+// descriptions are collected at an endpoint while the rank is asked for its state.
 type descriptions struct {
 	asked    bool
 	question uint64           // its number
@@ -74,54 +74,107 @@ const (
 )
 
 // Sleepers is how many goroutines sleep in calls, and a number that grows whenever a message moves. It
-// returns false while others use the engine.
-func (e *Engine) Sleepers() (n int, activity uint64, ok bool) {
-	if !e.mu.TryLock() {
-		return 0, 0, false
+// returns false while others use an endpoint.
+func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
+	n = h.sleepers.count()
+	for e := range h.each() {
+		if !e.mu.TryLock() {
+			return 0, 0, false
+		}
+		e.recorder.StampNew()
+		n += len(e.waiters.forLocks)
+		activity += e.activityLocked()
+		e.mu.Unlock()
 	}
-	defer e.mu.Unlock()
-	e.recorder.StampNew()
-	return e.waiters.sleepingLocked(), e.activityLocked(), true
+	return n, activity, true
 }
 
-// Describe returns the engine's state. It wakes the goroutines that sleep, and waits for at most
-// describeWithin until they sleep again.
-func (e *Engine) Describe() State {
-	e.waiters.describing <- struct{}{}
-	defer func() { <-e.waiters.describing }()
-	e.mu.Lock()
-	question := e.waiters.descriptions.question + 1
-	e.waiters.descriptions = descriptions{asked: true, question: question, waits: map[uint64]*Wait{}}
-	asleep := e.waiters.sleepingLocked()
-	e.waiters.wakeAllLocked()
+// Describe returns the rank's state. It wakes the goroutines that sleep, and waits for at most describeWithin
+// until they sleep again.
+func (h *Hub) Describe() State {
+	h.asking <- struct{}{}
+	defer func() { <-h.asking }()
+	asleep := 0
+	for e := range h.each() {
+		asleep += e.waiters.ask()
+	}
+	asleep += h.sleepers.count()
+	h.sleepers.wakeAll()
 	for end := time.Now().Add(describeWithin); ; {
-		e.mu.Unlock()
 		time.Sleep(describePoll)
-		e.mu.Lock()
-		if len(e.waiters.descriptions.waits) >= asleep || time.Now().After(end) {
+		answers := 0
+		for e := range h.each() {
+			answers += e.waiters.answers()
+		}
+		if answers >= asleep || time.Now().After(end) {
 			break
 		}
 	}
-	defer e.mu.Unlock()
-	st := State{Activity: e.activityLocked()}
-	for _, w := range e.waiters.descriptions.waits {
-		st.Waits = append(st.Waits, *w)
+	var st State
+	for e := range h.each() {
+		e.describe(&st)
 	}
-	e.waiters.descriptions = descriptions{question: question}
 	slices.SortFunc(st.Waits, func(a, b Wait) int { return int(a.Goroutine) - int(b.Goroutine) })
-	for m := range e.matching.Unexpected() {
-		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
-	}
-	st.Traffic, st.Leaving = e.trafficLocked()
 	return st
 }
 
-// Traffic counts the messages of each channel, and tells whether messages wait to leave. It returns nil when
-// the engine has stopped.
-func (e *Engine) Traffic() (list []Traffic, leaving bool) {
+// ask has goroutines describe their waits when they sleep again. It returns how many wait for locks of windows.
+func (w *waiters) ask() int {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1, waits: map[uint64]*Wait{}}
+	return len(w.forLocks)
+}
+
+// answers is how many have.
+func (w *waiters) answers() int {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return len(w.descriptions.waits)
+}
+
+// describe adds the state of the endpoint to that of the rank, and ends ask.
+func (e *Engine) describe(st *State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.trafficLocked()
+	st.Activity += e.activityLocked()
+	for _, w := range e.waiters.descriptions.waits {
+		st.Waits = append(st.Waits, *w)
+	}
+	e.waiters.descriptions = descriptions{question: e.waiters.descriptions.question}
+	for m := range e.matching.Unexpected() {
+		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
+	}
+	traffic, leaving := e.trafficLocked()
+	st.addTraffic(traffic)
+	st.Leaving = st.Leaving || leaving
+}
+
+// addTraffic adds what channels of one endpoint have moved to that of others with the same peers.
+func (st *State) addTraffic(list []Traffic) {
+	for _, t := range list {
+		i := slices.IndexFunc(st.Traffic, func(o Traffic) bool { return o.Peer == t.Peer })
+		if i < 0 {
+			st.Traffic = append(st.Traffic, t)
+			continue
+		}
+		st.Traffic[i].Sent += t.Sent
+		st.Traffic[i].Received += t.Received
+	}
+}
+
+// Traffic counts the messages with each peer, and tells whether messages wait to leave. It returns nil when
+// the rank has stopped.
+func (h *Hub) Traffic() (list []Traffic, leaving bool) {
+	var st State
+	for e := range h.each() {
+		e.mu.Lock()
+		traffic, waits := e.trafficLocked()
+		e.mu.Unlock()
+		st.addTraffic(traffic)
+		leaving = leaving || waits
+	}
+	return st.Traffic, leaving
 }
 
 func (e *Engine) trafficLocked() (list []Traffic, leaving bool) {
@@ -142,21 +195,14 @@ func (e *Engine) trafficLocked() (list []Traffic, leaving bool) {
 // toSend tells whether anything waits until it can be sent to a peer.
 func (p *peer) toSend() bool { return p.sendPending() || len(p.controls) > 0 }
 
-// sleepingLocked is how many goroutines sleep.
-func (w *waiters) sleepingLocked() int {
-	w.e.mu.assertHeld()
-	n := len(w.parked) + len(w.forLocks)
-	if w.progressOwner != nil {
-		n++
+// Activity is a number that grows whenever a message moves.
+func (h *Hub) Activity() (n uint64) {
+	for e := range h.each() {
+		e.mu.Lock()
+		n += e.activityLocked()
+		e.mu.Unlock()
 	}
 	return n
-}
-
-// Activity is a number that grows whenever a message moves.
-func (e *Engine) Activity() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.activityLocked()
 }
 
 // activityLocked is a number that grows whenever a message moves.

@@ -1,15 +1,15 @@
-// Package engine moves one rank's messages. It owns the rank's devices, channels, requests and matching,
-// and makes the progress that drives them. It deals in bytes and world ranks; package mpi adds types and
-// communicators.
+// Package engine moves one rank's messages. A Hub owns what the rank has once, such as its devices; an Engine,
+// of which there is one for each endpoint, owns channels, requests and matching, and makes the progress that
+// drives them. Both deal in bytes and world ranks; package mpi adds types and communicators.
 //
-// One lock guards everything. Whoever waits tries to take it and makes progress (sleep.go); no goroutine or
-// Go channel stands between a call and the device.
+// One lock guards everything of an engine. Whoever waits tries to take it and makes progress (sleep.go); no
+// goroutine or Go channel stands between a call and the device.
 //
 // Names say who has the lock. A function whose name ends in Locked is entered and left with the lock held; it
 // may release the lock in between where its comment says so. One whose name ends in AndUnlock is entered with
 // it and left without. Handlers that the router calls (on…) have it. Of a type whose invariants hold "under
 // the lock" and that has no functions named so, all methods need it. All other functions are called without
-// it. Nothing outside this package has the lock.
+// it. Nothing outside this package has the lock. Hub has the order of all locks.
 package engine
 
 import (
@@ -72,8 +72,9 @@ type Config struct {
 	FailuresTold bool
 	// if not nil: told that a communicator was revoked, by its first context; does not block
 	Revoked func(communicator uint32)
-	// processors of this rank's completion handler: the first of them is its thread's; none for no handler
+	// processors of this rank's completion handlers, which the endpoints get in turn; none for no handlers
 	HandlerCores []int
+	Endpoints    int   // how many the rank has; 0 for one
 	Hook         *Hook // told of events; nil for none
 	Turns        Turns // nil for none
 	// if not nil: decides from whom receives and probes of any source take messages; see choices. There is a
@@ -88,12 +89,14 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Engine is one rank's message engine. It owns the lock, the fabrics and the peers, and hands each call of
-// package mpi to one of the parts, which own everything else. Each part states its invariants on its type;
-// all share the lock. All methods may be called from any goroutine.
+// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers, and hands
+// each call of package mpi to one of the parts, which own everything else. Each part states its invariants on
+// its type; all share the lock. All methods may be called from any goroutine.
 type Engine struct {
 	mu Lock
 
+	hub      *Hub
+	number   int // of the endpoint
 	rank     int
 	size     int
 	log      *slog.Logger
@@ -114,7 +117,6 @@ type Engine struct {
 	coalescer   coalescer
 	cancels     cancellation
 	collectives collectives
-	allocated   allocated
 	windows     windows
 	views       viewMessages
 	choices     choices
@@ -127,7 +129,6 @@ type Engine struct {
 	failures          failures
 	recovery          recovery
 	idleShrinker      idleShrinker
-	heartbeat         heartbeat
 }
 
 // DefaultMaxUnexpectedCount is how many messages without a receive a rank keeps, in about 300 bytes each
@@ -144,28 +145,6 @@ const (
 	cqDepth   = 1 << 16
 )
 
-// New makes the engine of one rank and starts listening. The devices belong to the engine from then on.
-func New(c Config) (*Engine, error) {
-	e := &Engine{
-		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, hook: c.Hook,
-		recorder: c.Recorder,
-		peers:    make([]*peer, c.Identity.Size),
-	}
-	if e.recorder == nil {
-		e.recorder = recorder.New()
-	}
-	e.init(c)
-	if err := e.open(c); err != nil {
-		e.progress.queues.close()
-		for _, f := range c.Fabrics {
-			err = errors.Join(err, f.Device.Close())
-		}
-		return nil, err
-	}
-	e.heartbeat.init(e)
-	return e, nil
-}
-
 // init gives every part its settings, and the engine to which it belongs.
 func (e *Engine) init(c Config) {
 	e.mu.Init()
@@ -175,36 +154,38 @@ func (e *Engine) init(c Config) {
 	e.recvs.header = c.Header
 	e.choices = choices{e: e, decided: c.Decided}
 	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
-	e.progress.e, e.collectives.e, e.allocated.e, e.completionHandler.e = e, e, e, e
+	e.progress.e, e.collectives.e, e.completionHandler.e = e, e, e
 	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
 	e.collectives.buffers.budget = c.Channel.Budget
 	e.windows.passive.init(e, c.Passive)
 	e.routes.init(e)
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)
-	e.failures.e, e.failures.report, e.failures.groups = e, c.PeerLost, map[uint32][]int32{}
+	e.failures.e, e.failures.groups = e, map[uint32][]int32{}
 	e.recovery.init(e, c)
 	e.waiters.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
-	e.heartbeat.replyTimeout = c.ReplyTimeout
 }
 
-// open makes the engine's part of every fabric, and listens.
+// open makes the engine's part of every fabric.
 func (e *Engine) open(c Config) error {
-	for i := range c.Fabrics {
-		f, err := e.newFabric(&c, c.Fabrics[i])
+	for _, d := range e.hub.devices {
+		f, err := e.newFabric(&c, d)
 		if err != nil {
 			return err
 		}
 		e.fabrics = append(e.fabrics, f)
-	}
-	if err := e.progress.queues.init(e.fabrics); err != nil {
-		return err
-	}
-	for _, f := range e.fabrics {
-		if err := e.connections.listen(f, c.Identity); err != nil {
+		if err := e.hub.queues.add(f.name, f.device, f.cq); err != nil {
 			return err
+		}
+		if e.completionHandler.active() {
+			e.mu.Lock()
+			err = f.cq.RequestNotify(notifyAll)
+			e.mu.Unlock()
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -215,3 +196,9 @@ func (e *Engine) Rank() int { return e.rank }
 
 // Size is the number of ranks.
 func (e *Engine) Size() int { return e.size }
+
+// Number is the number of the endpoint.
+func (e *Engine) Number() int { return e.number }
+
+// Hub is the rank whose endpoint it is.
+func (e *Engine) Hub() *Hub { return e.hub }

@@ -79,23 +79,32 @@ func world(t testing.TB, devices []transport.Device) []*Engine {
 func worldOf(t testing.TB, devices []transport.Device, conf Config) []*Engine {
 	t.Helper()
 	engines := make([]*Engine, len(devices))
-	lookup := func(rank uint32, provider string) (string, error) { return engines[rank].Addr(provider), nil }
+	lookup := func(rank uint32, provider string) (string, error) { return engines[rank].hub.Addr(provider), nil }
 	for i, d := range devices {
 		id := transport.Identity{Job: "test", Rank: uint32(i), Size: uint32(len(devices))}
 		copy(id.Secret[:], "a secret that the test's ranks share")
 		conf.Fabrics, conf.Identity, conf.Lookup, conf.ConnectTimeout = []Fabric{{Device: d}}, id, lookup,
 			time.Minute
 		conf.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-		e, err := New(conf)
+		e, err := newEngine(conf)
 		require.NoError(t, err)
 		engines[i] = e
 	}
 	t.Cleanup(func() {
 		for _, e := range engines {
-			require.NoError(t, e.Destroy(ErrFinalized))
+			require.NoError(t, e.hub.Destroy(ErrFinalized))
 		}
 	})
 	return engines
+}
+
+// newEngine makes a rank, and returns its first endpoint.
+func newEngine(conf Config) (*Engine, error) {
+	h, err := NewHub(conf)
+	if err != nil {
+		return nil, err
+	}
+	return h.first(), nil
 }
 
 func simulated(w []*Engine) bool { return w[0].fabrics[0].device.Query().Provider == "sim" }
@@ -124,13 +133,13 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 				defer func() {
 					if errs[i] == ErrAborted {
 						for _, e := range w {
-							e.Fail(ErrAborted)
+							e.hub.Fail(ErrAborted)
 						}
 					}
 				}()
 				errs[i] = body(e)
 			}()
-			e.DriveUntil(all)
+			e.hub.DriveUntil(all)
 		})
 	}
 	go func() { bodies.Wait(); close(all) }()
@@ -140,7 +149,7 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 	case <-done:
 	case <-time.After(2 * time.Minute):
 		for _, e := range w {
-			e.Fail(ErrAborted)
+			e.hub.Fail(ErrAborted)
 		}
 		<-done
 		t.Error("the ranks hung")
@@ -279,7 +288,7 @@ func TestPeerLost(t *testing.T) {
 						return err
 					}
 				}
-				return e.Destroy(ErrFinalized) // cut, with no close
+				return e.hub.Destroy(ErrFinalized) // cut, with no close
 			}
 			if _, err := e.recv(world0, one, 2, 0, 1); err != nil {
 				return err
@@ -373,7 +382,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 			})
 		}
 		require.Eventually(t, func() bool { return e.Stats().Sleeps >= 8 }, 2*time.Minute, time.Millisecond)
-		e.Fail(ErrAborted)
+		e.hub.Fail(ErrAborted)
 		wg.Wait()
 	})
 }

@@ -159,9 +159,8 @@ func (h *Hook) beginCollective(c *Collective) (start int64) {
 // operationInTrace is the number that a trace has of a collective: those of calls come before it.
 func operationInTrace(tag int) uint8 { return uint8(Calls) + uint8(operationOf(tag)) }
 
-// Hooked reports whether the engine has a hook. The methods below tell it of calls that do not come to the
-// engine as one call: those on windows, and Finalize.
-func (e *Engine) Hooked() bool { return e.hook != nil }
+// The methods below tell the hook of calls that do not come to the engine as one call: those on windows, and
+// Finalize.
 
 // BeginCall tells of the beginning of a call with a buffer, and gives what EndCall wants.
 func (e *Engine) BeginCall(c Call, bytes int) (start int64) { return e.hook.begin(c, bytes) }

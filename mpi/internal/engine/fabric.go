@@ -28,13 +28,13 @@ const (
 // Lookup gives the address of a peer's endpoint of a provider, "" if the peer has none of that. It may block.
 type Lookup func(rank uint32, provider string) (string, error)
 
-// fabric is what the engine has of a Fabric. A peer belongs to one of them from its connection on.
+// fabric is what an engine has of a device of its rank. A peer belongs to one of them from its connection on.
 type fabric struct {
 	name       string // of the provider
 	device     transport.Device
 	pd         transport.PD
 	cq         transport.CQ
-	endpoint   transport.Endpoint
+	of         *device
 	eagerLimit int
 	// messages up to eagerLimit are announced too, if it is likely that they are awaited
 	awaits bool
@@ -56,10 +56,10 @@ type fabric struct {
 	handler transport.HandlerID // 0: none
 }
 
-func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
+func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	attr := from.Device.Query()
 	f := &fabric{
-		name: attr.Provider, device: from.Device, eagerLimit: cmp.Or(c.EagerLimit, from.EagerLimit,
+		name: from.name, device: from.Device, of: from, eagerLimit: cmp.Or(c.EagerLimit, from.EagerLimit,
 			math.MaxInt), reads: min(readDepth, attr.MaxReads),
 		byQP: map[transport.QPN]*peer{}, maxPolled: attr.MaxPolledQPs,
 	}
@@ -77,8 +77,8 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
-		if f.handler, err = e.completionHandler.start(f.device, c.HandlerCores[0],
-			min(c.SpinTime, handlerSpin)); err != nil {
+		core := c.HandlerCores[e.number%len(c.HandlerCores)]
+		if f.handler, err = e.completionHandler.start(f.device, core, min(c.SpinTime, handlerSpin)); err != nil {
 			return nil, err
 		}
 	}
@@ -90,16 +90,6 @@ func (e *Engine) newFabric(c *Config, from Fabric) (*fabric, error) {
 	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Share: share,
 		Grant: c.Grant || f.reads == 0, Place: e.views.place})
 	return f, nil
-}
-
-// Addr is the address to publish to the peers for a provider, "" if the engine has no fabric of that.
-func (e *Engine) Addr(provider string) string {
-	for _, f := range e.fabrics {
-		if f.name == provider {
-			return f.endpoint.Addr()
-		}
-	}
-	return ""
 }
 
 // addPeer notes a connected peer.

@@ -13,7 +13,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// failures is what the engine knows of ranks that have failed, and ends what depends on them.
+// failures is what an endpoint knows of ranks that have failed, and ends what depends on them.
 //
 // Invariants, under the lock: a peer fails once, and is in peers from then on, in the order of failures. Its
 // connection is cut before any operation that names it is completed, so that nothing is placed in a buffer
@@ -23,8 +23,7 @@ type failures struct {
 	peers []*peer // those that have failed
 	// by communicator that is in use: its world ranks; nil for the whole world
 	groups map[uint32][]int32
-	noted  atomic.Bool    // a peer has failed or a communicator was revoked: calls have to look
-	report func(rank int) // of Config.PeerLost
+	noted  atomic.Bool // a peer has failed or a communicator was revoked: calls have to look
 
 	logging sync.WaitGroup // goroutines that log: a handler may block, so it is never called under the lock
 }
@@ -71,8 +70,8 @@ func (y *failures) failPeer(p *peer, cause error) {
 	y.e.coalescer.recordRun(p)
 	y.e.recorder.Note(recorder.PeerLost, 0, p.rank, 0, 0)
 	y.e.recorder.Stamp()
-	if y.report != nil && y.e.stopped == nil {
-		y.report(p.rank)
+	if y.e.stopped == nil {
+		y.e.hub.failed.found(y.e, p.rank, cause)
 	}
 	y.peers = append(y.peers, p)
 	p.cause = &PeerError{p.rank, cause}

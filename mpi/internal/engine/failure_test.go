@@ -46,11 +46,11 @@ func withRawPeer(t *testing.T) (*Engine, *rawPeer) {
 		return d
 	}
 	id := transport.Identity{Job: "rawpeer", Size: 2}
-	e, err := New(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute,
+	e, err := newEngine(Config{Fabrics: []Fabric{{Device: device()}}, Identity: id, ConnectTimeout: time.Minute,
 		Log:    slog.New(slog.DiscardHandler),
 		Lookup: func(uint32, string) (string, error) { return s.ep.Addr(), nil }})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Destroy(ErrFinalized)) })
+	t.Cleanup(func() { require.NoError(t, e.hub.Destroy(ErrFinalized)) })
 	s.dev = device()
 	t.Cleanup(func() { require.NoError(t, s.dev.Close()) })
 	s.pd, err = s.dev.AllocPD()
@@ -93,7 +93,7 @@ func TestEveryFailureIsOfItsClass(t *testing.T) {
 			e, s := withRawPeer(t)
 			begun, err := e.Irecv(world0, make([]byte, 8), 1, 0, 1)
 			require.NoError(t, err)
-			require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
+			require.NoError(t, s.ep.Connect(t.Context(), 0, e.hub.Addr("tcp")))
 			s.cq.Poll(nil)
 			c.does(s)
 			s.cq.Poll(nil)
@@ -155,11 +155,11 @@ func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
 			require.NoError(t, err)
-			e, err := New(Config{Fabrics: []Fabric{{Device: d}}, FindsFailures: true, ConnectTimeout: time.Minute,
+			e, err := newEngine(Config{Fabrics: []Fabric{{Device: d}}, FindsFailures: true, ConnectTimeout: time.Minute,
 				Identity: transport.Identity{Job: "test", Size: 2}, Log: slog.New(slog.DiscardHandler),
 				Lookup: func(uint32, string) (string, error) { return "", errors.New("it has gone") }})
 			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, e.Destroy(ErrFinalized)) })
+			t.Cleanup(func() { require.NoError(t, e.hub.Destroy(ErrFinalized)) })
 			ended := make(chan error, 1)
 			go func() { ended <- receive(e) }()
 			select {
@@ -175,7 +175,7 @@ func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
 // A second connection of a rank that is connected is turned away, and nothing becomes of the first.
 func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	e, s := withRawPeer(t)
-	require.NoError(t, s.ep.Connect(t.Context(), 0, e.Addr("tcp")))
+	require.NoError(t, s.ep.Connect(t.Context(), 0, e.hub.Addr("tcp")))
 	s.cq.Poll(nil)
 	other := *s
 	other.qp = make(chan transport.QP, 1)
@@ -191,7 +191,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.Error(t, other.ep.Connect(ctx, 0, e.Addr("tcp")))
+	require.Error(t, other.ep.Connect(ctx, 0, e.hub.Addr("tcp")))
 	_, _, err = e.Iprobe(world0, 1, 0)
 	require.NoError(t, err)
 	require.Equal(t, transport.StateReady, (<-s.qp).State())
@@ -213,11 +213,11 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		w := make([]*Engine, 2)
 		for k := range w {
 			var err error
-			w[k], err = New(Config{Fabrics: []Fabric{{Device: devices[k]}},
+			w[k], err = newEngine(Config{Fabrics: []Fabric{{Device: devices[k]}},
 				Identity:       transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
 				ConnectTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 				Lookup: func(rank uint32, provider string) (string, error) {
-					return w[rank].Addr(provider),
+					return w[rank].hub.Addr(provider),
 						nil
 				}})
 			require.NoError(t, err)
@@ -236,13 +236,13 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, w[1].Send(world0, make([]byte, 100), 0, 99))
 		}
-		require.NoError(t, w[1].Destroy(ErrAborted))
+		require.NoError(t, w[1].hub.Destroy(ErrAborted))
 		for _, h := range open {
 			w[0].Wait(h)
 		}
 		_, err := w[0].recv(world0, nil, 1, 98, 1)
 		require.ErrorIs(t, err, ErrProcFailed)
-		require.NoError(t, w[0].Destroy(ErrFinalized))
+		require.NoError(t, w[0].hub.Destroy(ErrFinalized))
 	}
 	round(1)
 	files, bytes := openFiles(t), sys.Mapped()

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -87,12 +86,27 @@ func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int
 }
 
 // Unfinished lists what the program has not received or not waited for, after Drain, in the order of peers.
-func (e *Engine) Unfinished() []Unfinished {
+func (h *Hub) Unfinished() (list []Unfinished) {
+	all := map[UnfinishedKey]int{}
+	for e := range h.each() {
+		e.addUnfinished(all)
+	}
+	for k, n := range all {
+		list = append(list, Unfinished{k, n})
+	}
+	slices.SortFunc(list, func(a, b Unfinished) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Tag, b.Tag),
+			cmp.Compare(a.Context, b.Context))
+	})
+	return list
+}
+
+// addUnfinished counts those of the endpoint.
+func (e *Engine) addUnfinished(all map[UnfinishedKey]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := maps.Clone(e.unexpected.unfinished)
-	if all == nil {
-		all = map[UnfinishedKey]int{}
+	for k, n := range e.unexpected.unfinished {
+		all[k] += n
 	}
 	for r := range e.requests.uncollected() {
 		switch r.kind {
@@ -104,13 +118,4 @@ func (e *Engine) Unfinished() []Unfinished {
 			all[UnfinishedKey{Kind: UnfinishedCollective}]++
 		}
 	}
-	var list []Unfinished
-	for k, n := range all {
-		list = append(list, Unfinished{k, n})
-	}
-	slices.SortFunc(list, func(a, b Unfinished) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Tag, b.Tag),
-			cmp.Compare(a.Context, b.Context))
-	})
-	return list
 }

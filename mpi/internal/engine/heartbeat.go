@@ -8,11 +8,11 @@ import (
 
 // heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have
 // been silent for too long. It also tells the channels that time passes, so that they ask for replies that do
-// not come. Its timer runs from the beginning to the end of the engine, whatever the rank does meanwhile: Go
+// not come. Its timer runs from the beginning to the end of the rank, whatever the rank does meanwhile: Go
 // takes the processor away from a goroutine that computes. It is not answered for a rank whose whole process
 // stands still, nor for one that keeps its only processor in a C call.
 type heartbeat struct {
-	e      *Engine
+	hub    *Hub
 	period time.Duration
 	timer  *time.Timer
 
@@ -21,10 +21,10 @@ type heartbeat struct {
 }
 
 // init starts the timer if the devices want it.
-func (h *heartbeat) init(e *Engine) {
-	h.e = e
-	for _, f := range e.fabrics {
-		if p := f.device.Query().TickPeriod; h.period == 0 || p > 0 && p < h.period {
+func (h *heartbeat) init(hub *Hub) {
+	h.hub, h.replyTimeout = hub, hub.conf.ReplyTimeout
+	for _, d := range hub.devices {
+		if p := d.Device.Query().TickPeriod; h.period == 0 || p > 0 && p < h.period {
 			h.period = p
 		}
 	}
@@ -35,41 +35,53 @@ func (h *heartbeat) init(e *Engine) {
 }
 
 func (h *heartbeat) tick() {
-	e := h.e
+	now := time.Now()
+	ask := h.replyTimeout > 0 && !now.Before(h.repliesDue)
+	if ask {
+		h.repliesDue = now.Add(h.replyTimeout / 2)
+	}
+	works := false
+	for e := range h.hub.each() {
+		works = h.tickAt(e, now, ask) || works
+	}
+	if works {
+		h.timer.Reset(h.period)
+	}
+}
+
+// tickAt does what is due at an endpoint. It returns false if the endpoint does no more work.
+func (h *heartbeat) tickAt(e *Engine, now time.Time, ask bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
-		return
+		return false
 	}
 	e.recovery.watchSources(nil)
 	e.recovery.watchAwaited()
-	h.poll() // a rank that computes takes what has come, so that its peers can send on
-	now := time.Now()
+	h.poll(e) // a rank that computes takes what has come, so that its peers can send on
 	for _, f := range e.fabrics {
 		f.cq.Tick(now)
 	}
-	h.tickReplies(now)
-	h.poll() // what the tick has ended
-	h.timer.Reset(h.period)
+	if ask {
+		h.tickReplies(e)
+	}
+	h.poll(e) // what the tick has ended
+	return true
 }
 
 // tickReplies has the channels ask for replies that are overdue.
-func (h *heartbeat) tickReplies(now time.Time) {
-	if h.replyTimeout == 0 || now.Before(h.repliesDue) {
-		return
-	}
-	h.repliesDue = now.Add(h.replyTimeout / 2)
-	for _, p := range h.e.peers {
+func (h *heartbeat) tickReplies(e *Engine) {
+	for _, p := range e.peers {
 		if p != nil && p.state == peerOpen && p.ch.Due() == channel.DueResize {
-			h.e.progress.advanceOrFail(p, p.ch.ReplyTick())
+			e.progress.advanceOrFail(p, p.ch.ReplyTick())
 		}
 	}
 }
 
-func (h *heartbeat) poll() {
-	if h.e.completionHandler.active() {
-		h.e.completionHandler.runLocked()
+func (h *heartbeat) poll(e *Engine) {
+	if e.completionHandler.active() {
+		e.completionHandler.runLocked()
 	} else {
-		h.e.progress.poll()
+		e.progress.poll()
 	}
 }

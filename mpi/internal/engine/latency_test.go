@@ -221,7 +221,7 @@ func loopWorld(t testing.TB) []*Engine {
 	engines := make([]*Engine, 2)
 	for i, d := range devices {
 		var err error
-		engines[i], err = New(Config{Fabrics: []Fabric{{Device: d}},
+		engines[i], err = newEngine(Config{Fabrics: []Fabric{{Device: d}},
 			Identity: transport.Identity{Rank: uint32(i), Size: 2},
 			SpinTime: time.Second, Lookup: func(rank uint32, _ string) (string,
 				error) {
@@ -231,7 +231,7 @@ func loopWorld(t testing.TB) []*Engine {
 	}
 	t.Cleanup(func() {
 		for _, e := range engines {
-			require.NoError(t, e.Destroy(ErrFinalized))
+			require.NoError(t, e.hub.Destroy(ErrFinalized))
 		}
 	})
 	return engines

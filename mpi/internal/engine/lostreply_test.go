@@ -66,7 +66,7 @@ func sendToForgetful(t *testing.T, losses int64) (w []*Engine, err error) {
 	}()
 	err = w[0].Send(world0, make([]byte, n), 1, 1)
 	if err != nil {
-		w[1].PeerFailed(0, err) // it would wait for the message
+		w[1].hub.PeerFailed(0, err) // it would wait for the message
 	}
 	if got := <-received; err == nil {
 		require.NoError(t, got)

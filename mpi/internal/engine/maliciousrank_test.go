@@ -139,17 +139,17 @@ func againstMalice(t *testing.T, device func() (transport.Device, error),
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
 	m.Stop()
-	w[2].Fail(ErrAborted)
+	w[2].hub.Fail(ErrAborted)
 	if !endsWithin(&dealings) {
 		for _, e := range w {
-			e.Fail(ErrAborted)
+			e.hub.Fail(ErrAborted)
 		}
 		dealings.Wait()
 		t.Errorf("a rank waits for one that is gone")
 	}
 	third.Wait()
 	for _, e := range w {
-		require.NoError(t, e.Destroy(ErrFinalized))
+		require.NoError(t, e.hub.Destroy(ErrFinalized))
 	}
 	return m.Deeds(), int(count.Load())
 }

@@ -529,7 +529,7 @@ func TestCancelReceiveUnderWay(t *testing.T) {
 		drive(t, w, func() bool { return w[1].fetching(r) })
 		all := make(chan struct{})
 		var wg sync.WaitGroup
-		wg.Go(func() { w[0].DriveUntil(all) })
+		wg.Go(func() { w[0].hub.DriveUntil(all) })
 		require.NoError(t, w[1].Cancel(r))
 		require.True(t, w[1].isDone(r), "Cancel returned before the buffer was quiet")
 		st, err := w[1].Wait(r)
@@ -756,7 +756,7 @@ func TestMatchedMessageOfLostPeer(t *testing.T) {
 		away, _, ok, err := w[1].Improbe(world0, 0, 2)
 		require.NoError(t, err)
 		require.True(t, ok)
-		w[0].Fail(ErrAborted)
+		w[0].hub.Fail(ErrAborted)
 		_, err = w[0].Wait(r)
 		require.ErrorIs(t, err, ErrAborted)
 		w[1].mu.Lock()
@@ -782,7 +782,7 @@ func TestFailEndsSendsToSelf(t *testing.T) {
 	m, _, ok, err := e.Improbe(world0, 0, 2)
 	require.NoError(t, err)
 	require.True(t, ok)
-	e.Fail(ErrAborted)
+	e.hub.Fail(ErrAborted)
 	for _, r := range []Request{a, b} {
 		_, err = e.Wait(r)
 		require.ErrorIs(t, err, ErrAborted)

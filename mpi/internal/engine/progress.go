@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/weft-mpi/weft/channel"
@@ -16,7 +17,6 @@ import (
 // once; a pass advances each of them. Nothing in a pass blocks.
 type progressEngine struct {
 	e        *Engine
-	queues   cqSet
 	deferred []*peer // peers with work that only a later pass can do
 	draining bool    // Drain waits, for what any pass may bring about
 
@@ -99,6 +99,22 @@ func (g *progressEngine) beginPass() {
 	for _, f := range g.e.fabrics {
 		f.receiver.BeginPass()
 	}
+}
+
+// armLocked has each queue of the endpoint end the next sleep when traffic comes.
+func (g *progressEngine) armLocked() {
+	g.e.mu.assertHeld()
+	for _, f := range g.e.fabrics {
+		f.cq.Arm()
+	}
+}
+
+// requestNotify has each queue raise an event for the completion handler.
+func (g *progressEngine) requestNotify() (errs error) {
+	for _, f := range g.e.fabrics {
+		errs = errors.Join(errs, f.cq.RequestNotify(notifyAll))
+	}
+	return errs
 }
 
 // moreToCopy tells whether the last pass has left something to copy, of which no event tells.

@@ -78,7 +78,7 @@ func mixture(e *Engine, n, largest int, seed uint64) error {
 	wg.Go(func() { sendErr = mixtureSend(e, n, largest, rand.New(rand.NewPCG(seed+1, uint64(e.Rank())))) })
 	err := mixtureReceive(e, n, largest, rand.New(rand.NewPCG(seed, uint64(e.Rank()))))
 	if err != nil {
-		e.Fail(err)
+		e.hub.Fail(err)
 	}
 	wg.Wait()
 	if err == nil {

@@ -116,17 +116,6 @@ func (v *recovery) sendControls(p *peer) {
 // errTakesNothing is why a peer is given up that makes this rank say more and more, and does not listen.
 var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
-// Failed lists the world ranks that are known to have failed, in the order of their failures.
-func (e *Engine) Failed() []int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var list []int
-	for _, p := range e.failures.peers {
-		list = append(list, p.rank)
-	}
-	return list
-}
-
 // AckFailed acknowledges the failures that are known: they keep no receive from any source on the
 // communicator from waiting for the others.
 func (e *Engine) AckFailed(communicator uint32) {
@@ -142,11 +131,11 @@ func (e *Engine) Unacknowledged(communicator uint32) bool {
 	return e.failures.since(e.recovery.acknowledged[communicator], communicator) != nil
 }
 
-// PeerFailed tells the engine that a rank has failed, as others have seen.
-func (e *Engine) PeerFailed(rank int, cause error) {
+// peerFailed tells the engine that a rank has failed, as others have seen.
+func (e *Engine) peerFailed(rank int, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped != nil || rank == e.rank {
+	if e.stopped != nil {
 		return
 	}
 	p := e.peerLocked(rank)

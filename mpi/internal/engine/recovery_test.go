@@ -62,10 +62,10 @@ func fourRanks(t *testing.T, config Config) []*Engine {
 	w := worldOf(t, devices, config)
 	t.Cleanup(func() {
 		for _, e := range w {
-			e.Fail(ErrAborted)
+			e.hub.Fail(ErrAborted)
 		}
 		for _, e := range w {
-			require.NoError(t, e.Destroy(ErrFinalized))
+			require.NoError(t, e.hub.Destroy(ErrFinalized))
 		}
 	})
 	return w
@@ -98,13 +98,13 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		}()
 	}
 	for _, e := range w[:3] {
-		e.PeerFailed(3, transport.ErrPeerLost)
+		e.hub.PeerFailed(3, transport.ErrPeerLost)
 	}
 	for range 3 {
 		require.Equal(t, agree.Neutral, <-agreed)
 	}
 	for _, e := range w[:3] {
-		require.Equal(t, []int{3}, e.Failed())
+		require.Equal(t, []int{3}, e.hub.Failed())
 		require.Zero(t, peerOf(e, 3).earlySteps)
 	}
 }
@@ -115,7 +115,7 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 	for _, e := range w {
 		e.OpenCommunicator(worldOfTest, nil)
 	}
-	w[1].PeerFailed(0, transport.ErrPeerLost)
+	w[1].hub.PeerFailed(0, transport.ErrPeerLost)
 	agreed := make(chan agree.Value)
 	for _, e := range w[1:] {
 		go func() {
@@ -128,7 +128,7 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 	}
 	until(t, func() bool { return peerOf(w[3], 1).earlySteps > 0 }, w[3])
 	for _, e := range w[2:] {
-		e.PeerFailed(0, transport.ErrPeerLost)
+		e.hub.PeerFailed(0, transport.ErrPeerLost)
 	}
 	for range 3 {
 		require.Equal(t, agree.Neutral, <-agreed)
@@ -157,7 +157,7 @@ func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 		}()
 	}
 	for _, e := range []*Engine{w[0], w[2], w[3]} {
-		e.PeerFailed(1, transport.ErrPeerLost)
+		e.hub.PeerFailed(1, transport.ErrPeerLost)
 	}
 	for range 3 {
 		require.Equal(t, agree.Neutral, <-agreed)

@@ -311,7 +311,7 @@ func (v *recvProtocol) drainLocked(p *peer) {
 // this pass may be the last for a while.
 func (v *recvProtocol) progressAfterRecvLocked(p *peer) {
 	v.e.mu.assertHeld()
-	if p.ch.Due() >= channel.DueNow || v.e.waiters.progressOwner != nil {
+	if p.ch.Due() >= channel.DueNow || v.e.hub.sleepers.owned.Load() {
 		v.e.progress.advancePeer(p)
 	} else if v.e.progress.advanceProtocols(p) && p.ch.Due() != channel.DueNothing {
 		v.e.progress.deferPeer(p)

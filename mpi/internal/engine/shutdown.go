@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,11 +12,24 @@ import (
 
 // Drain returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by
 // its receiver. The other ranks must go on making progress, as they do on their way into Finalize.
-func (e *Engine) Drain() error {
+func (h *Hub) Drain() (err error) {
+	for e := range h.each() {
+		e.beginDrain()
+	}
+	for e := range h.each() {
+		err = cmp.Or(err, e.endDrain())
+	}
+	return err
+}
+
+func (e *Engine) beginDrain() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.unexpected.discardAll()
 	e.progress.draining = true
-	e.mu.Unlock()
+}
+
+func (e *Engine) endDrain() error {
 	e.waiters.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,14 +39,16 @@ func (e *Engine) Drain() error {
 
 // DriveUntil makes progress, and sleeps, until done is closed: for a wait that is not of the engine, while
 // peers still need it.
-func (e *Engine) DriveUntil(done <-chan struct{}) {
+func (h *Hub) DriveUntil(done <-chan struct{}) {
+	e := h.first()
 	e.driveUntil(done, func() bool { return e.stopped != nil })
 }
 
 // ExternalBarrier runs meet, which returns when every rank of the job has come to it or its context ends,
 // and makes passes meanwhile. A rank that has failed never comes: then the context ends with that as its
 // cause, unless the barrier does without failed ranks.
-func (e *Engine) ExternalBarrier(meet func(ctx context.Context) error, withoutFailed bool) error {
+func (h *Hub) ExternalBarrier(meet func(ctx context.Context) error, withoutFailed bool) error {
+	e := h.first()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -74,27 +90,40 @@ func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 const closeTimeout = 10 * time.Second
 
 // Shutdown closes every connection in order and releases everything. All ranks must have come to it.
-func (e *Engine) Shutdown() error {
+func (h *Hub) Shutdown() error {
+	for e := range h.each() {
+		e.beginClose()
+	}
+	late := make(chan struct{})
+	timer := time.AfterFunc(closeTimeout, func() {
+		close(late)
+		for e := range h.each() {
+			e.WakeProbes()
+		}
+	})
+	defer timer.Stop()
+	for e := range h.each() {
+		e.waiters.waitUntil(0, nil, func() bool {
+			select {
+			case <-late:
+				return true
+			default:
+				return e.stopped != nil || e.closedLocked()
+			}
+		})
+	}
+	return h.Destroy(ErrUnderWay)
+}
+
+func (e *Engine) beginClose() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.closing = true
 	for _, p := range e.peers {
 		if p != nil && p.state == peerOpen {
 			p.ch.QP().Close()
 		}
 	}
-	e.mu.Unlock()
-	late := make(chan struct{})
-	timer := time.AfterFunc(closeTimeout, func() { close(late); e.WakeProbes() })
-	defer timer.Stop()
-	e.waiters.waitUntil(0, nil, func() bool {
-		select {
-		case <-late:
-			return true
-		default:
-			return e.stopped != nil || e.closedLocked()
-		}
-	})
-	return e.Destroy(ErrUnderWay)
 }
 
 func (e *Engine) closedLocked() bool {
@@ -109,9 +138,21 @@ func (e *Engine) closedLocked() bool {
 	return true
 }
 
-// Fail ends the engine's work: connections are cut, and every operation, present and future, fails with
-// cause.
-func (e *Engine) Fail(cause error) {
+// Fail ends the rank's work: connections are cut, and every operation, present and future, fails with cause.
+func (h *Hub) Fail(cause error) {
+	for e := range h.each() {
+		e.fail(cause)
+	}
+}
+
+// stopped is why the rank does no more work; nil while it does.
+func (h *Hub) stopped() error {
+	h.failed.mu.Lock()
+	defer h.failed.mu.Unlock()
+	return h.failed.stopped
+}
+
+func (e *Engine) fail(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failLocked(cause)
@@ -123,6 +164,7 @@ func (e *Engine) failLocked(cause error) {
 		return
 	}
 	e.stopped = cause
+	e.hub.failed.stop(e, cause)
 	e.recorder.Note(recorder.Stopped, 0, 0, 0, 0)
 	for _, p := range e.peers {
 		if p != nil && p.state != peerFailed {
@@ -144,27 +186,49 @@ func (e *Engine) failLocked(cause error) {
 	e.waiters.wakeProbesLocked()
 }
 
-// Destroy fails what is left with cause and releases the device. Nothing of the engine runs when it returns.
-func (e *Engine) Destroy(cause error) error {
-	e.Fail(cause)
-	e.waiters.cancelLife()
-	e.connections.connecting.Wait()
-	e.failures.logging.Wait()
-	var err error
-	for _, f := range e.fabrics {
-		err = errors.Join(err, f.endpoint.Close())
+// Destroy fails what is left with cause and releases the devices. Nothing of the rank runs when it returns.
+func (h *Hub) Destroy(cause error) (err error) {
+	h.making.Lock()
+	h.closed = true
+	h.making.Unlock()
+	h.Fail(cause)
+	for e := range h.each() {
+		e.waiters.cancelLife()
 	}
+	for e := range h.each() {
+		e.connections.connecting.Wait()
+		e.failures.logging.Wait()
+	}
+	for _, d := range h.devices {
+		err = errors.Join(err, d.endpoint.Close())
+	}
+	h.failed.telling.Wait()
+	h.heartbeat.timer.Stop()
+	for e := range h.each() {
+		err = errors.Join(err, e.stopTimers())
+	}
+	for e := range h.each() {
+		e.mu.Lock() // who has it in a timer comes to its end
+		e.mu.Unlock()
+	}
+	err = errors.Join(err, h.memory.detachAll())
+	for _, d := range h.devices {
+		err = errors.Join(err, d.Device.Close())
+	}
+	h.queues.close() // when nobody sleeps in them any more
+	return err
+}
+
+// stopTimers ends what acts at an endpoint by itself.
+func (e *Engine) stopTimers() error {
 	e.coalescer.timer.Stop()
 	e.idleShrinker.timer.Stop()
-	e.heartbeat.timer.Stop()
 	e.windows.passive.timer.Stop()
-	err = errors.Join(err, e.completionHandler.stop())
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	err = errors.Join(err, e.allocated.detachAll())
-	for _, f := range e.fabrics {
-		err = errors.Join(err, f.device.Close())
-	}
-	e.progress.queues.close() // when nobody sleeps in them any more
-	return err
+	return e.completionHandler.stop()
+}
+
+// abandon ends an engine that could not be made. Its queues stay with the devices.
+func (e *Engine) abandon() error {
+	e.waiters.cancelLife()
+	return e.stopTimers()
 }

@@ -49,12 +49,12 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 			defer close(driven)
 			e.waiters.waitUntil(0, nil, func() bool { return over })
 		}()
-		asleep(func() bool { return e.waiters.progressOwner != nil })
+		asleep(func() bool { return e.hub.sleepers.owned.Load() })
 		go func() {
 			defer close(closed)
 			e.waiters.waitUntil(0, nil, e.closedLocked)
 		}()
-		asleep(func() bool { return len(e.waiters.parked) == 1 })
+		asleep(func() bool { return len(e.hub.sleepers.parked) == 1 })
 		for _, e := range w {
 			e.mu.Lock()
 			e.closing = true
@@ -69,7 +69,7 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 		}
 		e.mu.Lock()
 		over = true
-		e.waiters.wakeAllLocked()
+		e.hub.sleepers.wakeAll()
 		e.mu.Unlock()
 		<-closed
 		<-driven

@@ -11,77 +11,27 @@ import (
 )
 
 // Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
-// the lock. When that has brought nothing for a while, it sleeps: the first to do so becomes the progress
-// owner and sleeps in the completion queue, where traffic wakes it; the others park until their request is
-// done, or until the progress owner leaves and one of them has to take its place. With a completion handler,
-// waiters only watch their requests, and park: none of them is the progress owner.
-//
-// Invariant, under the lock: while any waiter is parked, another one is awake or is the progress owner, or a
-// completion handler makes progress.
+// the lock, and now and then at the other endpoints. When that has brought nothing for a while, it sleeps (see
+// sleepers). With a completion handler, waiters only watch their requests, and park.
 type waiters struct {
-	e             *Engine
-	life          context.Context // ends with the engine; connects hang on it
-	cancelLife    context.CancelFunc
-	progressOwner *waiter   // sleeps in the completion queue
-	parked        []*waiter // sleep on their own signals
-	free          *waiter
-	began         time.Time       // when the engine was made
-	attended      uint32          // calls of attend
-	asleep        int             // goroutines that sleep
-	slept         time.Duration   // ends of sleeps less their beginnings, since began
-	descriptions  descriptions    // of waits, while somebody asks for them
-	describing    chan struct{}   // has a token while somebody asks; not a mutex, for that sleeps
-	forLocks      map[uint64]bool // goroutines that wait for the lock of a window
-	spinTime      time.Duration   // how long a waiting rank polls before it sleeps
-	maxYields     int             // idle passes before a waiting rank sleeps, where it shares its core
-	yielded       atomic.Int64    // when such a rank last let other goroutines run, since began
-}
-
-// waiter is one sleeping goroutine.
-type waiter struct {
-	signal  chan struct{}
-	isProbe bool   // waits for something other than a request: wake it for every arrival and every failure
-	at      int    // index in parked; -1 when not there
-	order   uint64 // for its next turn, where there are turns
-	next    *waiter
+	e            *Engine
+	life         context.Context // ends with the engine; connects hang on it
+	cancelLife   context.CancelFunc
+	began        time.Time       // when the engine was made
+	attended     uint32          // calls of attend
+	asleep       int             // goroutines that sleep
+	probes       int             // of these, those that wait for something other than a request
+	slept        time.Duration   // ends of sleeps less their beginnings, since began
+	descriptions descriptions    // of waits, while somebody asks for them
+	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
+	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
+	maxYields    int             // idle passes before a waiting rank sleeps, where it shares its core
+	yielded      atomic.Int64    // when such a rank last let other goroutines run, since began
 }
 
 func (w *waiters) init(e *Engine, spinTime time.Duration) {
-	w.e, w.spinTime, w.began, w.describing = e, spinTime, time.Now(), make(chan struct{}, 1)
+	w.e, w.spinTime, w.began = e, spinTime, time.Now()
 	w.life, w.cancelLife = context.WithCancel(context.Background())
-}
-
-func (w *waiters) getLocked(any bool) *waiter {
-	w.e.mu.assertHeld()
-	s := w.free
-	if s == nil {
-		s = &waiter{signal: make(chan struct{}, 1)}
-	} else {
-		w.free = s.next
-	}
-	s.isProbe, s.at, s.next = any, -1, nil
-	return s
-}
-
-// wakeLocked ends the sleep of one waiter.
-func (w *waiters) wakeLocked(s *waiter) {
-	w.e.mu.assertHeld()
-	if s == w.progressOwner {
-		w.e.progress.queues.wake()
-		return
-	}
-	if s.at < 0 {
-		return // woken already
-	}
-	last := len(w.parked) - 1
-	w.parked[last].at = s.at
-	w.parked[s.at] = w.parked[last]
-	w.parked = w.parked[:last]
-	s.at = -1
-	if t := w.e.mu.turns; t != nil {
-		s.order = t.Order()
-	}
-	s.signal <- struct{}{}
 }
 
 // wakeProbesLocked wakes the waiters that wait for something other than a request.
@@ -90,45 +40,31 @@ func (w *waiters) wakeProbesLocked() {
 	if len(w.e.choices.held) > 0 {
 		w.e.choices.release()
 	}
-	if w.progressOwner != nil && w.progressOwner.isProbe {
-		w.e.progress.queues.wake()
-	}
-	for i := len(w.parked) - 1; i >= 0; i-- {
-		if i < len(w.parked) && w.parked[i].isProbe {
-			w.wakeLocked(w.parked[i])
-		}
+	if w.probes > 0 {
+		w.e.hub.sleepers.wakeWhere(func(s *waiter) bool { return s.isProbe && s.e == w.e })
 	}
 }
 
-// wakeAllLocked wakes all waiters.
-func (w *waiters) wakeAllLocked() {
-	w.e.mu.assertHeld()
-	if w.progressOwner != nil {
-		w.e.progress.queues.wake()
-	}
-	for len(w.parked) > 0 {
-		w.wakeLocked(w.parked[len(w.parked)-1])
-	}
-}
-
-// passOwnershipLocked is called by a waiter that leaves: if there is no progress owner, it wakes a parked
-// waiter to become one.
+// passOwnershipLocked is called by a waiter that leaves.
 func (w *waiters) passOwnershipLocked() {
 	w.e.mu.assertHeld()
-	if w.progressOwner == nil && len(w.parked) > 0 && !w.e.completionHandler.active() {
-		w.wakeLocked(w.parked[len(w.parked)-1])
+	if w.e.hub.sleepers.orphaned.Load() && !w.e.completionHandler.active() {
+		w.e.hub.sleepers.passOn()
 	}
 }
 
 // spinBudget is how much longer a waiter may spin.
 type spinBudget struct {
 	idle    int
+	tries   int       // since the waiter has last made passes at other endpoints
 	since   time.Time // it spins
 	yielded time.Time // to other goroutines
 }
 
 const (
 	passesPerClock = 32 // idle passes between two looks at the clock
+	// attempts of a waiter at its own endpoint between two passes at the others
+	attemptsPerRound = 16
 	// likewise, where ranks take turns on a core
 	passesPerYield    = 16
 	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
@@ -157,7 +93,7 @@ func (p *spinBudget) remaining(e *Engine) bool {
 	if p.yielded.IsZero() {
 		p.yielded = now
 	}
-	if now.Sub(p.yielded) > yieldEvery || e.mu.wanted() {
+	if now.Sub(p.yielded) > yieldEvery || e.mu.wanted() || e.hub.several.Load() {
 		runtime.Gosched()
 		p.yielded = now
 	}
@@ -188,7 +124,16 @@ func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
 
 // reset starts over, since something has happened. The time of the latest yield stays: other goroutines have
 // waited since then.
-func (p *spinBudget) reset() { *p = spinBudget{yielded: p.yielded} }
+func (p *spinBudget) reset() { *p = spinBudget{yielded: p.yielded, tries: p.tries} }
+
+// attempt counts an attempt of a waiter, and makes passes at the other endpoints when it is time: what it
+// waits for may need that, and nobody else may wait there. The lock is not held.
+func (p *spinBudget) attempt(e *Engine) {
+	if p.tries++; p.tries >= attemptsPerRound {
+		p.tries = 0
+		e.hub.pollOthers(e)
+	}
+}
 
 // wait returns the result of a request when it is done.
 func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
@@ -196,7 +141,7 @@ func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handl
 // waitFor is wait for a handle of which other goroutines may have copies: one of them gets the result.
 func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 	var p spinBudget
-	for {
+	for ; ; p.attempt(w.e) {
 		if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
 			if r.gen != h.gen {
 				w.passOwnershipLocked()
@@ -252,7 +197,7 @@ func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
 // waitUntilProbed is waitUntil, where n is 0, for a message that is probed for.
 func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	var p spinBudget
-	for {
+	for ; ; p.attempt(w.e) {
 		w.e.mu.Lock()
 		ok := cond()
 		busy, handled := false, w.e.completionHandler.active()
@@ -340,7 +285,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	w.recordWaitsLocked(n, at)
 	w.e.recorder.Note(recorder.Sleeps, 0, 0, 0, 0)
 	w.e.recorder.Stamp()
-	s := w.getLocked(n == 0)
+	s := w.e.hub.sleepers.get(w.e, n == 0)
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil {
 			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
@@ -366,10 +311,18 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if w.e.completionHandler.active() {
 		w.e.completionHandler.armRetryLocked()
 	}
-	if w.progressOwner == nil && !w.e.completionHandler.active() {
+	if s.isProbe {
+		w.probes++
+	}
+	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) {
 		w.sleepInQueuesLocked(s)
 	} else {
-		w.parkLocked(s)
+		w.e.mu.Unlock()
+		<-s.signal
+		w.e.mu.lockInOrder(s.order)
+	}
+	if s.isProbe {
+		w.probes--
 	}
 	for i := range n {
 		if r := w.e.requests.find(at(i)); r != nil && r.waiter == s {
@@ -379,7 +332,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	w.asleep--
 	ended := time.Since(w.began)
 	w.slept += ended
-	s.next, w.free = w.free, s
+	w.e.hub.sleepers.put(s)
 	w.e.recorder.Stamp()
 	w.e.recorder.Note(recorder.Wakes, 0, 0, 0, 0)
 	w.e.mu.Unlock()
@@ -388,35 +341,46 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	}
 }
 
-// sleepInQueuesLocked makes a waiter the progress owner, which sleeps until there is traffic and then makes
-// progress. It releases the lock during the sleep.
+// sleepInQueuesLocked has the progress owner sleep until there is traffic at some endpoint, and then make
+// progress at all of them. It releases the lock during the sleep.
 func (w *waiters) sleepInQueuesLocked(s *waiter) {
 	w.e.mu.assertHeld()
-	w.progressOwner = s
-	w.e.progress.beginPass()
-	w.e.progress.advanceDeferred() // deferred work must not wait for traffic
+	quiet := w.readyToSleepLocked()
+	others := w.e.hub.several.Load()
 	var err error
-	if !w.e.progress.moreToCopy() {
-		w.e.progress.queues.armLocked()
+	if quiet || others {
 		w.e.mu.Unlock()
-		err = w.e.progress.queues.sleep()
+		if others {
+			quiet = w.e.hub.othersReadyToSleep(w.e) && quiet
+		}
+		if quiet {
+			err = w.e.hub.queues.sleep()
+		}
+		w.e.hub.sleepers.leave(s)
+		if others {
+			w.e.hub.pollOthers(w.e)
+		}
 		w.e.mu.Lock()
+	} else {
+		w.e.hub.sleepers.leave(s)
 	}
-	w.progressOwner = nil
 	if err != nil && w.e.stopped == nil {
 		w.e.failLocked(err)
 	}
 	w.e.progress.poll()
 }
 
-// parkLocked sleeps until another goroutine wakes this waiter. It releases the lock during the sleep.
-func (w *waiters) parkLocked(s *waiter) {
+// readyToSleepLocked does what must not wait for traffic, and has the queues of the endpoint end the next
+// sleep when traffic comes. It returns false if there is more to do at once.
+func (w *waiters) readyToSleepLocked() bool {
 	w.e.mu.assertHeld()
-	s.at = len(w.parked)
-	w.parked = append(w.parked, s)
-	w.e.mu.Unlock()
-	<-s.signal
-	w.e.mu.lockInOrder(s.order)
+	w.e.progress.beginPass()
+	w.e.progress.advanceDeferred()
+	if w.e.progress.moreToCopy() {
+		return false
+	}
+	w.e.progress.armLocked()
+	return true
 }
 
 // recordedWaits is how many of the receives that a goroutine sleeps for are recorded.

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Stats are the engine's counters, and what its channels have.
+// Stats are the counters of an endpoint, or of all of a rank, and what the channels have.
 type Stats struct {
 	Connections int    // open channels
 	Registered  int    // bytes of their registered buffers
@@ -24,14 +24,27 @@ type Stats struct {
 	// how long goroutines have slept in calls, all together
 	Asleep time.Duration
 
-	Channels []ChannelStats
+	Channels  []ChannelStats
+	Endpoints []EndpointStats // of a rank
+}
+
+// EndpointStats are counters of one endpoint of a rank.
+type EndpointStats struct {
+	Number      int
+	Connections int // open channels
+	EagerSent   uint64
+	Announced   uint64
+	Unexpected  uint64
+	Passes      uint64
+	Sleeps      uint64
 }
 
 // ChannelStats are the counters of the channel to one peer (E13).
 type ChannelStats struct {
-	Peer   int    // world rank
-	Fabric string // that carries the channel
-	Phase  int    // in which this rank sends, from 0
+	Peer     int    // world rank
+	Endpoint int    // whose channel it is
+	Fabric   string // that carries the channel
+	Phase    int    // in which this rank sends, from 0
 	channel.Stats
 	protocols
 	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
@@ -52,7 +65,38 @@ func (s *protocols) eager(n int) {
 	s.EagerBytes += uint64(n)
 }
 
-// Stats returns the counters as they stand.
+// Stats returns the counters of all endpoints, as they stand.
+func (h *Hub) Stats() Stats {
+	var all Stats
+	for e := range h.each() {
+		st := e.Stats()
+		all.add(&st)
+		all.Endpoints = append(all.Endpoints, EndpointStats{Number: e.number, Connections: st.Connections,
+			EagerSent: st.EagerSent, Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes,
+			Sleeps: st.Sleeps})
+	}
+	return all
+}
+
+// add adds the counters of an endpoint.
+func (s *Stats) add(o *Stats) {
+	s.Connections += o.Connections
+	s.Registered += o.Registered
+	s.Collective += o.Collective
+	s.Kept += o.Kept
+	s.EagerSent += o.EagerSent
+	s.Announced += o.Announced
+	s.Unexpected += o.Unexpected
+	s.Holds += o.Holds
+	s.HeadsNoTail += o.HeadsNoTail
+	s.Stalls += o.Stalls
+	s.Passes += o.Passes
+	s.Sleeps += o.Sleeps
+	s.Asleep += o.Asleep
+	s.Channels = append(s.Channels, o.Channels...)
+}
+
+// Stats returns the counters of the endpoint as they stand.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,7 +110,7 @@ func (e *Engine) Stats() Stats {
 		if p == nil || p.ch == nil {
 			continue
 		}
-		c := ChannelStats{Peer: p.rank, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
+		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
 			protocols: p.stats}
 		if qp := p.ch.QP(); qp != nil {
 			reads := qp.ReadsAnswered()

@@ -91,7 +91,7 @@ func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamic
 	if dynamic != nil {
 		size = dynamicControlBytes
 	}
-	control, err := e.Alloc(size)
+	control, err := e.hub.Alloc(size)
 	if err != nil {
 		return nil, WindowCard{Failed: 1}, err
 	}
@@ -193,7 +193,7 @@ func (w *Window) Free() error {
 	}
 	w.e.windows.list = remove(w.e.windows.list, w)
 	w.e.mu.Unlock()
-	return errors.Join(err, w.e.Free(w.control))
+	return errors.Join(err, w.e.hub.Free(w.control))
 }
 
 // Discard gives back a part of a window that has not come about.
@@ -201,7 +201,7 @@ func (w *Window) Discard() error {
 	w.e.mu.Lock()
 	err := w.deregisterLocked()
 	w.e.mu.Unlock()
-	return errors.Join(err, w.e.Free(w.control))
+	return errors.Join(err, w.e.hub.Free(w.control))
 }
 
 // keysFor are the keys of a part in a fabric.

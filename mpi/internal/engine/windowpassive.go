@@ -83,6 +83,5 @@ func (w *Window) mapped() bool {
 
 // shares tells whether memory of this rank is of the kind that the ranks of its host have mapped.
 func (w *Window) shares(mem []byte) bool {
-	m, _ := w.e.allocated.find(mem)
-	return m != nil || len(mem) == 0
+	return len(mem) == 0 || w.e.hub.memory.has(mem)
 }

@@ -48,7 +48,7 @@ func (w *Window) endUseLocked(p *peer) {
 // has done nothing that counts.
 func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	e := t.w.e
-	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || !e.allocated.mayHave(buf) ||
+	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
 		!t.leading.TryLock() {
 		return false
 	}
@@ -154,8 +154,11 @@ func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p := e.peers[t.rank]
-	m, _ := e.allocated.find(buf)
-	if m == nil || p == nil || p.state != peerOpen {
+	if p == nil || p.state != peerOpen {
+		return nil, nil
+	}
+	m := e.hub.PinMemory(buf)
+	if m == nil {
 		return nil, nil
 	}
 	rights := transport.LocalWrite | transport.RemoteWrite
@@ -164,9 +167,9 @@ func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, 
 	}
 	mr, err := p.fabric.pd.Register(buf, rights)
 	if err != nil {
+		e.hub.UnpinMemory(m)
 		return nil, nil
 	}
-	m.pins++
 	return mr, m
 }
 

@@ -29,7 +29,7 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 	cards, all := make([]WindowCard, n), make([]int, n)
 	wins = make([]*Window, n)
 	for i, e := range w {
-		b, err := e.Alloc(max(size*(1-i), 8))
+		b, err := e.hub.Alloc(max(size*(1-i), 8))
 		require.NoError(t, err)
 		wins[i], cards[i], err = e.NewWindow(9, b, rma.Type{Kind: rma.Int, Size: 1})
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 // moveRanges has a rank get ranges of rank 0's part, and put ranges to its own share of the second half of it,
 // and compare them, in a number of rounds.
 func moveRanges(e *Engine, win *Window, mem []byte, rounds int) error {
-	buf, err := e.Alloc(len(mem) / 2)
+	buf, err := e.hub.Alloc(len(mem) / 2)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func moveRanges(e *Engine, win *Window, mem []byte, rounds int) error {
 	if err := moveIn(e, target, buf, mem, mine, rounds); err != nil {
 		return err
 	}
-	return e.Free(buf)
+	return e.hub.Free(buf)
 }
 
 // moveIn is moveRanges through a buffer, with a share of the memory.
@@ -151,7 +151,7 @@ func TestSharedMoves_TheOwnerCopies(t *testing.T) {
 			return err
 		}
 		target := wins[1].Target(0)
-		buf, err := e.Alloc(len(mem))
+		buf, err := e.hub.Alloc(len(mem))
 		if err := errors.Join(err, target.Reach(nil)); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func TestSharedMoves_OfSeveralGoroutines(t *testing.T) {
 		errs := []error{target.Reach(nil), nil, nil}
 		var all sync.WaitGroup
 		for i := range 2 {
-			buf, err := e.Alloc(4 << 20)
+			buf, err := e.hub.Alloc(4 << 20)
 			if err != nil {
 				return err
 			}
@@ -255,7 +255,7 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 				}
 				return errors.Join(target.Reach(nil), e.Send(world0, nil, 0, 1))
 			})
-			buf, err := e.Alloc(1 << 20)
+			buf, err := e.hub.Alloc(1 << 20)
 			require.NoError(t, err)
 			copy(buf, mem)
 			moved := make(chan error)
@@ -273,12 +273,12 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 					_, n = h.Claim(&o)
 				}
 			}
-			require.ErrorIs(t, e.Free(buf), ErrBuffer)
+			require.ErrorIs(t, e.hub.Free(buf), ErrBuffer)
 			require.NoError(t, <-moved)
 			require.ErrorIs(t, target.Flush(nil), errShareStands)
 			require.ErrorIs(t, wins[1].FlushAll(nil), errShareStands)
 			require.Equal(t, mem[:len(buf)], buf)
-			require.NoError(t, e.Free(buf))
+			require.NoError(t, e.hub.Free(buf))
 		})
 	}
 }
@@ -329,7 +329,7 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 			}
 			return errors.Join(err, e.Send(world0, nil, 0, 1))
 		}
-		buf, err := e.Alloc(sharedcopy.MaxPart)
+		buf, err := e.hub.Alloc(sharedcopy.MaxPart)
 		if err := errors.Join(err, recv(0), moveRanges(e, win, mem, 10)); err != nil {
 			return err
 		}

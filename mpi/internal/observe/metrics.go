@@ -92,12 +92,12 @@ func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 }
 
 // startMetrics begins to serve the counters of an engine if a setting asks for it; nil if not.
-func startMetrics(wanted, tokenFile setting.Value, e *engine.Engine, log *slog.Logger) (*metricsServer,
+func startMetrics(wanted, tokenFile setting.Value, h *engine.Hub, log *slog.Logger) (*metricsServer,
 	error) {
 	if wanted.String() == "" {
 		return nil, nil
 	}
-	path, address, err := metricsAddress(wanted, e.Rank(), e.Size())
+	path, address, err := metricsAddress(wanted, h.Rank(), h.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func startMetrics(wanted, tokenFile setting.Value, e *engine.Engine, log *slog.L
 		return nil, fmt.Errorf("%s=%q: %w", wanted.Name, wanted, err)
 	}
 	host, _ := os.Hostname()
-	labels := fmt.Sprintf(`rank="%d",host=%q`, e.Rank(), host)
+	labels := fmt.Sprintf(`rank="%d",host=%q`, h.Rank(), host)
 	m.server = &http.Server{ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout,
 		MaxHeaderBytes: 1 << 14, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func startMetrics(wanted, tokenFile setting.Value, e *engine.Engine, log *slog.L
 				http.NotFound(w, r)
 			default:
 				w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-				io.WriteString(w, metricsText(e.Stats(), labels))
+				io.WriteString(w, metricsText(h.Stats(), labels))
 			}
 		})}
 	go m.server.Serve(m.listener)

@@ -32,7 +32,8 @@ type Options struct {
 
 // Rank is the rank that is observed.
 type Rank struct {
-	Engine *engine.Engine
+	Engine *engine.Engine // of the first endpoint
+	Hub    *engine.Hub
 	Wire   *wireup.Job
 	Comms  Communicators
 	Log    *slog.Logger
@@ -105,7 +106,7 @@ func (o *Observer) Attach(r Rank) (err error) {
 	o.rank = r
 	var hooks []func(last bool)
 	if o.calls != nil {
-		s := statistics{e: r.Engine, out: r.Out, calls: o.calls}
+		s := statistics{h: r.Hub, out: r.Out, calls: o.calls}
 		hooks = append(hooks, func(bool) { s.print() })
 	}
 	if o.sites != nil {
@@ -118,7 +119,7 @@ func (o *Observer) Attach(r Rank) (err error) {
 		hooks = append(hooks, o.leaveTrace)
 	}
 	o.hooks = newExitHooks(hooks)
-	o.metrics, err = startMetrics(o.options.Metrics, o.options.MetricsToken, r.Engine, r.Log)
+	o.metrics, err = startMetrics(o.options.Metrics, o.options.MetricsToken, r.Hub, r.Log)
 	return err
 }
 

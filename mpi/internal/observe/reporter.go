@@ -107,7 +107,7 @@ func (r *Reporter) joined(o *Observer) *Reporter {
 		case conn != nil:
 			r = newReporter(conn, snapshot.Running)
 			run = r.run
-		case after > 0 && k.Engine.Size() == 1:
+		case after > 0 && k.Hub.Size() == 1:
 			r = newReporter(nil, snapshot.Running)
 			run = func() { r.watch(r.single(after, o.options.StuckAction)) }
 		case after > 0 && k.Wire.UnderPMI():
@@ -122,7 +122,7 @@ func (r *Reporter) joined(o *Observer) *Reporter {
 	r.observer.Store(o)
 	r.Enter(snapshot.Running)
 	for _, rank := range r.early {
-		r.peerEnded(k.Engine, rank)
+		r.peerEnded(k.Hub, rank)
 	}
 	if run != nil {
 		go run()
@@ -214,13 +214,13 @@ func (r *Reporter) peerFailed(rank int) {
 	if o := r.observer.Load(); o == nil {
 		r.early = append(r.early, rank)
 	} else {
-		r.peerEnded(o.rank.Engine, rank)
+		r.peerEnded(o.rank.Hub, rank)
 	}
 }
 
-func (r *Reporter) peerEnded(e *engine.Engine, rank int) {
-	if rank < e.Size() {
-		e.PeerFailed(rank, errLauncherSaw)
+func (r *Reporter) peerEnded(h *engine.Hub, rank int) {
+	if rank < h.Size() {
+		h.PeerFailed(rank, errLauncherSaw)
 	}
 }
 
@@ -362,7 +362,7 @@ func (r *Reporter) waiting() (n int, ok bool) {
 	if r.latestPhase != snapshot.Running {
 		return 1, true // in Init and Finalize it waits for the others
 	}
-	n, activity, ok := r.observer.Load().rank.Engine.Sleepers()
+	n, activity, ok := r.observer.Load().rank.Hub.Sleepers()
 	if began {
 		r.activity, r.moved = activity, time.Now()
 		return 0, true

@@ -31,7 +31,7 @@ func (r *Reporter) sample() *snapshot.Sample {
 
 // count takes the engine's counters.
 func (r *Reporter) count(s *snapshot.Sample) {
-	st := r.observer.Load().rank.Engine.Stats()
+	st := r.observer.Load().rank.Hub.Stats()
 	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
 	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
 	for i := range st.Channels {

@@ -22,7 +22,7 @@ func (r *Reporter) Snapshot() *snapshot.Rank {
 	if o == nil { // Init has failed
 		return &snapshot.Rank{Phase: phase, Still: time.Since(r.began)}
 	}
-	e, comms := o.rank.Engine, o.rank.Comms.List()
+	e, comms := o.rank.Hub, o.rank.Comms.List()
 	s := &snapshot.Rank{Rank: e.Rank(), Size: e.Size(), Phase: phase, Comms: describe(comms)}
 	s.Locks = locks(comms)
 	if s.Phase == snapshot.Running {
@@ -39,7 +39,7 @@ func (r *Reporter) Snapshot() *snapshot.Rank {
 
 // describe completes the snapshot of a rank between Init and Finalize.
 func (r *Reporter) describe(s *snapshot.Rank, k *Rank) {
-	st := k.Engine.Describe()
+	st := k.Hub.Describe()
 	if st.Activity != r.activity {
 		r.activity, r.moved = st.Activity, time.Now()
 	}
@@ -132,7 +132,7 @@ func locks(list []Communicator) (held []snapshot.Held) {
 // UnderWay describes the calls of the program that goroutines wait in.
 func (o *Observer) UnderWay() (calls []string) {
 	named := &snapshot.Rank{Comms: describe(o.rank.Comms.List())}
-	for _, w := range o.rank.Engine.Describe().Waits {
+	for _, w := range o.rank.Hub.Describe().Waits {
 		s := o.rank.wait(&w)
 		if s.Call != "" && !ofComparison(&w) {
 			calls = append(calls, deadlock.Describe(named, &s))

@@ -15,16 +15,16 @@ const reportWithin = time.Second
 
 // statistics prints the counters of a rank.
 type statistics struct {
-	e       *engine.Engine
+	h       *engine.Hub
 	out     io.Writer
 	calls   *callStats
 	printed string // the latest, which are not repeated
 }
 
 func (s *statistics) print() {
-	e, calls := s.e, s.calls
+	h, calls := s.h, s.calls
 	text := make(chan string, 1)
-	go func() { text <- table(e.Rank(), e.Stats()) + calls.line(e.Rank()) }()
+	go func() { text <- table(h.Rank(), h.Stats()) + calls.line(h.Rank()) }()
 	select {
 	case t := <-text:
 		if t != s.printed {
@@ -32,7 +32,7 @@ func (s *statistics) print() {
 		}
 		s.printed = t
 	case <-time.After(reportWithin):
-		fmt.Fprintf(s.out, "weft: rank %d: no counters within %v\n", e.Rank(), reportWithin)
+		fmt.Fprintf(s.out, "weft: rank %d: no counters within %v\n", h.Rank(), reportWithin)
 	}
 }
 

@@ -99,11 +99,11 @@ func closeFabrics(list []engine.Fabric) (err error) {
 }
 
 // Card is what the peers are told of how to reach a rank.
-func Card(e *engine.Engine, fabrics []engine.Fabric) wireup.Card {
+func Card(h *engine.Hub, fabrics []engine.Fabric) wireup.Card {
 	c := wireup.Card{}
 	for _, f := range fabrics {
 		name := f.Device.Query().Provider
-		c[name] = e.Addr(name)
+		c[name] = h.Addr(name)
 	}
 	return c
 }

@@ -1,0 +1,35 @@
+package engine
+
+import "github.com/weft-mpi/weft/internal/contextid"
+
+// The calls below are about a context of a communicator, at the endpoint where that lives. An endpoint that has
+// not been made knows of no context.
+
+func (h *Hub) of(context uint32) *Engine { return h.engines[contextid.Endpoint(context)].Load() }
+
+// FreeContext ends the use of a context: see Engine.FreeContext.
+func (h *Hub) FreeContext(context uint32) {
+	if e := h.of(context); e != nil {
+		e.FreeContext(context)
+	}
+}
+
+// ReuseContext ends FreeContext: another communicator begins to use the context.
+func (h *Hub) ReuseContext(context uint32) {
+	if e := h.of(context); e != nil {
+		e.ReuseContext(context)
+	}
+}
+
+// ContextInUse tells whether the number of a context cannot be used again.
+func (h *Hub) ContextInUse(context uint32) bool {
+	e := h.of(context)
+	return e != nil && e.ContextInUse(context)
+}
+
+// ReleaseContext gives back what is kept for a context that is not used any more.
+func (h *Hub) ReleaseContext(context uint32) {
+	if e := h.of(context); e != nil {
+		e.ReleaseContext(context)
+	}
+}

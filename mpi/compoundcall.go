@@ -24,6 +24,7 @@ type compoundCall struct {
 	schedule coll.Schedule
 	group    engine.GroupCall
 	requests []engine.Request // of the current round
+	endpoint int              // of the communicator that it makes, or contextid.AnyEndpoint
 	err      error            // why it cannot begin: in checking mode, the ranks call different things
 }
 
@@ -36,13 +37,15 @@ const noRoot = -1
 // newValueCall is newCompoundCall for a call on values of a type, with a root or noRoot.
 func (c *Comm) newValueCall(root int, t *value.Type) *compoundCall {
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(root, "", t.Element)}
+		endpoint: contextid.AnyEndpoint,
+		err:      c.compareCompound(root, "", t.Element)}
 }
 
 // newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
 func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
-		err: c.compareCompound(root, arguments, nil)}
+		endpoint: contextid.AnyEndpoint,
+		err:      c.compareCompound(root, arguments, nil)}
 }
 
 // newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the
@@ -50,7 +53,7 @@ func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 func (c *Comm) newCompoundCallLater() (x *compoundCall, compare func() error) {
 	compare = c.compareCompoundLater(noRoot, "", nil)
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(),
-		rank: c.rank}, compare
+		rank: c.rank, endpoint: contextid.AnyEndpoint}, compare
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.
@@ -67,7 +70,7 @@ func (c *Comm) newGroupCompoundCall(ranks []int, rank, tag int) *compoundCall {
 	word(c.countGroupCall(key))
 	return &compoundCall{
 		comm: c, context: contextid.Group.In(c.context), tag: int(hash.Sum64() >> 34), rank: rank,
-		ranks: ranks,
+		ranks: ranks, endpoint: contextid.AnyEndpoint,
 	}
 }
 
@@ -116,7 +119,7 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	ids := x.comm.job.ids
 	proposal, vote := []uint64{none}, []uint64{0}
 	if x.rank == 0 {
-		if id, ok = ids.Propose(); ok {
+		if id, ok = ids.Propose(x.endpoint); ok {
 			proposal[0], vote[0] = uint64(id), 1
 		}
 	}
@@ -138,7 +141,7 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 		if claimed && isLoss(err) {
 			// Others may have the communicator, and would wait there for this rank, which has nothing to
 			// revoke.
-			_ = x.comm.e.Revoke(id)
+			_ = x.comm.job.endpointOf(id).Revoke(id)
 		}
 		return 0, false, err
 	}

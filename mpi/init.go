@@ -254,7 +254,9 @@ func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Optio
 	if err != nil {
 		return err
 	}
-	j.ids = contextid.NewClaims(e.Rank(), e.Size(), e.NewLock(), j.hub) // no mutex: whoever has it may sleep
+	// no mutex: whoever has the lock may sleep
+	j.ids = contextid.NewClaims(e.Rank(), e.Size(), j.hub.Endpoints(), e.NewLock(),
+		j.hub)
 	j.wire.WhenEnded(func(why error) {
 		j.hub.Fail(fmt.Errorf("%w: %w", ErrAborted, why))
 	}, func(code int, why error) {

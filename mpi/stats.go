@@ -24,14 +24,27 @@ type Stats struct {
 	// total time that goroutines have slept in calls
 	Asleep time.Duration
 
-	Channels []ChannelStats // one for each peer that this rank was connected to
+	Channels  []ChannelStats  // one for each peer that an endpoint of this rank was connected to
+	Endpoints []EndpointStats // one for each endpoint that is in use
+}
+
+// EndpointStats holds counters of one endpoint of a rank (see Comm.Endpoint).
+type EndpointStats struct {
+	Number      int    // of the endpoint
+	Connections int    // open channels to peers
+	EagerSent   uint64 // messages copied into a peer's receive ring
+	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
+	Unexpected  uint64 // messages that arrived before their receive
+	Passes      uint64 // rounds of polling
+	Sleeps      uint64 // waits in which the goroutine went to sleep
 }
 
 // ChannelStats holds the counters of the channel to one peer.
 type ChannelStats struct {
-	Peer   int    // world rank
-	Fabric string // the fabric that carries the channel: shm or tcp
-	Phase  int    // index, from 0, of the buffer size in which this rank sends
+	Peer     int    // world rank
+	Endpoint int    // of this rank, whose channel it is
+	Fabric   string // the fabric that carries the channel: shm or tcp
+	Phase    int    // index, from 0, of the buffer size in which this rank sends
 
 	Registered       int    // bytes of registered buffers
 	Sent             uint64 // messages sent, without the channel's own control messages
@@ -93,10 +106,13 @@ func statsOf(s engine.Stats) Stats {
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
 		Passes: s.Passes, Sleeps: s.Sleeps, Asleep: s.Asleep,
 	}
+	for _, e := range s.Endpoints {
+		st.Endpoints = append(st.Endpoints, EndpointStats(e))
+	}
 	for i := range s.Channels {
 		c := &s.Channels[i]
 		st.Channels = append(st.Channels, ChannelStats{
-			Peer: c.Peer, Fabric: c.Fabric, Phase: c.Phase, Registered: c.Registered, Sent: c.Sent,
+			Peer: c.Peer, Endpoint: c.Endpoint, Fabric: c.Fabric, Phase: c.Phase, Registered: c.Registered, Sent: c.Sent,
 			Received:  c.Received,
 			SentBytes: c.SentBytes, RecvBytes: c.RecvBytes, ViaLargeRing: c.ViaLargeRing,
 			Credits: c.Credits, Stalls: c.Stalls,

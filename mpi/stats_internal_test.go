@@ -12,7 +12,7 @@ import (
 // Every counter of the engine is one of the public ones.
 func TestStats_HaveEveryCounterOfTheEngine(t *testing.T) {
 	var s engine.Stats
-	s.Channels = make([]engine.ChannelStats, 1)
+	s.Channels, s.Endpoints = make([]engine.ChannelStats, 1), make([]engine.EndpointStats, 1)
 	n := 0
 	var fill func(v reflect.Value) []string
 	fill = func(v reflect.Value) (names []string) {

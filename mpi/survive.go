@@ -20,7 +20,7 @@ func (c *Comm) Failed() []int {
 		return nil
 	}
 	var list []int
-	for _, world := range c.job.hub.Failed() {
+	for _, world := range c.e.Failed() {
 		if c.isMember(world) {
 			list = append(list, c.localRank(world))
 		}
@@ -163,7 +163,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 	for {
 		proposal, vote := agree.Neutral, agree.Neutral
 		if c.rank == leader {
-			if id, ok = c.job.ids.Propose(); ok {
+			if id, ok = c.job.ids.Propose(contextid.AnyEndpoint); ok {
 				proposal.Max = uint64(id)
 			} else {
 				proposal.Max = noID

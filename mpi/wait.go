@@ -45,8 +45,12 @@ func waitall(op string, rs []Request, st []Status) error {
 	if st != nil || checkingMode(rs) {
 		chunk, into = len(statuses), statuses[:]
 	}
+	several := e.Hub().Several()
 	for i := 0; i < len(rs); {
 		next := rs[i:min(i+chunk, len(rs))]
+		if several {
+			e, next = atOneEndpoint(e, next)
+		}
 		for k := range next {
 			handles[k] = next[k].h
 		}
@@ -98,6 +102,10 @@ func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err 
 		st, err = rs[i].taken(op, *s, failure)
 		rs[i] = Request{}
 	}
+	if mixed(e, rs) {
+		_, active := someAnywhere(e.Hub(), rs, 1, take, wait)
+		return at, st, wait || at >= 0 || !active, err
+	}
 	if wait {
 		e.WaitSome(len(rs), handle, 1, take)
 		return at, st, true, err
@@ -148,7 +156,9 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 		done = append(done, i)
 		rs[i] = Request{}
 	}
-	if wait {
+	if mixed(e, rs) {
+		someAnywhere(e.Hub(), rs, len(rs), take, wait)
+	} else if wait {
 		e.WaitSome(len(rs), handle, len(rs), take)
 	} else {
 		e.TestSome(len(rs), handle, len(rs), take)
@@ -185,7 +195,13 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 			o.add(i, rs[i], s, failure)
 			rs[i] = Request{}
 		}
-		if !e.TestAll(len(rs), handle, take) {
+		done := false
+		if mixed(e, rs) {
+			done = e.Hub().TestAll(len(rs), endpointsAt(rs), take)
+		} else {
+			done = e.TestAll(len(rs), handle, take)
+		}
+		if !done {
 			return false, nil
 		}
 	}
@@ -236,6 +252,53 @@ func engineOf(rs []Request) *engine.Engine {
 		}
 	}
 	return nil
+}
+
+// mixed reports whether some of the requests that are active live at another endpoint than e.
+func mixed(e *engine.Engine, rs []Request) bool {
+	if !e.Hub().Several() {
+		return false
+	}
+	_, of := atOneEndpoint(e, rs)
+	return len(of) < len(rs)
+}
+
+// atOneEndpoint returns the first of some requests, as far as those that are active live at one endpoint, and
+// that endpoint; e if none of them is active.
+func atOneEndpoint(e *engine.Engine, rs []Request) (*engine.Engine, []Request) {
+	var of *engine.Engine
+	for i := range rs {
+		switch c := rs[i].c; {
+		case c == nil || c.e == of:
+		case of == nil:
+			of = c.e
+		default:
+			return of, rs[:i]
+		}
+	}
+	if of == nil {
+		of = e
+	}
+	return of, rs
+}
+
+// endpointsAt gives the endpoint and the handle of each request; no endpoint for one that is not active.
+func endpointsAt(rs []Request) func(i int) (*engine.Engine, engine.Request) {
+	return func(i int) (*engine.Engine, engine.Request) {
+		if rs[i].c == nil {
+			return nil, engine.Request{}
+		}
+		return rs[i].c.e, rs[i].h
+	}
+}
+
+// someAnywhere waits for, or tests, requests of several endpoints.
+func someAnywhere(hub *engine.Hub, rs []Request, limit int, take func(int, *engine.Status, error),
+	wait bool) (taken int, active bool) {
+	if wait {
+		return hub.WaitSome(len(rs), endpointsAt(rs), limit, take), true
+	}
+	return hub.TestSome(len(rs), endpointsAt(rs), limit, take)
 }
 
 // enough refuses statuses that are fewer than the requests.

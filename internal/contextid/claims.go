@@ -20,8 +20,11 @@ var ErrNoID = errors.New("no context id is free at all ranks: free communicators
 // itself, and a rank never accepts one that is claimed there. Hence agreements on overlapping groups do not
 // affect one another, in whatever order goroutines run.
 //
-// A leader counts up and starts again at the end, so an id is not used again until all others of the leader
-// have had their turn.
+// An id also says on which endpoint the communicator lives. The leader takes its endpoints in turn, and no rank
+// accepts an id on an endpoint that it does not have. So all ranks agree on the endpoint with the id.
+//
+// A leader counts up, on each endpoint, and starts again at the end, so an id is not used again until all
+// others of the leader have had their turn.
 //
 // Invariant: an id is claimed at a rank from its vote (the leader: its proposal) until it learns that the id
 // was refused, or until Free. A rank that gives up after its vote does not learn the result, so its claim
@@ -30,8 +33,10 @@ type Claims struct {
 	mu          sync.Locker
 	rank        uint32
 	counterBits int
-	next        uint32              // the counter that this rank proposes next
-	claimed     map[uint32]struct{} // ids that this rank accepts for no other communicator
+	endpoints   int                  // of this rank
+	turn        int                  // the endpoint of the latest proposal
+	next        [MaxEndpoints]uint32 // the counter that this rank proposes next, on each endpoint
+	claimed     map[uint32]struct{}  // ids that this rank accepts for no other communicator
 	// subset of claimed: Free was called, and operations may still be under way
 	freed   map[uint32]struct{}
 	traffic Traffic
@@ -44,15 +49,17 @@ type Traffic interface {
 	FreeContext(context uint32)
 	ReleaseContext(context uint32) // the context is no longer used
 	ReuseContext(context uint32)   // a new communicator begins to use the context
+	HasEndpoint(number int) bool   // the endpoint is there; this makes it on its first use
 }
 
-// NewClaims returns the claims of a rank of the world, of which mu guards all.
-func NewClaims(rank, size int, mu sync.Locker, traffic Traffic) *Claims {
+// NewClaims returns the claims of a rank of the world, which has so many endpoints. mu guards all of them.
+func NewClaims(rank, size, endpoints int, mu sync.Locker, traffic Traffic) *Claims {
 	rankBits := bits.Len(uint(size - 1))
 	return &Claims{
 		mu:          mu,
 		rank:        uint32(rank),
-		counterBits: min(maxCounterBits, NumberBits-rankBits),
+		counterBits: min(maxCounterBits, LocalBits-rankBits),
+		endpoints:   endpoints,
 		claimed:     map[uint32]struct{}{World: {}},
 		freed:       map[uint32]struct{}{},
 		traffic:     traffic,
@@ -62,17 +69,37 @@ func NewClaims(rank, size int, mu sync.Locker, traffic Traffic) *Claims {
 // Limit bounds the communicators that this rank leads at a time to about 2^bits.
 func (x *Claims) Limit(bits int) { x.counterBits = bits }
 
-// Propose claims an id of this rank's own for a new communicator. It reports false if all are claimed.
-func (x *Claims) Propose() (uint32, bool) {
+// AnyEndpoint stands for the next endpoint in turn.
+const AnyEndpoint = -1
+
+// Propose claims an id of this rank's own for a new communicator, on an endpoint or on AnyEndpoint. It reports
+// false if all are claimed.
+func (x *Claims) Propose(endpoint int) (uint32, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.collect()
+	if endpoint != AnyEndpoint {
+		return x.proposeOn(endpoint)
+	}
+	for range x.endpoints {
+		x.turn = (x.turn + 1) % x.endpoints
+		if id, ok := x.proposeOn(x.turn); ok {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+func (x *Claims) proposeOn(endpoint int) (uint32, bool) {
+	if !x.traffic.HasEndpoint(endpoint) {
+		return 0, false
+	}
 	limit := uint32(1)<<x.counterBits - 1 // the last is left out: no context is the largest uint32
 	for range limit {
-		id := Numbered(x.rank<<x.counterBits | x.next)
-		x.next++
-		if x.next == limit {
-			x.next = 0
+		next := &x.next[endpoint]
+		id := OnEndpoint(endpoint, x.rank<<x.counterBits|*next)
+		if *next++; *next == limit {
+			*next = 0
 		}
 		if x.claim(id) {
 			return id, true
@@ -82,12 +109,12 @@ func (x *Claims) Propose() (uint32, bool) {
 }
 
 // Accept claims an id that the leader of an agreement proposes. It reports false if the id is claimed
-// already.
+// already, or this rank does not have its endpoint.
 func (x *Claims) Accept(id uint32) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.collect()
-	return x.claim(id)
+	return x.traffic.HasEndpoint(Endpoint(id)) && x.claim(id)
 }
 
 func (x *Claims) claim(id uint32) bool {

@@ -16,6 +16,7 @@ func (q quietContexts) ContextInUse(context uint32) bool { return q[context] }
 func (q quietContexts) FreeContext(uint32)               {}
 func (q quietContexts) ReleaseContext(uint32)            {}
 func (q quietContexts) ReuseContext(uint32)              {}
+func (q quietContexts) HasEndpoint(int) bool             { return true }
 
 // Random groups agree on ids in random interleavings, give up at random moments, and free. At no time do two
 // communicators with a common member have the same id.
@@ -27,7 +28,7 @@ func TestClaims_NeverCollide(t *testing.T) {
 		busy := make([]quietContexts, size)
 		for rank := range ids {
 			busy[rank] = quietContexts{}
-			ids[rank] = NewClaims(rank, size, new(sync.Mutex), busy[rank])
+			ids[rank] = NewClaims(rank, size, 1+int(seed%3), new(sync.Mutex), busy[rank])
 			ids[rank].Limit(4)
 		}
 		// A vote under way, or a communicator: ranks[0] leads.
@@ -42,7 +43,7 @@ func TestClaims_NeverCollide(t *testing.T) {
 		for range steps {
 			if len(all) < 12 {
 				ranks := random.Perm(size)[:1+random.IntN(size)]
-				if id, ok := ids[ranks[0]].Propose(); ok {
+				if id, ok := ids[ranks[0]].Propose(AnyEndpoint); ok {
 					all = append(all, &vote{id: id, ranks: ranks, voted: 1})
 				}
 			}
@@ -101,11 +102,11 @@ func TestClaims_NeverCollide(t *testing.T) {
 // An id with traffic is not proposed and not accepted; without traffic it is.
 func TestClaims_WaitForTraffic(t *testing.T) {
 	busy := quietContexts{}
-	ids := NewClaims(0, 2, new(sync.Mutex), busy)
+	ids := NewClaims(0, 2, 1, new(sync.Mutex), busy)
 	ids.Limit(2)
 	var all []uint32
 	for {
-		id, ok := ids.Propose()
+		id, ok := ids.Propose(AnyEndpoint)
 		if !ok {
 			break
 		}
@@ -114,11 +115,11 @@ func TestClaims_WaitForTraffic(t *testing.T) {
 	require.Equal(t, []uint32{Numbered(1), Numbered(2)}, all) // 0 is the world's, and the last of four is left out
 	busy[Collective.In(all[0])] = true
 	ids.Free(all[0])
-	_, ok := ids.Propose()
+	_, ok := ids.Propose(AnyEndpoint)
 	require.False(t, ok)
 	require.False(t, ids.Accept(all[0]))
 	busy[Collective.In(all[0])] = false
-	id, ok := ids.Propose()
+	id, ok := ids.Propose(AnyEndpoint)
 	require.True(t, ok)
 	require.Equal(t, all[0], id)
 }
@@ -126,9 +127,9 @@ func TestClaims_WaitForTraffic(t *testing.T) {
 // Ids of different leaders differ, and no context is the largest uint32, in jobs of any size.
 func TestClaims_OfAnySize(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 1000, 1 << 16, 1 << 20} {
-		last := NewClaims(size-1, size, new(sync.Mutex), quietContexts{})
-		last.next = 1<<last.counterBits - 2
-		id, ok := last.Propose()
+		last := NewClaims(size-1, size, 1, new(sync.Mutex), quietContexts{})
+		last.next[0] = 1<<last.counterBits - 2
+		id, ok := last.Propose(AnyEndpoint)
 		require.True(t, ok)
 		require.Less(t, uint64(id)+Kinds-1, uint64(1)<<32-1)
 		require.Equal(t, uint32(size-1), Number(id)>>last.counterBits)

@@ -77,7 +77,9 @@ const (
 )
 
 // OnEndpoint returns the id of the communicator on an endpoint that has a number there, of LocalBits bits.
-func OnEndpoint(endpoint int, number uint32) uint32 { return Numbered(uint32(endpoint)<<LocalBits | number) }
+func OnEndpoint(endpoint int, number uint32) uint32 {
+	return Numbered(uint32(endpoint)<<LocalBits | number)
+}
 
 // Endpoint returns the endpoint of the communicator that a context belongs to.
 func Endpoint(context uint32) int {

@@ -16,7 +16,8 @@ type Setting struct {
 // All the settings, in the order in which they are printed.
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout,
 	HugePages, CopyCall, TLS,
-	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Phases, KeepSmall, Threshold, Vector,
+	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
+	Threshold, Vector,
 	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
 	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Stuck, StuckAction, Log}
@@ -69,8 +70,12 @@ var (
 		"number of cores that each rank may use; 0 if ranks share cores and must not spin; weft run " +
 			"sets it"}
 	HandlerCores = &Setting{"WEFT_CQ_CORES", "",
-		"processors of this rank's completion handler, such as 3 or 3,7; it runs on the first one and " +
-			"makes progress while the rank computes; empty for no handler; weft run sets it"}
+		"processors of this rank's completion handlers, such as 3 or 3,7, which make progress while the " +
+			"rank computes; the endpoints have them in turn; empty for no handlers; weft run sets it"}
+	Endpoints = &Setting{"WEFT_ENDPOINTS", "1",
+		"number of endpoints of each rank, 1 to 8, or auto for as many as the rank has cores; communicators " +
+			"are spread over them, and goroutines that use communicators of different endpoints do not wait " +
+			"for each other; all ranks need the same"}
 	Phases = &Setting{"WEFT_PHASES", "640,16448,65600",
 		"slot sizes of a channel in bytes: the first one, and those to which it can grow"}
 	KeepSmall = &Setting{"WEFT_KEEP_SMALL", "0",

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
@@ -103,9 +104,10 @@ type Engine struct {
 	hook     *Hook
 	recorder *recorder.Recorder
 	fabrics  []*fabric
-	peers    []*peer // by world rank, nil until first use
-	stopped  error   // why the engine does no more work; nil while it does
-	closing  bool    // Shutdown has begun: peers that close have not failed
+	peers    []*peer       // by world rank, nil until first use
+	stopped  error         // why the engine does no more work; nil while it does
+	closing  bool          // Shutdown has begun: peers that close have not failed
+	vain     atomic.Uint32 // calls of triedInVain
 	stats    Stats
 
 	matching    match.Table[*request, *unexpectedMessage]

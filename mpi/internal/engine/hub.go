@@ -116,6 +116,9 @@ func (h *Hub) open() error {
 	return nil
 }
 
+// Several reports whether endpoints other than the first are in use.
+func (h *Hub) Several() bool { return h.several.Load() }
+
 // Endpoints is how many endpoints the rank has, made or not.
 func (h *Hub) Endpoints() int { return h.conf.Endpoints }
 

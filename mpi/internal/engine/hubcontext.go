@@ -7,6 +7,13 @@ import "github.com/weft-mpi/weft/internal/contextid"
 
 func (h *Hub) of(context uint32) *Engine { return h.engines[contextid.Endpoint(context)].Load() }
 
+// HasEndpoint tells whether the rank has an endpoint of this number. It makes the endpoint on its first use; one
+// that cannot be made is not there.
+func (h *Hub) HasEndpoint(number int) bool {
+	_, err := h.Endpoint(number)
+	return err == nil
+}
+
 // FreeContext ends the use of a context: see Engine.FreeContext.
 func (h *Hub) FreeContext(context uint32) {
 	if e := h.of(context); e != nil {

@@ -111,14 +111,3 @@ func (h *Hub) PeerFailed(rank int, cause error) {
 		e.peerFailed(rank, cause)
 	}
 }
-
-// Failed lists the world ranks that are known to have failed, in the order of their failures.
-func (h *Hub) Failed() []int {
-	h.failed.mu.Lock()
-	defer h.failed.mu.Unlock()
-	var list []int
-	for _, f := range h.failed.list {
-		list = append(list, f.rank)
-	}
-	return list
-}

@@ -47,11 +47,14 @@ func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, e
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	m, st, ok, err := e.probes.match(context, src, tag)
 	if !ok && err == nil {
 		e.progress.poll()
 		m, st, ok, err = e.probes.match(context, src, tag)
+	}
+	e.mu.Unlock()
+	if !ok {
+		e.triedInVain()
 	}
 	return m, st, ok, err
 }

@@ -58,11 +58,14 @@ func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	st, ok, err := e.probes.probe(context, src, tag)
 	if !ok && err == nil {
 		e.progress.poll()
 		st, ok, err = e.probes.probe(context, src, tag)
+	}
+	e.mu.Unlock()
+	if !ok {
+		e.triedInVain()
 	}
 	return st, ok, err
 }

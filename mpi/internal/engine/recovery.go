@@ -116,6 +116,17 @@ func (v *recovery) sendControls(p *peer) {
 // errTakesNothing is why a peer is given up that makes this rank say more and more, and does not listen.
 var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
+// Failed lists the world ranks that are known to have failed, in the order of their failures.
+func (e *Engine) Failed() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []int
+	for _, p := range e.failures.peers {
+		list = append(list, p.rank)
+	}
+	return list
+}
+
 // AckFailed acknowledges the failures that are known: they keep no receive from any source on the
 // communicator from waiting for the others.
 func (e *Engine) AckFailed(communicator uint32) {

@@ -104,7 +104,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		require.Equal(t, agree.Neutral, <-agreed)
 	}
 	for _, e := range w[:3] {
-		require.Equal(t, []int{3}, e.hub.Failed())
+		require.Equal(t, []int{3}, e.Failed())
 		require.Zero(t, peerOf(e, 3).earlySteps)
 	}
 }

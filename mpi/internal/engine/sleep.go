@@ -314,8 +314,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if s.isProbe {
 		w.probes++
 	}
-	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) {
-		w.sleepInQueuesLocked(s)
+	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) == owns {
+		w.sleepInQueuesLocked()
 	} else {
 		w.e.mu.Unlock()
 		<-s.signal
@@ -343,7 +343,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 
 // sleepInQueuesLocked has the progress owner sleep until there is traffic at some endpoint, and then make
 // progress at all of them. It releases the lock during the sleep.
-func (w *waiters) sleepInQueuesLocked(s *waiter) {
+func (w *waiters) sleepInQueuesLocked() {
 	w.e.mu.assertHeld()
 	quiet := w.readyToSleepLocked()
 	others := w.e.hub.several.Load()
@@ -356,13 +356,13 @@ func (w *waiters) sleepInQueuesLocked(s *waiter) {
 		if quiet {
 			err = w.e.hub.queues.sleep()
 		}
-		w.e.hub.sleepers.leave(s)
+		w.e.hub.sleepers.leave()
 		if others {
 			w.e.hub.pollOthers(w.e)
 		}
 		w.e.mu.Lock()
 	} else {
-		w.e.hub.sleepers.leave(s)
+		w.e.hub.sleepers.leave()
 	}
 	if err != nil && w.e.stopped == nil {
 		w.e.failLocked(err)

@@ -33,6 +33,7 @@ type waiter struct {
 	e       *Engine // at which it waits; nil for several
 	isProbe bool    // waits for something other than a request: wake it for every arrival and every failure
 	at      int     // index in parked; -1 when not there
+	woken   bool    // before it slept: what it waits for is done at one of several endpoints
 	order   uint64  // for its next turn, where there are turns
 	next    *waiter
 }
@@ -47,7 +48,7 @@ func (b *sleepers) get(e *Engine, isProbe bool) *waiter {
 	} else {
 		b.free = s.next
 	}
-	s.e, s.isProbe, s.at, s.next = e, isProbe, -1, nil
+	s.e, s.isProbe, s.at, s.woken, s.next = e, isProbe, -1, false, nil
 	return s
 }
 
@@ -57,29 +58,37 @@ func (b *sleepers) put(s *waiter) {
 	s.next, b.free = b.free, s
 }
 
-// enter makes a waiter the progress owner, if it may be that and there is none, or else parks it. It tells
-// whether it is the owner.
-func (b *sleepers) enter(s *waiter, mayOwn bool) bool {
+// role is what becomes of a goroutine that is about to sleep.
+type role uint8
+
+const (
+	wakes role = iota // it does not sleep
+	owns              // it is the progress owner; left by leave
+	parks             // it sleeps on its signal; left by a wake
+)
+
+// enter makes a waiter the progress owner, if it may be that and there is none, or else parks it.
+func (b *sleepers) enter(s *waiter, mayOwn bool) role {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if mayOwn && b.owner == nil {
+	defer b.note()
+	switch {
+	case s.woken:
+		return wakes
+	case mayOwn && b.owner == nil:
 		b.owner = s
-	} else {
-		s.at = len(b.parked)
-		b.parked = append(b.parked, s)
+		return owns
 	}
-	b.note()
-	return b.owner == s
+	s.at = len(b.parked)
+	b.parked = append(b.parked, s)
+	return parks
 }
 
-// leave ends what enter began, if no wake has ended it.
-func (b *sleepers) leave(s *waiter) {
+// leave ends the ownership of the progress owner.
+func (b *sleepers) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.owner == s {
-		b.owner = nil
-	}
-	b.unpark(s)
+	b.owner = nil
 	b.note()
 }
 
@@ -117,7 +126,8 @@ func (b *sleepers) wakeOne(s *waiter) {
 		return
 	}
 	if !b.unpark(s) {
-		return // woken already
+		s.woken = true
+		return
 	}
 	if b.turns != nil {
 		s.order = b.turns.Order()

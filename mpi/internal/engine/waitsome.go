@@ -45,11 +45,14 @@ func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
 func (e *Engine) testSome(n int, at func(i int) Request, first, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	taken, active = e.requests.collectSome(n, at, first, limit, take)
 	if taken == 0 && active && e.stopped == nil {
 		e.progress.poll()
 		taken, active = e.requests.collectSome(n, at, first, limit, take)
+	}
+	e.mu.Unlock()
+	if taken == 0 {
+		e.triedInVain()
 	}
 	return taken, active
 }
@@ -59,6 +62,14 @@ func (e *Engine) testSome(n int, at func(i int) Request, first, limit int,
 func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
 	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
+	done := e.testAll(n, at, take)
+	if !done {
+		e.triedInVain()
+	}
+	return done
+}
+
+func (e *Engine) testAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.requests.allDone(n, at) {

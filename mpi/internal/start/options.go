@@ -71,7 +71,18 @@ func (o *Options) readCores(set setting.Values) (err error) {
 			return fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err)
 		}
 	}
-	return nil
+	o.Engine.Endpoints, err = endpoints(set)
+	return err
+}
+
+// endpoints is how many endpoints a rank has.
+func endpoints(set setting.Values) (int, error) {
+	s := set.Of(setting.Endpoints)
+	if s.String() != "auto" {
+		return s.Int(1, engine.MaxEndpoints)
+	}
+	cores, err := set.Of(setting.CoresPerRank).Int(0, math.MaxInt32)
+	return max(1, min(cores, engine.MaxEndpoints)), err
 }
 
 func (o *Options) readChoices(set setting.Values) (err error) {

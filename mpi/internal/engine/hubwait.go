@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/weft-mpi/weft/mpi/internal/program"
+)
+
+// The calls below complete several requests of several endpoints. Of n requests at gives the endpoint and the
+// handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints one
+// after another, so a request that completes meanwhile may be seen or not.
+
+// WaitSome is Engine.WaitSome.
+func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
+	take func(i int, st *Status, err error)) int {
+	start := h.conf.Hook.begin(CallWait, 0)
+	defer h.conf.Hook.end(CallWait, start, AnySource, AnyTag, 0)
+	var p spinBudget
+	for {
+		taken, active, e := h.collectSome(n, at, limit, take)
+		if taken > 0 || !active {
+			if e := h.first(); h.sleepers.orphaned.Load() && !e.completionHandler.active() {
+				h.sleepers.passOn()
+			}
+			return taken
+		}
+		switch {
+		case h.pollAll():
+			p.reset()
+		case !p.remaining(e):
+			h.sleepFor(n, at, e)
+			p.reset()
+		}
+	}
+}
+
+// TestSome is Engine.TestSome.
+func (h *Hub) TestSome(n int, at func(i int) (*Engine, Request), limit int,
+	take func(i int, st *Status, err error)) (taken int, active bool) {
+	start := h.conf.Hook.begin(CallTest, 0)
+	defer h.conf.Hook.end(CallTest, start, AnySource, AnyTag, 0)
+	if taken, active, _ = h.collectSome(n, at, limit, take); taken == 0 && active {
+		h.pollAll()
+		taken, active, _ = h.collectSome(n, at, limit, take)
+	}
+	return taken, active
+}
+
+// TestAll is Engine.TestAll.
+func (h *Hub) TestAll(n int, at func(i int) (*Engine, Request), take func(i int, st *Status, err error)) bool {
+	start := h.conf.Hook.begin(CallTest, 0)
+	defer h.conf.Hook.end(CallTest, start, AnySource, AnyTag, 0)
+	if !h.allDone(n, at) {
+		if h.pollAll(); !h.allDone(n, at) {
+			return false
+		}
+	}
+	h.collectSome(n, at, n, take)
+	return true
+}
+
+func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
+	for i := range n {
+		e, handle := at(i)
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		done := e.requests.allDone(1, func(int) Request { return handle })
+		e.mu.Unlock()
+		if !done {
+			return false
+		}
+	}
+	return true
+}
+
+// collectSome gives take those requests that are complete, and at most limit of them. It returns the endpoint
+// of one that is not.
+func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
+	take func(i int, st *Status, err error)) (taken int, active bool, left *Engine) {
+	for i := 0; i < n && taken < limit; i++ {
+		e, handle := at(i)
+		if e == nil {
+			continue
+		}
+		active = true
+		e.mu.Lock()
+		found, _ := e.requests.collectFrom(0, 1, func(int) Request { return handle }, 1,
+			func(_ int, st *Status, err error) { take(i, st, err) })
+		e.mu.Unlock()
+		if taken += found; found == 0 {
+			left = e
+		}
+	}
+	return taken, active, left
+}
+
+// pollAll makes a pass at every endpoint whose lock is free, and tells whether anything happened.
+func (h *Hub) pollAll() (busy bool) {
+	for e := range h.each() {
+		if !e.mu.TryLock() {
+			continue
+		}
+		if e.completionHandler.active() {
+			e.completionHandler.armRetryLocked()
+		} else if e.stopped == nil {
+			busy = e.progress.poll() || busy
+		}
+		e.mu.Unlock()
+	}
+	return busy
+}
+
+// sleepFor sleeps until one of the requests is done, or it is this goroutine's turn to make progress. It may
+// return early. The sleep is counted at endpoint e.
+func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
+	s := h.sleepers.get(nil, false)
+	began, d := e.waiters.beginSleep()
+	done := false
+	for i := range n {
+		if o, handle := at(i); o != nil {
+			done = o.requests.watch(handle, s, d) || done
+		}
+	}
+	e.waiters.describeAs(d)
+	if !done {
+		switch h.sleepers.enter(s, !e.completionHandler.active()) {
+		case owns:
+			if h.othersReadyToSleep(nil) {
+				if err := h.queues.sleep(); err != nil {
+					e.fail(err)
+				}
+			}
+			h.sleepers.leave()
+			h.pollAll()
+		case parks:
+			<-s.signal
+		}
+	}
+	for i := range n {
+		if o, handle := at(i); o != nil {
+			o.requests.unwatch(handle, s)
+		}
+	}
+	h.sleepers.put(s)
+	e.waiters.endSleep(began)
+}
+
+// watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
+// the description of the wait, if that is not nil.
+func (t *requestTable) watch(handle Request, s *waiter, d *Wait) (done bool) {
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	r := t.find(handle)
+	if r == nil || r.completed() || r.waitsForWork() {
+		return true
+	}
+	r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
+	r.waiter, r.observed = s, true
+	if r.sleptAt == 0 {
+		r.sleptAt = time.Since(t.e.waiters.began)
+	}
+	if d != nil {
+		d.Operations = append(d.Operations, r.describe())
+		d.Bounded = d.Bounded || r.canceller != nil
+		d.Since = max(d.Since, time.Since(t.e.waiters.began)-r.sleptAt)
+	}
+	return false
+}
+
+// unwatch ends watch.
+func (t *requestTable) unwatch(handle Request, s *waiter) {
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	if r := t.find(handle); r != nil && r.waiter == s {
+		r.waiter = nil
+	}
+}
+
+// beginSleep counts a sleep that begins, and gives a description to fill in if somebody asks for it.
+func (w *waiters) beginSleep() (began time.Duration, d *Wait) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.e.stats.Sleeps++
+	w.asleep++
+	began = time.Since(w.began)
+	w.slept -= began
+	w.e.recorder.Stamp()
+	if w.descriptions.asked {
+		d = &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers)}
+		d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
+	}
+	return began, d
+}
+
+// describeAs notes a description of a wait.
+func (w *waiters) describeAs(d *Wait) {
+	if d == nil {
+		return
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.descriptions.asked {
+		w.descriptions.waits[d.Goroutine] = d
+	}
+}
+
+// endSleep counts the end of a sleep.
+func (w *waiters) endSleep(began time.Duration) {
+	w.e.mu.Lock()
+	w.asleep--
+	ended := time.Since(w.began)
+	w.slept += ended
+	w.e.recorder.Stamp()
+	w.e.mu.Unlock()
+	if w.e.hook != nil {
+		w.e.hook.slept(ended - began)
+	}
+}
+
+// triedInVain is called after a call that does not wait, and has found nothing done: one that is made again
+// and again has to bring about progress at the other endpoints too. The lock is not held.
+func (e *Engine) triedInVain() {
+	if e.hub.several.Load() && e.vain.Add(1)%attemptsPerRound == 0 {
+		e.hub.pollOthers(e)
+	}
+}

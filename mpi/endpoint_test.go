@@ -1,0 +1,285 @@
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/weft-mpi/weft/mpi"
+)
+
+// onEndpoints runs a test on every fabric with ranks that poll and ranks that share their cores, each with
+// several endpoints.
+func onEndpoints(t *testing.T, test func(t *testing.T, env ...string)) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		for name, cores := range map[string]string{"polling": "1", "sharing": "0"} {
+			t.Run(name, func(t *testing.T) {
+				test(t, fabric, "WEFT_ENDPOINTS=4", "WEFT_CORES_PER_RANK="+cores)
+			})
+		}
+	})
+}
+
+// dups makes n duplicates of a communicator.
+func dups(c *mpi.Comm, n int) (list []*mpi.Comm, err error) {
+	for range n {
+		d, err := c.Dup()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+func TestEndpoint_CommunicatorsTakeThemInTurn(t *testing.T) {
+	ranks(t, 3, endpointsInTurn, "WEFT_ENDPOINTS=3")
+}
+
+var endpointsInTurn = body("endpoints-in-turn", func(_ context.Context, world *mpi.Comm) error {
+	var all []int
+	add := func(c *mpi.Comm, err error) error {
+		if err == nil {
+			all = append(all, c.Endpoint())
+		}
+		return err
+	}
+	err := firstError(add(world, nil), add(world.Dup()), add(world.Split(0, -world.Rank())), add(world.Dup()))
+	if err != nil {
+		return err
+	}
+	same := make([]int, world.Size()*len(all))
+	if err := mpi.Allgather(world, all, same); err != nil {
+		return err
+	}
+	for i, e := range same {
+		if e != i%len(all)%3 {
+			return fmt.Errorf("endpoints of the communicators at the ranks, one after another: %v", same)
+		}
+	}
+	return nil
+})
+
+// TestEndpoint_BlockedCallsKeepNobodyWaiting: a rendezvous on one communicator ends while its sender is blocked
+// in a call on another, or tests a request there again and again.
+func TestEndpoint_BlockedCallsKeepNobodyWaiting(t *testing.T) {
+	onEndpoints(t, func(t *testing.T, env ...string) { ranks(t, 2, endpointsBlocked, env...) })
+}
+
+var endpointsBlocked = body("endpoints-blocked", func(_ context.Context, world *mpi.Comm) error {
+	list, err := dups(world, 2)
+	if err != nil {
+		return err
+	}
+	a, b, peer := list[0], list[1], 1-world.Rank()
+	large, word := make([]byte, 4<<20), []byte{0}
+	for i := range 3 { // how the sender waits on a: in a receive, in a wait for any of two, or by tests
+		if world.Rank() == 1 {
+			if _, err := mpi.Recv(b, large, peer, i); err != nil {
+				return err
+			}
+			if large[0] != byte(i) {
+				return fmt.Errorf("message %d is %d", i, large[0])
+			}
+			if err := mpi.Send(a, word, peer, i); err != nil {
+				return err
+			}
+			continue
+		}
+		large[0] = byte(i)
+		sent, err := mpi.Isend(b, large, peer, i)
+		if err != nil {
+			return err
+		}
+		answer, err := mpi.Irecv(a, word, peer, i)
+		switch {
+		case err != nil:
+		case i == 0:
+			_, err = answer.Wait()
+		case i == 1:
+			rs := []mpi.Request{{}, answer}
+			var k int
+			if k, _, err = mpi.Waitany(rs); err == nil {
+				err = want("the request that is done", k, 1)
+			}
+		default:
+			for done := false; !done && err == nil; {
+				_, done, err = answer.Test()
+			}
+		}
+		if err := firstError(err, endOf(sent)); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+func endOf(r mpi.Request) error {
+	_, err := r.Wait()
+	return err
+}
+
+// TestEndpoint_RequestsOfSeveral: the calls for several requests take requests of several endpoints.
+func TestEndpoint_RequestsOfSeveral(t *testing.T) {
+	onEndpoints(t, func(t *testing.T, env ...string) { ranks(t, 2, endpointsSeveral, env...) })
+}
+
+var endpointsSeveral = body("endpoints-several", func(_ context.Context, world *mpi.Comm) error {
+	const rounds = 40
+	comms, err := dups(world, 6)
+	if err != nil {
+		return err
+	}
+	peer := 1 - world.Rank()
+	rng := rand.New(rand.NewPCG(3, 1)) // the same at both ranks
+	for round := range rounds {
+		order := rng.Perm(len(comms))
+		sizes := make([]int, len(comms))
+		for i := range sizes {
+			sizes[i] = []int{1, 100, 5000, 200_000}[rng.IntN(4)]
+		}
+		if world.Rank() == 1 {
+			for _, i := range order { // one after another, each after a word that says go on
+				if _, err := mpi.Recv(world, []byte{0}, peer, 0); err != nil {
+					return err
+				}
+				b := make([]byte, sizes[i])
+				b[0] = byte(i)
+				if err := mpi.Send(comms[i], b, peer, round); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		rs, bufs := make([]mpi.Request, len(comms)), make([][]byte, len(comms))
+		for i, c := range comms {
+			bufs[i] = make([]byte, sizes[i])
+			if rs[i], err = mpi.Irecv(c, bufs[i], peer, round); err != nil {
+				return err
+			}
+		}
+		goOn := func() error { return mpi.Send(world, []byte{1}, peer, 0) }
+		switch round % 4 {
+		case 0: // all
+			for range order {
+				err = firstError(err, goOn())
+			}
+			st := make([]mpi.Status, len(rs))
+			if err = firstError(err, mpi.WaitallStatus(rs, st)); err == nil {
+				for i := range st {
+					err = firstError(err, want("bytes", st[i].Count, sizes[i]))
+				}
+			}
+		case 1: // any
+			for _, i := range order {
+				err = firstError(err, goOn())
+				k, st, err2 := mpi.Waitany(rs)
+				err = firstError(err, err2, want("the request that is done", k, i), want("bytes", st.Count, sizes[i]))
+			}
+			if k, _, err2 := mpi.Waitany(rs); k != -1 || err2 != nil {
+				err = firstError(err, fmt.Errorf("Waitany of none: %d, %v", k, err2))
+			}
+		case 2: // some
+			var done []int
+			for range order {
+				err = firstError(err, goOn())
+				for done = done[:0]; len(done) == 0 && err == nil; {
+					done, err = mpi.Testsome(rs, done)
+				}
+				err = firstError(err, want("requests that are done", len(done), 1))
+			}
+		default: // all, by tests
+			for range order {
+				err = firstError(err, goOn())
+			}
+			for done := false; !done && err == nil; {
+				done, err = mpi.Testall(rs)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		for i, b := range bufs {
+			if b[0] != byte(i) || rs[i] != (mpi.Request{}) {
+				return fmt.Errorf("round %d: message %d is %d, and its request %v", round, i, b[0], rs[i])
+			}
+		}
+	}
+	return nil
+})
+
+// TestEndpoint_MixtureOfCommunicators: goroutines on eight communicators, whose messages need those of others.
+func TestEndpoint_MixtureOfCommunicators(t *testing.T) {
+	onEndpoints(t, func(t *testing.T, env ...string) { ranks(t, 2, endpointsMixture, env...) })
+}
+
+func TestEndpoint_C1_MixtureOfCommunicatorsWithHandlers(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 2, endpointsMixture, append(withHandlers(t), fabric, "WEFT_ENDPOINTS=3")...)
+	})
+}
+
+// mixtureRounds is how often each goroutine of the mixture sends, and receives, at each rank.
+const mixtureRounds = 150
+
+// In round i, the goroutine on communicator k sends when the one on k+1 has received its message of round i-1.
+// Synchronous sends, and large messages, end only when their receiver has come to them. Every message has its
+// number: on one communicator they come in order.
+var endpointsMixture = body("endpoints-mixture", func(_ context.Context, world *mpi.Comm) error {
+	const comms = 8
+	list, err := dups(world, comms)
+	if err != nil {
+		return err
+	}
+	received := make([]chan struct{}, comms) // by the goroutine before
+	for k := range received {
+		received[k] = make(chan struct{}, mixtureRounds)
+	}
+	errs := make([]error, comms)
+	var wg sync.WaitGroup
+	for k, c := range list {
+		wg.Go(func() {
+			errs[k] = mixOn(c, k, received[k], received[(k+1)%comms])
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+})
+
+func mixOn(c *mpi.Comm, k int, mine, others chan struct{}) error {
+	peer := 1 - c.Rank()
+	rng := rand.New(rand.NewPCG(uint64(k), 11)) // the same at both ranks
+	for i := range mixtureRounds {
+		n := []int{1, 2, 100, 3000, 60_000}[rng.IntN(5)]
+		sync := rng.IntN(4) == 0
+		out, in := make([]int64, n), make([]int64, n)
+		out[0], out[n-1] = int64(i), int64(i)
+		r, err := mpi.Irecv(c, in, peer, mpi.AnyTag)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			<-others
+		}
+		if sync {
+			err = mpi.Ssend(c, out, peer, i)
+		} else {
+			err = mpi.Send(c, out, peer, i)
+		}
+		if err != nil {
+			return err
+		}
+		st, err := r.Wait()
+		if err != nil {
+			return err
+		}
+		if st.Tag != i || in[0] != int64(i) || in[n-1] != int64(i) {
+			return fmt.Errorf("communicator %d: message %d has tag %d and is %d", k, i, st.Tag, in[0])
+		}
+		mine <- struct{}{}
+	}
+	return nil
+}

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// cqCoresVariable tells a rank the processors that its completion handler has for itself, as a list; it is
-// absent where there are none.
+// cqCoresVariable tells a rank the processors that its completion handlers have for themselves, as a list; it
+// is absent where there are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
 // isForwarded reports whether a NAME=VALUE of the launcher's environment goes to ranks of other hosts. Tests
@@ -50,11 +50,14 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 	// completion handler has one more, on its own core.
 	threads := max(2, plan.CoresPerRank)
 	if plan.Handlers != nil {
-		threads++
+		threads += len(plan.Handlers[id.local])
 		own = append(own, cqCoresVariable+"="+topology.FormatCPUList(plan.Handlers[id.local]))
 	}
 	if !given("GOMAXPROCS") {
 		own = append(own, "GOMAXPROCS="+strconv.Itoa(threads))
+	}
+	if job.Endpoints > 0 {
+		own = append(own, setting.Endpoints.Name+"="+strconv.Itoa(job.Endpoints))
 	}
 	if job.Survive {
 		own = append(own, setting.Survive.Name+"=1")

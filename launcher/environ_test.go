@@ -52,5 +52,8 @@ func TestRankEnvironment_C1(t *testing.T) {
 	}
 	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
 	require.Contains(t, env, cqCoresVariable+"=3,7")
-	require.Contains(t, env, "GOMAXPROCS=3", "the handler has a thread of its own")
+	require.Contains(t, env, "GOMAXPROCS=4", "each handler has a thread of its own")
+	require.NotContains(t, env, "WEFT_ENDPOINTS=2")
+	job.Endpoints = 2
+	require.Contains(t, rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{}, app), "WEFT_ENDPOINTS=2")
 }

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -18,12 +19,14 @@ import (
 // A planRequest is what a host has to plan for: its ranks of the job. It goes to agents of other hosts as it
 // is.
 type planRequest struct {
-	Ranks    int
-	Binding  Binding
-	CQCores  CQCores
-	Each     int              // cores for each rank, as Job.CoresPerRank
-	Programs []programRequest // by program of the job; nil where the launcher itself has found them
-	Peers    []string         // some of the job's other hosts; empty where all ranks are here
+	Ranks   int
+	Binding Binding
+	CQCores CQCores
+	Each    int // cores for each rank, as Job.CoresPerRank
+	// of each rank; 0 for as many as it has cores
+	Endpoints int
+	Programs  []programRequest // by program of the job; nil where the launcher itself has found them
+	Peers     []string         // some of the job's other hosts; empty where all ranks are here
 }
 
 // programRequest is a program that must be there before any rank starts.
@@ -39,6 +42,7 @@ type plan struct {
 	CPUs         [][]int // as in placement.Placement, by the ranks of this host
 	Handlers     [][]int
 	CoresPerRank int
+	Endpoints    int // of each rank
 	Unbound      string
 	OwnCore      bool
 	Notes        []string
@@ -95,12 +99,21 @@ func (p *plan) boundTo(rank int) string {
 	return "not bound"
 }
 
-// handledOn tells the user where a rank's completion handler runs.
+// handledOn tells the user where a rank's completion handlers run.
 func (p *plan) handledOn(rank int) string {
-	if p.Handlers == nil {
+	switch {
+	case p.Handlers == nil && p.Endpoints > 1:
+		return fmt.Sprintf("%d endpoints, no completion handlers", p.Endpoints)
+	case p.Handlers == nil:
 		return "no completion handler"
+	case p.Endpoints < 2:
+		return "completion handler on " + placement.Processors(p.Handlers[rank])
 	}
-	return "completion handler on " + placement.Processors(p.Handlers[rank])
+	text := "completion handlers of endpoints"
+	for i := range p.Endpoints {
+		text += fmt.Sprintf(" %d on %d,", i, p.Handlers[rank][i%len(p.Handlers[rank])])
+	}
+	return strings.TrimSuffix(text, ",")
 }
 
 // A planner plans for this host, and holds the processors that the ranks get for themselves.
@@ -124,11 +137,13 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 		out.Cores = p.machine.Cores
 		place, err := p.locks.Place(placement.Request{
 			Machine: p.machine, Ranks: r.Ranks, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
+			Handlers: cmp.Or(r.Endpoints, MaxEndpoints),
 		})
 		if err != nil {
 			return nil, &RequestError{err.Error()}
 		}
 		out.take(place)
+		out.Endpoints = cmp.Or(r.Endpoints, max(1, min(out.CoresPerRank, MaxEndpoints)))
 	}
 	for i, program := range r.Programs {
 		var file, problem string

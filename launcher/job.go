@@ -48,8 +48,10 @@ type Job struct {
 	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and otherwise its share of
 	// the free cores.
 	CoresPerRank int
-	Stdin        Input
-	Label        bool // put "[rank] " before every line
+	// Endpoints is how many endpoints each rank has; 0 leaves that to WEFT_ENDPOINTS.
+	Endpoints int
+	Stdin     Input
+	Label     bool // put "[rank] " before every line
 	// if not empty: a folder for files rank.N.out and rank.N.err, which receive the ranks' output instead
 	OutputDir string
 	Timeout   time.Duration // if not 0: the longest time that the job may take

@@ -1,6 +1,9 @@
 package launcher
 
-import "github.com/weft-mpi/weft/launcher/internal/placement"
+import (
+	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/launcher/internal/placement"
+)
 
 // Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
 // there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
@@ -17,6 +20,9 @@ const (
 	BindSocket  = placement.BindSocket // each rank to a socket; consecutive ranks share one
 	BindList    = placement.BindList   // each rank to a processor of a list
 )
+
+// MaxEndpoints is the largest number of endpoints of a rank.
+const MaxEndpoints = contextid.MaxEndpoints
 
 // CQCores says which cores serve the ranks' completion queues (requirement C1 in
 // docs/internals/conformance.md). No rank runs on such a core.

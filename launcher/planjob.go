@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/weft-mpi/weft/internal/setting"
 )
 
 // planReply is what an agent answers to a planRequest.
@@ -35,11 +38,30 @@ func (j *job) planAll(ctx context.Context) error {
 	return nil
 }
 
+// endpoints is how many endpoints a rank has; 0 for as many as it has cores.
+func (j *job) endpoints() int {
+	if j.Endpoints > 0 {
+		return j.Endpoints
+	}
+	text := setting.Endpoints.Default
+	for _, v := range j.environment() {
+		if value, ok := strings.CutPrefix(v, setting.Endpoints.Name+"="); ok && value != "" {
+			text = value
+		}
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > MaxEndpoints {
+		return 0 // auto; or the rank refuses it
+	}
+	return n
+}
+
 // maxPeers is how many other hosts a host is told, to find its route to them.
 const maxPeers = 4
 
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
-	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank}
+	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank,
+		Endpoints: j.endpoints()}
 	if len(j.nodes.all) > 1 {
 		for _, other := range j.nodes.all {
 			if other != n && len(request.Peers) < maxPeers {

@@ -203,7 +203,7 @@ type jobOptions struct {
 	bind, cq, stdin, fabric, iface, launcher, output, phases string
 	host, hostfile                                           given
 	mapBy, starter, agentPath                                string
-	fanOut                                                   int
+	fanOut, endpoints                                        int
 	timeout                                                  timeLimit
 	stuck                                                    stuckLimit
 	stuckAction                                              string
@@ -247,9 +247,12 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 	flags.Var(number{&o.cores, 1, maxNumber}, "cores-per-rank",
 		"number of cores for each rank (default: its share of the free cores, or 1 with --bind-to core)")
 	flags.StringVar(&o.cq, "cq-cores", "none",
-		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank")
+		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank or, where they suffice, "+
+			"for each endpoint of each rank")
+	flags.Var(number{&o.endpoints, 1, launcher.MaxEndpoints}, "endpoints",
+		"number of endpoints of each rank, 1 to 8 (default: WEFT_ENDPOINTS, or 1)")
 	flags.BoolVar(&o.report, "report-bindings", false,
-		"print the process id and the processors of each rank, and those of its completion handler")
+		"print the process id and the processors of each rank, and those of its completion handlers")
 }
 
 // defineOutput defines the options of standard input, of output, and of what weft itself prints.
@@ -391,7 +394,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 			return job, fmt.Errorf("--bind-to: %w", err)
 		}
 	}
-	job.CoresPerRank = o.cores
+	job.CoresPerRank, job.Endpoints = o.cores, o.endpoints
 	if job.CQCores, err = launcher.ParseCQCores(o.cq); err != nil {
 		return job, fmt.Errorf("--cq-cores: %w", err)
 	}

@@ -41,6 +41,8 @@ type Request struct {
 	Each    int // cores that each rank is to have; 0 leaves it to the binding
 	Binding Binding
 	CQ      CQCores
+	// completion handlers that each rank may have at once, each on a core of its own; 0 for one
+	Handlers int
 }
 
 // place decides where ranks and completion handlers run. It is a function of its arguments alone. The
@@ -63,8 +65,9 @@ func place(in Request) (Placement, error) {
 		for _, cpu := range in.CQ.CPUs {
 			served[coreOf[cpu]] = true
 		}
-		for _, cpu := range in.CQ.CPUs[:in.Ranks] {
-			p.Handlers = append(p.Handlers, []int{cpu})
+		each := min(len(in.CQ.CPUs)/in.Ranks, max(in.Handlers, 1))
+		for list := range slices.Chunk(in.CQ.CPUs[:each*in.Ranks], each) {
+			p.Handlers = append(p.Handlers, list)
 		}
 	}
 	var rest, free []int // cores that ranks may have, and those of them that no other job has
@@ -82,7 +85,7 @@ func place(in Request) (Placement, error) {
 			"processors %s",
 			topology.FormatCPUList(in.CQ.CPUs), topology.FormatCPUList(in.Machine.CPUs))
 	}
-	usable := in.usable(len(rest), len(p.Handlers))
+	usable := in.usable(len(rest), len(slices.Concat(p.Handlers...)))
 	bind := in.chooseBinding(&p, usable, rest, free)
 	free = in.prefer(free)
 	each := in.coresEach(bind, free)
@@ -98,9 +101,11 @@ func place(in Request) (Placement, error) {
 			return without, err
 		}
 		for _, cpus := range p.Handlers {
-			served[coreOf[cpus[0]]] = true
+			for _, cpu := range cpus {
+				served[coreOf[cpu]] = true
+			}
 		}
-		usable = in.usable(len(rest)-in.Ranks, in.Ranks)
+		usable = in.usable(len(rest)-len(served), len(served))
 	}
 	p.CoresPerRank = usable / in.Ranks
 	if in.Each > 0 {
@@ -320,8 +325,9 @@ func (in *Request) sorted(cores, domain []int) []int {
 	})
 }
 
-// handlersNear finds a core for each rank's handler, on the rank's node if one is left there. Where they do
-// not suffice there are none for anybody, and left is how many there would be.
+// handlersNear finds cores for each rank's handlers, on the rank's node if some are left there: one for each
+// rank, and then another for each as long as they suffice and the ranks have handlers for them. Where there is
+// not one for each there are none for anybody, and left is how many there would be.
 func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, left int) {
 	used := slices.Concat(homes...)
 	free = slices.DeleteFunc(slices.Clone(free), func(core int) bool { return slices.Contains(used, core) })
@@ -332,12 +338,15 @@ func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, le
 	if left < in.Ranks {
 		return nil, left
 	}
-	for _, home := range homes {
-		i := slices.IndexFunc(free,
-			func(core int) bool { return in.Machine.NodeOf[core] == in.Machine.NodeOf[home[0]] })
-		i = max(i, 0)
-		handlers = append(handlers, in.Machine.Cores[free[i]])
-		free = slices.Delete(free, i, i+1)
+	handlers = make([][]int, in.Ranks)
+	for range min(left/in.Ranks, max(in.Handlers, 1)) {
+		for rank, home := range homes {
+			i := slices.IndexFunc(free,
+				func(core int) bool { return in.Machine.NodeOf[core] == in.Machine.NodeOf[home[0]] })
+			i = max(i, 0)
+			handlers[rank] = append(handlers[rank], in.Machine.Cores[free[i]]...)
+			free = slices.Delete(free, i, i+1)
+		}
 	}
 	return handlers, left
 }

@@ -31,6 +31,7 @@ type Options struct {
 	Sync       string // what ends an operation on a window: flush, lock or fence
 	Shape      string // shape of the elements in strided, one of Shapes
 	Call       string // call that moves them, one of Calls
+	Threads    int    // pairs of goroutines in rate_mt; 0: usualThreads
 	Degree     int    // ranks that each rank sends to in exchange; 0: usualDegree
 
 	// Files of rank 0; empty for none.
@@ -93,8 +94,9 @@ type Benchmark struct {
 	OneSided bool // of windows: it uses Options.Sync
 	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
 	// settings by name, each set of a job that is to run first, whose report this one has figures of
-	Besides []map[string]string
-	Sparse  bool // of messages to some ranks: it uses Options.Degree
+	Besides  []map[string]string
+	Sparse   bool // of messages to some ranks: it uses Options.Degree
+	Threaded bool // of several goroutines: it uses Options.Threads
 
 	title       string                                       // of the table, as OSU's parsers look for it
 	spec        *tableSpec                                   // of table
@@ -249,6 +251,7 @@ var pointToPoint = []*Benchmark{
 		preamble: func(*session) string {
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
+	threadRates,
 	{Name: "overlap", Short: "how much of a message's transfer overlaps its receiver's computation",
 		Ranks: 2, Start: 2,
 		title: "Overlap", spec: overlaps, measureSize: overlapped},
@@ -393,7 +396,7 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 }
 
 // windows reports whether there are windows of messages.
-func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates }
+func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates || b.Threaded }
 
 // test is the title of the table.
 func (b *Benchmark) test() string {

@@ -46,6 +46,7 @@ type axes struct {
 var (
 	latencyAxes   = axes{"Message size (bytes)", "Latency (µs)", "µs", decimalTicks{}}
 	bandwidthAxes = axes{"Message size (bytes)", "Bandwidth (MB/s)", "MB/s", decimalTicks{}}
+	rateAxes      = axes{"Message size (bytes)", "Messages (millions/s)", "1/µs", decimalTicks{}}
 	phaseAxes     = axes{"Peers", "Memory of a connection (bytes)", "bytes", binaryTicks{}}
 	memoryAxes    = axes{"Ranks", "Memory of a rank (bytes)", "bytes", binaryTicks{}}
 )

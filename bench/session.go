@@ -32,12 +32,13 @@ type session struct {
 	recv      []byte
 	sendVec   [][]byte // elements of the messages under way, where they are vectors
 	recvVec   [][]byte
-	want      []byte    // when validating: what should have come; when rewriting: what is to be sent
-	sums      []byte    // likewise, the floats that reductions should give
-	cart      *mpi.Cart // of the neighbor collectives
-	wrong     error     // the first thing that validation has found here
-	unwritten error     // why the incomplete report was not written
-	besides   []*Report // of the jobs that ran before this one, if rank 0 has their reports
+	want      []byte      // when validating: what should have come; when rewriting: what is to be sent
+	sums      []byte      // likewise, the floats that reductions should give
+	cart      *mpi.Cart   // of the neighbor collectives
+	comms     []*mpi.Comm // of the goroutines of rate_mt
+	wrong     error       // the first thing that validation has found here
+	unwritten error       // why the incomplete report was not written
+	besides   []*Report   // of the jobs that ran before this one, if rank 0 has their reports
 }
 
 // instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of

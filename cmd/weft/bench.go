@@ -81,6 +81,10 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		flags.StringVar(&o.Call, "call", o.Call,
 			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
 	}
+	if b.Threaded {
+		flags.Var(number{&o.Threads, 1}, "threads",
+			"goroutines of each rank that send or receive at once (default 2)")
+	}
 	if b.Sparse {
 		flags.Var(number{&o.Degree, 1, maxNumber}, "degree",
 			"ranks that each rank sends to (default 4, or all others if they are fewer)")

@@ -105,13 +105,17 @@ func (x *compoundCall) worldRanks() []int32 {
 
 // agree finds the id of a new communicator: the same at every rank, or an error. See contextid.Claims.
 func (x *compoundCall) agree() (uint32, error) {
-	for {
+	for range maxBallots {
 		id, ok, err := x.ballot()
 		if err != nil || ok {
 			return id, err
 		}
 	}
+	return 0, errNoID // which all ranks find alike: some lack the endpoint that the call names
 }
+
+// maxBallots is how many proposals may be refused. Few are, unless no rank may accept any.
+const maxBallots = 1000
 
 // ballot holds one vote on an id that the leader proposes.
 func (x *compoundCall) ballot() (id uint32, ok bool, err error) {

@@ -12,8 +12,10 @@ import (
 // the ranks have agreed. Free ends the use of the new communicator. Dup fails when the context of the handle
 // ends; the new communicator does not inherit that context.
 // The attributes whose keys say so are copied (see NewKey).
-func (c *Comm) Dup() (*Comm, error) {
-	d, err := c.dup("Dup")
+//
+// Options say on which endpoint the new communicator lives; all ranks pass the same.
+func (c *Comm) Dup(options ...DupOption) (*Comm, error) {
+	d, err := c.dup("Dup", options...)
 	if err == nil {
 		c.copyAttributes(d.commState)
 	}
@@ -49,15 +51,25 @@ func (c *Comm) Idup(into **Comm) (Request, error) {
 	return Request{h, c}, nil
 }
 
-func (c *Comm) dup(call string) (*Comm, error) {
+func (c *Comm) dup(call string, options ...DupOption) (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl(call, err)
 	}
-	id, err := c.newCompoundCall().agree()
+	o, err := c.dupOptions(options)
 	if err != nil {
 		return nil, c.failColl(call, err)
 	}
-	return c.duplicate(id), nil
+	x := c.newCompoundCall()
+	x.endpoint = o.endpoint
+	id, err := x.agree()
+	if err != nil {
+		return nil, c.failColl(call, err)
+	}
+	d := c.duplicate(id)
+	if o.bulk {
+		err = d.setBulk(true)
+	}
+	return d, c.failColl(call, err)
 }
 
 // duplicate makes the communicator with an id that the ranks have agreed on.

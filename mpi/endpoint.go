@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"fmt"
+
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
@@ -14,6 +16,64 @@ func (c *Comm) Endpoint() int {
 		return 0
 	}
 	return c.e.Number()
+}
+
+// DupOption is an option of Comm.Dup.
+type DupOption func(*dupOptions)
+
+type dupOptions struct {
+	endpoint int
+	bulk     bool
+}
+
+// OnEndpoint has a duplicate live on the endpoint of a number, less than WEFT_ENDPOINTS.
+func OnEndpoint(number int) DupOption {
+	return func(o *dupOptions) { o.endpoint = number }
+}
+
+// Bulk makes the completion handler of the duplicate's endpoint one of the bulk class: on its core it makes way
+// for the handlers of other endpoints, though not for ever. It is for communicators of long messages beside
+// which short ones are to be fast. It concerns all communicators of the endpoint at this rank, and nothing where
+// the rank has no completion handlers.
+func Bulk() DupOption {
+	return func(o *dupOptions) { o.bulk = true }
+}
+
+func (c *Comm) dupOptions(options []DupOption) (dupOptions, error) {
+	o := dupOptions{endpoint: anyEndpoint}
+	for _, option := range options {
+		option(&o)
+	}
+	if n := c.job.hub.Endpoints(); o.endpoint < anyEndpoint || o.endpoint >= n {
+		return o, fmt.Errorf("%w: endpoint %d; this rank has endpoints 0 to %d (WEFT_ENDPOINTS)", ErrArg,
+			o.endpoint, n-1)
+	}
+	return o, nil
+}
+
+// setBulk changes the class of the endpoint's completion handler.
+func (c *Comm) setBulk(bulk bool) error {
+	at, has := c.e.Handler()
+	if at.Bulk = bulk; !has {
+		return nil
+	}
+	return c.e.MoveHandler(at)
+}
+
+// MoveHandler has the completion handler of the communicator's endpoint run on another core of this rank from
+// now on. It concerns all communicators of the endpoint. It fails with ErrArg if the rank has no completion
+// handlers, or may not use the core.
+func (c *Comm) MoveHandler(core int) error {
+	err := c.check()
+	if err == nil {
+		at, has := c.e.Handler()
+		if at.Core = core; !has {
+			err = fmt.Errorf("%w: this rank has no completion handlers (WEFT_CQ_CORES)", ErrArg)
+		} else if err = c.e.MoveHandler(at); err != nil {
+			err = fmt.Errorf("%w: %w", ErrArg, err)
+		}
+	}
+	return c.fail("MoveHandler", NoPeer, NoPeer, err)
 }
 
 // endpointOf is the endpoint of the communicator with an id. It is there: the rank has made it before it

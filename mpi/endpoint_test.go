@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -283,3 +288,93 @@ func mixOn(c *mpi.Comm, k int, mine, others chan struct{}) error {
 	}
 	return nil
 }
+
+// TestEndpoint_C1_N4_N7_HandlersOnTheirCores: the handlers of a rank's endpoints have its cores in turn, serve
+// the queues of their endpoints, and can be moved and change their class while messages move.
+func TestEndpoint_C1_N4_N7_HandlersOnTheirCores(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	cores = cores[:min(2, len(cores))]
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, 2, endpointsHandled, fabric, "WEFT_ENDPOINTS=3", "GOMAXPROCS=4",
+			"WEFT_CQ_CORES="+topology.FormatCPUList(cores), handlerCores+"="+topology.FormatCPUList(cores))
+	})
+}
+
+// handlerCores says to the ranks which cores their handlers should have.
+const handlerCores = "WEFT_TEST_HANDLER_CORES"
+
+var endpointsHandled = body("endpoints-handled", func(_ context.Context, world *mpi.Comm) error {
+	cores, err := topology.ParseCPUList(os.Getenv(handlerCores))
+	if err != nil {
+		return err
+	}
+	plain, err := world.Dup(mpi.OnEndpoint(1))
+	if err != nil {
+		return err
+	}
+	bulk, err := world.Dup(mpi.OnEndpoint(2), mpi.Bulk())
+	if err != nil {
+		return err
+	}
+	if _, err := world.Dup(mpi.OnEndpoint(3)); !errors.Is(err, mpi.ErrArg) {
+		return fmt.Errorf("an endpoint that is not there: %v", err)
+	}
+	comms := []*mpi.Comm{world, plain, bulk}
+	check := func(at ...int) error {
+		for i, e := range world.Stats().Endpoints {
+			if e.Number != i || e.HandlerCore != cores[at[i]] || e.HandlerBulk != (i == 2) || e.Events == 0 {
+				return fmt.Errorf("endpoint %d: %+v; its handler should be on core %d", i, e, cores[at[i]])
+			}
+		}
+		return want("endpoints", len(world.Stats().Endpoints), len(comms))
+	}
+	talk := func() error {
+		for range 50 {
+			for _, c := range comms {
+				if err := mpi.Barrier(c); err != nil {
+					return err
+				}
+				b := make([]byte, 200_000)
+				if c.Rank() == 0 {
+					err = mpi.Send(c, b, 1, 1)
+				} else {
+					_, err = mpi.Recv(c, b, 0, 1)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	last := len(cores) - 1
+	if err := firstError(talk(), check(0, last, 0)); err != nil {
+		return err
+	}
+	// moved to and fro while messages move
+	stop, moved := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				moved <- plain.MoveHandler(cores[0])
+				return
+			default:
+			}
+			if err := plain.MoveHandler(cores[i%len(cores)]); err != nil {
+				moved <- err
+				return
+			}
+		}
+	}()
+	err = talk()
+	close(stop)
+	if err := firstError(err, <-moved, talk(), check(0, 0, 0)); err != nil {
+		return err
+	}
+	if err := plain.MoveHandler(8000); !errors.Is(err, mpi.ErrArg) {
+		return fmt.Errorf("a core that is not there: %v", err)
+	}
+	return firstError(talk(), check(0, 0, 0))
+})

@@ -20,6 +20,7 @@ type Stats struct {
 	HeadsNoTail uint64 // polls that found the head of a message but not yet its tail
 	Stalls      uint64 // times that a channel ran out of credits
 	Passes      uint64 // rounds of polling
+	Events      uint64 // that completion handlers were told of
 	Sleeps      uint64 // waits in which the goroutine went to sleep
 	// total time that goroutines have slept in calls
 	Asleep time.Duration
@@ -36,7 +37,10 @@ type EndpointStats struct {
 	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
 	Unexpected  uint64 // messages that arrived before their receive
 	Passes      uint64 // rounds of polling
+	Events      uint64 // that its completion handler was told of
 	Sleeps      uint64 // waits in which the goroutine went to sleep
+	HandlerCore int    // of its completion handler; -1 if it has none
+	HandlerBulk bool   // the handler makes way for others on its core: see Bulk
 }
 
 // ChannelStats holds the counters of the channel to one peer.
@@ -104,7 +108,7 @@ func statsOf(s engine.Stats) Stats {
 		Connections: s.Connections, Registered: s.Registered, Collective: s.Collective,
 		Kept: s.Kept, EagerSent: s.EagerSent, Announced: s.Announced,
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
-		Passes: s.Passes, Sleeps: s.Sleeps, Asleep: s.Asleep,
+		Passes: s.Passes, Events: s.Events, Sleeps: s.Sleeps, Asleep: s.Asleep,
 	}
 	for _, e := range s.Endpoints {
 		st.Endpoints = append(st.Endpoints, EndpointStats(e))

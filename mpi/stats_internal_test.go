@@ -33,6 +33,9 @@ func TestStats_HaveEveryCounterOfTheEngine(t *testing.T) {
 			case f.CanUint():
 				n++
 				f.SetUint(uint64(n))
+			case f.Kind() == reflect.Bool:
+				n++
+				f.SetBool(true)
 			default:
 				f.SetString(field.Name)
 			}

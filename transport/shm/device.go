@@ -110,7 +110,7 @@ func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "shm", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
-		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Cores,
+		MaxQPDepth: maxDepth, MaxReads: maxReads, MaxPrivate: maxPrivate, Handlers: d.Handlers,
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,

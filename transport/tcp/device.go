@@ -109,7 +109,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
 		MaxMessage: maxMessage,
 		MaxQPDepth: message.MaxDepth, MaxReads: message.MaxReads, MaxPrivate: message.MaxPrivate,
-		Handlers:   d.Cores,
+		Handlers:   d.Handlers,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,

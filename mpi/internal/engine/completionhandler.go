@@ -2,20 +2,31 @@ package engine
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
 )
 
-// completionHandler is the completion handler of a rank that has been given a core for it: a thread that
-// makes the passes. Then a rank that computes still answers its peers, and who waits only watches its own
+// completionHandler is the completion handler of an endpoint whose rank has been given cores for that: a thread
+// that makes the passes. Then a rank that computes still answers its peers, and who waits only watches its own
 // request.
 type completionHandler struct {
 	e      *Engine
 	timer  *time.Timer   // makes progress once for what no event announces; nil: there is no handler
 	armed  bool          // the timer runs
 	passes atomic.Uint32 // changes whenever the handler may have completed something
+	spin   time.Duration
+	at     HandlerPlace
+	moving sync.Mutex // held while the queues go to another handler; before the lock of the engine
+}
+
+// HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.
+type HandlerPlace struct {
+	Core int
+	// it makes way for the handlers of the same core that are not bulk, though not for ever (N7)
+	Bulk bool
 }
 
 // retryDelay is how soon a handler looks again at peers that could not do all that they had to: room in a
@@ -31,8 +42,7 @@ const notifyAll = transport.NotifyNext | transport.NotifyPlaced
 
 // start registers the handler with a device; its first event can come only when a queue has been made
 // for it.
-func (h *completionHandler) start(d transport.Device, core int,
-	spin time.Duration) (transport.HandlerID, error) {
+func (h *completionHandler) start(d transport.Device) (transport.HandlerID, error) {
 	if h.timer == nil {
 		h.timer = time.AfterFunc(time.Hour, func() {
 			h.e.mu.Lock()
@@ -44,9 +54,65 @@ func (h *completionHandler) start(d transport.Device, core int,
 		})
 		h.timer.Stop()
 	}
-	return d.SetCompletionHandler(transport.HandlerConfig{Core: core, Class: transport.LowLatency,
-		Lock: &h.e.mu, Spin: spin,
-		Complete: func(transport.HandlerID, transport.CQ) { h.runLocked() }})
+	class := transport.LowLatency
+	if h.at.Bulk {
+		class = transport.Bulk
+	}
+	return d.SetCompletionHandler(transport.HandlerConfig{Core: h.at.Core, Class: class,
+		Lock: &h.e.mu, Spin: h.spin,
+		Complete: func(transport.HandlerID, transport.CQ) {
+			h.e.stats.Events++
+			h.runLocked()
+		}})
+}
+
+// Handler returns where the endpoint's completion handler runs; false if it has none.
+func (e *Engine) Handler() (HandlerPlace, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.completionHandler.at, e.completionHandler.active()
+}
+
+// MoveHandler gives the endpoint's queues to a completion handler at another place. No event is lost (N3). It
+// does nothing to an endpoint without a handler.
+func (e *Engine) MoveHandler(to HandlerPlace) error {
+	h := &e.completionHandler
+	h.moving.Lock()
+	defer h.moving.Unlock()
+	e.mu.Lock()
+	from, active := h.at, h.active() && e.stopped == nil
+	if active {
+		h.at = to
+	}
+	e.mu.Unlock()
+	if !active || from == to {
+		return nil
+	}
+	for _, f := range e.fabrics {
+		if err := h.moveQueue(f); err != nil {
+			e.mu.Lock()
+			h.at = from
+			e.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// moveQueue gives a queue to a new handler, and ends the one that had it.
+func (h *completionHandler) moveQueue(f *fabric) error {
+	id, err := h.start(f.device)
+	if err != nil {
+		return err
+	}
+	h.e.mu.Lock()
+	old := f.handler
+	if err = f.device.ModifyCQ(f.cq, id); err == nil {
+		f.handler = id
+		id = old
+	}
+	h.e.mu.Unlock()
+	return errors.Join(err, f.device.CloseHandler(id))
 }
 
 // active tells whether a handler makes progress.
@@ -79,6 +145,8 @@ func (h *completionHandler) armRetryLocked() {
 
 // stop gives the queues back to who waits. The lock is not held.
 func (h *completionHandler) stop() (err error) {
+	h.moving.Lock()
+	defer h.moving.Unlock()
 	h.e.mu.Lock()
 	if !h.active() {
 		h.e.mu.Unlock()

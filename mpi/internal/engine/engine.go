@@ -160,6 +160,10 @@ func (e *Engine) init(c Config) {
 	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
 	e.collectives.buffers.budget = c.Channel.Budget
 	e.windows.passive.init(e, c.Passive)
+	if n := len(c.HandlerCores); n > 0 {
+		e.completionHandler.at.Core = c.HandlerCores[e.number%n]
+		e.completionHandler.spin = min(c.SpinTime, handlerSpin)
+	}
 	e.routes.init(e)
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)

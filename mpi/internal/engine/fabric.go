@@ -77,8 +77,7 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
-		core := c.HandlerCores[e.number%len(c.HandlerCores)]
-		if f.handler, err = e.completionHandler.start(f.device, core, min(c.SpinTime, handlerSpin)); err != nil {
+		if f.handler, err = e.completionHandler.start(f.device); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,9 @@ func (h *Hub) of(context uint32) *Engine { return h.engines[contextid.Endpoint(c
 // that cannot be made is not there.
 func (h *Hub) HasEndpoint(number int) bool {
 	_, err := h.Endpoint(number)
+	if err != nil && number < h.conf.Endpoints {
+		h.log.Warn("an endpoint cannot be made", "rank", h.rank, "endpoint", number, "error", err)
+	}
 	return err == nil
 }
 

@@ -20,6 +20,7 @@ type Stats struct {
 	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
 	Stalls      uint64 // times that credits ran out
 	Passes      uint64 // rounds of polling
+	Events      uint64 // that completion handlers were told of
 	Sleeps      uint64 // waits that went to sleep
 	// how long goroutines have slept in calls, all together
 	Asleep time.Duration
@@ -36,7 +37,10 @@ type EndpointStats struct {
 	Announced   uint64
 	Unexpected  uint64
 	Passes      uint64
+	Events      uint64 // that its completion handler was told of
 	Sleeps      uint64
+	HandlerCore int  // of its completion handler; -1 for none
+	HandlerBulk bool // the handler makes way for others on its core
 }
 
 // ChannelStats are the counters of the channel to one peer (E13).
@@ -71,9 +75,13 @@ func (h *Hub) Stats() Stats {
 	for e := range h.each() {
 		st := e.Stats()
 		all.add(&st)
+		handler, has := e.Handler()
+		if !has {
+			handler.Core = -1
+		}
 		all.Endpoints = append(all.Endpoints, EndpointStats{Number: e.number, Connections: st.Connections,
 			EagerSent: st.EagerSent, Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes,
-			Sleeps: st.Sleeps})
+			Events: st.Events, Sleeps: st.Sleeps, HandlerCore: handler.Core, HandlerBulk: handler.Bulk})
 	}
 	return all
 }
@@ -91,6 +99,7 @@ func (s *Stats) add(o *Stats) {
 	s.HeadsNoTail += o.HeadsNoTail
 	s.Stalls += o.Stalls
 	s.Passes += o.Passes
+	s.Events += o.Events
 	s.Sleeps += o.Sleeps
 	s.Asleep += o.Asleep
 	s.Channels = append(s.Channels, o.Channels...)

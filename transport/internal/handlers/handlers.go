@@ -34,8 +34,12 @@ type Set struct {
 	threads  []*pollerThread
 }
 
-// NewSet is that of a device that supports so many handlers at once.
-func NewSet(maxHandlers int) *Set { return &Set{maxHandlers: maxHandlers} }
+// NewSet is that of a device whose process may use so many cores.
+func NewSet(cores int) *Set { return &Set{maxHandlers: cores * PerCore} }
+
+// PerCore is how many handlers there may be for each core that this process may use: a consumer of several
+// parts has one for each part, and those of one core share a thread.
+const PerCore = 16
 
 // Verbs are the methods of a transport.Device that concern completion handlers. A device embeds them.
 type Verbs struct{ set *Set }
@@ -76,9 +80,8 @@ func (s *Set) register(c transport.HandlerConfig) (transport.HandlerID, error) {
 		return 0, transport.ErrDeviceGone
 	}
 	if n := s.live(); n >= s.maxHandlers {
-		return 0, fmt.Errorf("%w: %d completion handlers are registered; this process may use %d cores, "+
-			"and that many handlers",
-			transport.ErrInvalid, n, s.maxHandlers)
+		return 0, fmt.Errorf("%w: %d completion handlers are registered, as many as the cores of this process "+
+			"may serve", transport.ErrInvalid, n)
 	}
 	p, err := s.threadOf(c.Core)
 	if err != nil {

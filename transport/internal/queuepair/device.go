@@ -21,8 +21,8 @@ const maxCQDepth = 1 << 20
 type Device struct {
 	handlers.Verbs
 
-	Cores   int          // that this process may use: so many handlers are possible at once
-	Regions *verbs.Table // set by the provider
+	Handlers int          // that are possible at once
+	Regions  *verbs.Table // set by the provider
 
 	handlers *handlers.Set
 	lastQP   atomic.Uint32
@@ -39,7 +39,7 @@ func (d *Device) Init() error {
 	if err != nil {
 		return err
 	}
-	d.Cores, d.handlers = cores, handlers.NewSet(cores)
+	d.Handlers, d.handlers = cores*handlers.PerCore, handlers.NewSet(cores)
 	d.Verbs = d.handlers.Verbs()
 	return nil
 }

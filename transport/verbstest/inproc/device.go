@@ -38,7 +38,7 @@ func (n *Network) Device() (transport.Device, error) {
 	}
 	d.Regions = verbs.NewTable(memory{d}, transport.DeviceAttr{
 		Provider: "inproc", MaxSGE: 8, MaxSegments: 8, MaxInline: 64, MaxMessage: 1 << 30,
-		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Cores,
+		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Handlers,
 		TailLast: true, Atomics: true, Windows: true, PollableCQs: true,
 	})
 	return d, nil

@@ -111,7 +111,7 @@ func (x *compoundCall) agree() (uint32, error) {
 			return id, err
 		}
 	}
-	return 0, errNoID // which all ranks find alike: some lack the endpoint that the call names
+	return 0, contextid.ErrNoID // which all ranks find alike: some lack the endpoint that the call names
 }
 
 // maxBallots is how many proposals may be refused. Few are, unless no rank may accept any.

@@ -40,11 +40,11 @@ func Bulk() DupOption {
 }
 
 func (c *Comm) dupOptions(options []DupOption) (dupOptions, error) {
-	o := dupOptions{endpoint: anyEndpoint}
+	o := dupOptions{endpoint: contextid.AnyEndpoint}
 	for _, option := range options {
 		option(&o)
 	}
-	if n := c.job.hub.Endpoints(); o.endpoint < anyEndpoint || o.endpoint >= n {
+	if n := c.job.hub.Endpoints(); o.endpoint < contextid.AnyEndpoint || o.endpoint >= n {
 		return o, fmt.Errorf("%w: endpoint %d; this rank has endpoints 0 to %d (WEFT_ENDPOINTS)", ErrArg,
 			o.endpoint, n-1)
 	}

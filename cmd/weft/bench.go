@@ -82,7 +82,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			"`"+strings.Join(bench.Calls, "|")+"`: how strided moves them")
 	}
 	if b.Threaded {
-		flags.Var(number{&o.Threads, 1}, "threads",
+		flags.Var(number{&o.Threads, 1, maxNumber}, "threads",
 			"goroutines of each rank that send or receive at once (default 2)")
 	}
 	if b.Sparse {

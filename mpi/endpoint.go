@@ -9,8 +9,8 @@ import (
 
 // Endpoint returns the number of the endpoint of this rank on which the communicator lives; it is the same at
 // all of its ranks. Endpoints are numbered from 0, the world's. Calls on communicators of different endpoints
-// share no lock, so goroutines that each have a communicator of their own run side by side on the rank's cores
-// (WEFT_ENDPOINTS). A new communicator takes the endpoints in turn.
+// share no lock, so goroutines that each have a communicator of their own run side by side on the rank's
+// cores (WEFT_ENDPOINTS). A new communicator takes the endpoints in turn.
 func (c *Comm) Endpoint() int {
 	if c == nil || c.commState == nil {
 		return 0
@@ -31,10 +31,10 @@ func OnEndpoint(number int) DupOption {
 	return func(o *dupOptions) { o.endpoint = number }
 }
 
-// Bulk makes the completion handler of the duplicate's endpoint one of the bulk class: on its core it makes way
-// for the handlers of other endpoints, though not for ever. It is for communicators of long messages beside
-// which short ones are to be fast. It concerns all communicators of the endpoint at this rank, and nothing where
-// the rank has no completion handlers.
+// Bulk makes the completion handler of the duplicate's endpoint one of the bulk class: on its core it makes
+// way for the handlers of other endpoints, though not for ever. It is for communicators of long messages
+// beside which short ones are to be fast. It concerns all communicators of the endpoint at this rank, and
+// nothing where the rank has no completion handlers.
 func Bulk() DupOption {
 	return func(o *dupOptions) { o.bulk = true }
 }

@@ -273,7 +273,8 @@ func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Optio
 	if j.placement, err = o.Placement(ctx, j.wire); err != nil {
 		return err
 	}
-	return j.observer.Attach(observe.Rank{Engine: e, Hub: j.hub, Wire: j.wire, Comms: j.comms, Log: j.log, Out: j.out,
+	return j.observer.Attach(observe.Rank{Engine: e, Hub: j.hub, Wire: j.wire, Comms: j.comms, Log: j.log,
+		Out: j.out,
 		End: j.endAll})
 }
 
@@ -349,7 +350,8 @@ func (r *rank) finalize() error {
 	if c.checker == nil {
 		fmt.Fprint(c.job.out, observe.FinalizeWarning(c.rank, left, open))
 	}
-	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.job.hub.Shutdown(), c.job.wire.Finalize()))
+	return asError("Finalize", errors.Join(c.checker.atFinalize(left), c.job.hub.Shutdown(),
+		c.job.wire.Finalize()))
 }
 
 // end refuses every call from now on.

@@ -116,7 +116,8 @@ func statsOf(s engine.Stats) Stats {
 	for i := range s.Channels {
 		c := &s.Channels[i]
 		st.Channels = append(st.Channels, ChannelStats{
-			Peer: c.Peer, Endpoint: c.Endpoint, Fabric: c.Fabric, Phase: c.Phase, Registered: c.Registered, Sent: c.Sent,
+			Peer: c.Peer, Endpoint: c.Endpoint, Fabric: c.Fabric, Phase: c.Phase, Registered: c.Registered,
+			Sent:      c.Sent,
 			Received:  c.Received,
 			SentBytes: c.SentBytes, RecvBytes: c.RecvBytes, ViaLargeRing: c.ViaLargeRing,
 			Credits: c.Credits, Stalls: c.Stalls,

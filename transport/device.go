@@ -57,7 +57,7 @@ type DeviceAttr struct {
 	MaxQPDepth  int    // outstanding work requests of one queue
 	MaxReads    int    // outstanding Reads and Atomics of one QP, at each end
 	MaxPrivate  int    // bytes of private data at connection start
-	Handlers    int    // completion handlers at once, at least one for each core that this process may use (N1)
+	Handlers    int    // completion handlers at once, one or more for each core of this process (N1)
 
 	// MaxPolledQPs is the largest number of queue pairs of a CQ for which the consumer itself checks what has
 	// been placed. Placed does not report them while the CQ has no more queue pairs than that, has no

@@ -20,8 +20,8 @@ var ErrNoID = errors.New("no context id is free at all ranks: free communicators
 // itself, and a rank never accepts one that is claimed there. Hence agreements on overlapping groups do not
 // affect one another, in whatever order goroutines run.
 //
-// An id also says on which endpoint the communicator lives. The leader takes its endpoints in turn, and no rank
-// accepts an id on an endpoint that it does not have. So all ranks agree on the endpoint with the id.
+// An id also says on which endpoint the communicator lives. The leader takes its endpoints in turn, and no
+// rank accepts an id on an endpoint that it does not have. So all ranks agree on the endpoint with the id.
 //
 // A leader counts up, on each endpoint, and starts again at the end, so an id is not used again until all
 // others of the leader have had their turn.
@@ -72,8 +72,8 @@ func (x *Claims) Limit(bits int) { x.counterBits = bits }
 // AnyEndpoint stands for the next endpoint in turn.
 const AnyEndpoint = -1
 
-// Propose claims an id of this rank's own for a new communicator, on an endpoint or on AnyEndpoint. It reports
-// false if all are claimed.
+// Propose claims an id of this rank's own for a new communicator, on an endpoint or on AnyEndpoint. It
+// reports false if all are claimed.
 func (x *Claims) Propose(endpoint int) (uint32, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

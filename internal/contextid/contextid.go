@@ -67,7 +67,8 @@ func Numbered(number uint32) uint32 { return number << shift }
 // NumberBits is the number of bits in the number of a communicator.
 const NumberBits = 32 - shift
 
-// A communicator lives on one endpoint of its ranks, the same at all. The highest bits of its number say which.
+// A communicator lives on one endpoint of its ranks, the same at all. The highest bits of its number say
+// which.
 const (
 	endpointBits = 3
 	// LocalBits is the number of the other bits.

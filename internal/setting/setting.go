@@ -18,6 +18,8 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	HugePages, CopyCall, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
 	Threshold, Vector,
+	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
+	Threshold, Vector,
 	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
 	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Stuck, StuckAction, Log}
@@ -73,9 +75,9 @@ var (
 		"processors of this rank's completion handlers, such as 3 or 3,7, which make progress while the " +
 			"rank computes; the endpoints have them in turn; empty for no handlers; weft run sets it"}
 	Endpoints = &Setting{"WEFT_ENDPOINTS", "1",
-		"number of endpoints of each rank, 1 to 8, or auto for as many as the rank has cores; communicators " +
-			"are spread over them, and goroutines that use communicators of different endpoints do not wait " +
-			"for each other; all ranks need the same"}
+		"number of endpoints of each rank, 1 to 8, or auto for as many as the rank has cores; " +
+			"communicators are spread over them, and goroutines that use communicators of different " +
+			"endpoints do not wait for each other; all ranks need the same"}
 	Phases = &Setting{"WEFT_PHASES", "640,16448,65600",
 		"slot sizes of a channel in bytes: the first one, and those to which it can grow"}
 	KeepSmall = &Setting{"WEFT_KEEP_SMALL", "0",

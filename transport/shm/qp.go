@@ -143,7 +143,8 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	q.reads, q.answer = reader{q: q, maxReads: reads}, responder{q: q, maxReads: reads}
 	q.recv = receiver{q: q}
 	q.Init(transport.QPAttr{
-		QPConfig: p.conf, Num: p.num, Peer: transport.RankOf(peer), Port: transport.PortOf(peer), Local: local,
+		QPConfig: p.conf, Num: p.num, Peer: transport.RankOf(peer), Port: transport.PortOf(peer),
+		Local:  local,
 		Remote: remote, PeerRecv: theirs.recv, PeerReads: int(reads), Lanes: 1,
 	}, verbs.Limits{SGE: maxSGE, Segments: maxSegments, Inline: maxInline, Message: maxMessage,
 		Offset: math.MaxUint64, Reads: int(reads)}, q)

@@ -168,7 +168,8 @@ func (a *attempt) drop() {
 }
 
 func (a *attempt) dropErr() error {
-	return fmt.Errorf("connect to rank %d at %s: given up: %w", transport.RankOf(a.rank), a.addr, transport.ErrDeviceGone)
+	return fmt.Errorf("connect to rank %d at %s: given up: %w", transport.RankOf(a.rank), a.addr,
+		transport.ErrDeviceGone)
 }
 
 // end takes an attempt off the network.

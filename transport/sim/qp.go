@@ -144,7 +144,8 @@ func (q *qp) Num() transport.QPN { return q.num }
 func (q *qp) Query() transport.QPAttr {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
-	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Port: q.port, Local: q.local,
+	return transport.QPAttr{QPConfig: q.cfg, Num: q.num, State: q.state, Peer: q.peerRank, Port: q.port,
+		Local:  q.local,
 		Remote: q.remote, SendHandler: q.sendCQ().handledBy(), RecvHandler: q.recvCQ().handledBy(),
 		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: lanes}
 }

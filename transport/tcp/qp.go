@@ -56,7 +56,8 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 	q.written = q.at
 	q.Init(transport.QPAttr{
 		QPConfig: conf, Num: d.NewQPN(), Peer: transport.RankOf(peer), Port: transport.PortOf(peer),
-		Local: local, Remote: remote, PeerRecv: agreed.PeerRecv, PeerReads: agreed.Reads, Lanes: agreed.Lanes, Checksum: agreed.Checksum,
+		Local: local, Remote: remote, PeerRecv: agreed.PeerRecv, PeerReads: agreed.Reads,
+		Lanes: agreed.Lanes, Checksum: agreed.Checksum,
 	}, verbs.Limits{SGE: maxSGE, Segments: frame.MaxSegments, Inline: maxInline, Message: maxMessage,
 		Offset: maxMessage, Reads: agreed.Reads}, q)
 	return q

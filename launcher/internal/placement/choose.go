@@ -326,8 +326,8 @@ func (in *Request) sorted(cores, domain []int) []int {
 }
 
 // handlersNear finds cores for each rank's handlers, on the rank's node if some are left there: one for each
-// rank, and then another for each as long as they suffice and the ranks have handlers for them. Where there is
-// not one for each there are none for anybody, and left is how many there would be.
+// rank, and then another for each as long as they suffice and the ranks have handlers for them. Where there
+// is not one for each there are none for anybody, and left is how many there would be.
 func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, left int) {
 	used := slices.Concat(homes...)
 	free = slices.DeleteFunc(slices.Clone(free), func(core int) bool { return slices.Contains(used, core) })

@@ -101,8 +101,8 @@ func (h *Hub) Free(b []byte) error {
 
 var (
 	errNotAllocated = fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
-	errPinned       = fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, free "+
-		"the other", ErrBuffer)
+	errPinned       = fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, "+
+		"free the other", ErrBuffer)
 )
 
 // whole gives the memory that b is all of.
@@ -114,7 +114,8 @@ func (l *memory) whole(b []byte) (*Memory, error) {
 	case m == nil:
 		return nil, errNotAllocated
 	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
-		return nil, fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer, len(b),
+		return nil, fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer,
+			len(b),
 			len(m.bytes))
 	}
 	return m, nil
@@ -207,7 +208,9 @@ func (l *memory) detachAll() (err error) {
 // find gives the memory in which b begins, or nil, and its place in the list, or the place where it belongs.
 func (l *memory) find(b []byte) (*Memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	i := sort.Search(len(l.list), func(i int) bool { return at < l.list[i].start()+uintptr(len(l.list[i].bytes)) })
+	i := sort.Search(len(l.list), func(i int) bool {
+		return at < l.list[i].start()+uintptr(len(l.list[i].bytes))
+	})
 	if i == len(l.list) || at < l.list[i].start() {
 		return nil, i
 	}

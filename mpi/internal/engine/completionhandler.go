@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// completionHandler is the completion handler of an endpoint whose rank has been given cores for that: a thread
-// that makes the passes. Then a rank that computes still answers its peers, and who waits only watches its own
-// request.
+// completionHandler is the completion handler of an endpoint whose rank has been given cores for that: a
+// thread that makes the passes. Then a rank that computes still answers its peers, and who waits only watches
+// its own request.
 type completionHandler struct {
 	e      *Engine
 	timer  *time.Timer   // makes progress once for what no event announces; nil: there is no handler

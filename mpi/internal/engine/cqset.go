@@ -9,8 +9,8 @@ import (
 )
 
 // cqSet is the completion queues of a rank, of all fabrics and all endpoints, as what a goroutine sleeps in.
-// Several queues are waited for by one epoll descriptor that contains theirs, so that a sleep needs no further
-// goroutine.
+// Several queues are waited for by one epoll descriptor that contains theirs, so that a sleep needs no
+// further goroutine.
 //
 // One goroutine at a time sleeps in it: the progress owner.
 type cqSet struct {

@@ -118,11 +118,13 @@ func (h *Hub) Describe() State {
 	return st
 }
 
-// ask has goroutines describe their waits when they sleep again. It returns how many wait for locks of windows.
+// ask has goroutines describe their waits when they sleep again. It returns how many wait for locks of
+// windows.
 func (w *waiters) ask() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1, waits: map[uint64]*Wait{}}
+	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
+		waits: map[uint64]*Wait{}}
 	return len(w.forLocks)
 }
 

@@ -1,6 +1,6 @@
-// Package engine moves one rank's messages. A Hub owns what the rank has once, such as its devices; an Engine,
-// of which there is one for each endpoint, owns channels, requests and matching, and makes the progress that
-// drives them. Both deal in bytes and world ranks; package mpi adds types and communicators.
+// Package engine moves one rank's messages. A Hub owns what the rank has once, such as its devices; an
+// Engine, of which there is one for each endpoint, owns channels, requests and matching, and makes the
+// progress that drives them. Both deal in bytes and world ranks; package mpi adds types and communicators.
 //
 // One lock guards everything of an engine. Whoever waits tries to take it and makes progress (sleep.go); no
 // goroutine or Go channel stands between a call and the device.
@@ -90,9 +90,9 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers, and hands
-// each call of package mpi to one of the parts, which own everything else. Each part states its invariants on
-// its type; all share the lock. All methods may be called from any goroutine.
+// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers, and
+// hands each call of package mpi to one of the parts, which own everything else. Each part states its
+// invariants on its type; all share the lock. All methods may be called from any goroutine.
 type Engine struct {
 	mu Lock
 

@@ -125,8 +125,8 @@ func (h *Hub) Endpoints() int { return h.conf.Endpoints }
 // Endpoint returns an endpoint of the rank by its number. It makes the endpoint on its first use.
 func (h *Hub) Endpoint(number int) (*Engine, error) {
 	if number < 0 || number >= h.conf.Endpoints {
-		return nil, fmt.Errorf("%w: endpoint %d of rank %d, which has %d; WEFT_ENDPOINTS must be the same for "+
-			"all ranks", transport.ErrInvalid, number, h.rank, h.conf.Endpoints)
+		return nil, fmt.Errorf("%w: endpoint %d of rank %d, which has %d; WEFT_ENDPOINTS must be the same "+
+			"for all ranks", transport.ErrInvalid, number, h.rank, h.conf.Endpoints)
 	}
 	if e := h.engines[number].Load(); e != nil {
 		return e, nil

@@ -2,13 +2,13 @@ package engine
 
 import "github.com/weft-mpi/weft/internal/contextid"
 
-// The calls below are about a context of a communicator, at the endpoint where that lives. An endpoint that has
-// not been made knows of no context.
+// The calls below are about a context of a communicator, at the endpoint where that lives. An endpoint that
+// has not been made knows of no context.
 
 func (h *Hub) of(context uint32) *Engine { return h.engines[contextid.Endpoint(context)].Load() }
 
-// HasEndpoint tells whether the rank has an endpoint of this number. It makes the endpoint on its first use; one
-// that cannot be made is not there.
+// HasEndpoint tells whether the rank has an endpoint of this number. It makes the endpoint on its first use;
+// one that cannot be made is not there.
 func (h *Hub) HasEndpoint(number int) bool {
 	_, err := h.Endpoint(number)
 	if err != nil && number < h.conf.Endpoints {

@@ -2,9 +2,9 @@ package engine
 
 import "sync"
 
-// failedRanks are the ranks that have failed, as the endpoints have found or were told. A rank that has failed
-// at one endpoint has failed at all, once: each endpoint is told in its turn, by a goroutine, since who finds
-// a failure has the lock of an endpoint.
+// failedRanks are the ranks that have failed, as the endpoints have found or were told. A rank that has
+// failed at one endpoint has failed at all, once: each endpoint is told in its turn, by a goroutine, since
+// who finds a failure has the lock of an endpoint.
 type failedRanks struct {
 	hub    *Hub
 	report func(rank int) // of Config.PeerLost

@@ -8,8 +8,8 @@ import (
 )
 
 // The calls below complete several requests of several endpoints. Of n requests at gives the endpoint and the
-// handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints one
-// after another, so a request that completes meanwhile may be seen or not.
+// handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints
+// one after another, so a request that completes meanwhile may be seen or not.
 
 // WaitSome is Engine.WaitSome.
 func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
@@ -48,7 +48,8 @@ func (h *Hub) TestSome(n int, at func(i int) (*Engine, Request), limit int,
 }
 
 // TestAll is Engine.TestAll.
-func (h *Hub) TestAll(n int, at func(i int) (*Engine, Request), take func(i int, st *Status, err error)) bool {
+func (h *Hub) TestAll(n int, at func(i int) (*Engine, Request), take func(i int, st *Status,
+	err error)) bool {
 	start := h.conf.Hook.begin(CallTest, 0)
 	defer h.conf.Hook.end(CallTest, start, AnySource, AnyTag, 0)
 	if !h.allDone(n, at) {

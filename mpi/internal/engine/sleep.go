@@ -11,8 +11,8 @@ import (
 )
 
 // Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
-// the lock, and now and then at the other endpoints. When that has brought nothing for a while, it sleeps (see
-// sleepers). With a completion handler, waiters only watch their requests, and park.
+// the lock, and now and then at the other endpoints. When that has brought nothing for a while, it sleeps
+// (see sleepers). With a completion handler, waiters only watch their requests, and park.
 type waiters struct {
 	e            *Engine
 	life         context.Context // ends with the engine; connects hang on it

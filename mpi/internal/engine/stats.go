@@ -119,7 +119,8 @@ func (e *Engine) Stats() Stats {
 		if p == nil || p.ch == nil {
 			continue
 		}
-		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(), Stats: p.ch.Stats(),
+		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(),
+			Stats:     p.ch.Stats(),
 			protocols: p.stats}
 		if qp := p.ch.QP(); qp != nil {
 			reads := qp.ReadsAnswered()

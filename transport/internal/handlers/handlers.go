@@ -80,8 +80,8 @@ func (s *Set) register(c transport.HandlerConfig) (transport.HandlerID, error) {
 		return 0, transport.ErrDeviceGone
 	}
 	if n := s.live(); n >= s.maxHandlers {
-		return 0, fmt.Errorf("%w: %d completion handlers are registered, as many as the cores of this process "+
-			"may serve", transport.ErrInvalid, n)
+		return 0, fmt.Errorf("%w: %d completion handlers are registered, as many as the cores of this "+
+			"process may serve", transport.ErrInvalid, n)
 	}
 	p, err := s.threadOf(c.Core)
 	if err != nil {

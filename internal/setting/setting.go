@@ -18,8 +18,6 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	HugePages, CopyCall, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
 	Threshold, Vector,
-	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
-	Threshold, Vector,
 	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
 	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Stuck, StuckAction, Log}

@@ -2,7 +2,6 @@ package jobtest_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -61,14 +60,6 @@ func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
 // want fails a rank in which two values differ.
 func want[T comparable](what string, got, wanted T) error {
 	if got != wanted {
-		return fmt.Errorf("%s: got %v, want %v", what, got, wanted)
-	}
-	return nil
-}
-
-// wantError fails a rank in which a call has not failed as it should.
-func wantError(what string, got, wanted error) error {
-	if !errors.Is(got, wanted) {
 		return fmt.Errorf("%s: got %v, want %v", what, got, wanted)
 	}
 	return nil

@@ -189,7 +189,7 @@ func newLanePair(n int) (p *lanePair, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), holePatience)
 	defer cancel()
-	if err := p.ends[0].at.Connect(ctx, 1, p.cut.addr()); err != nil {
+	if err := p.ends[0].at.Connect(ctx, 1, p.cut.Addr()); err != nil {
 		return p, err
 	}
 	for i := range p.ends {
@@ -242,7 +242,7 @@ func (p *lanePair) close() (err error) {
 		}
 	}
 	if p.cut != nil {
-		p.cut.close()
+		p.cut.Close()
 	}
 	return err
 }

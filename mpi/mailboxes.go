@@ -2,9 +2,9 @@ package mpi
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -28,7 +28,7 @@ type mailboxes struct {
 	state    atomic.Uint32 // a mailboxState
 	current  *engine.Mailboxes
 	pulls    bool              // the ranks read each other's memory
-	copyCall time.Duration     // see coll.Call
+	stage    [2]int            // see coll.Call
 	larger   *engine.Mailboxes // that the ranks prepare to replace them; else nil
 	outgrown int               // calls that they were too small for, up to mailboxesAfter
 }
@@ -63,7 +63,9 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			a.skipLocked(k)
 			return err
 		case ready:
-			m.pulls, m.copyCall = m.current.Pulls(), c.e.CopyCall()
+			m.pulls = m.current.Pulls()
+			call := c.e.CopyCall()
+			m.stage = [...]int{copycost.Staged(call), copycost.StagedByBoth(call)}
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)
@@ -77,7 +79,8 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 		}
 	}
 	if m.is(mailboxesReady) {
-		a.call.Mailbox, a.call.Pull, a.call.CopyCall = m.current.Bytes(), m.pulls, m.copyCall
+		a.call.Mailbox, a.call.Pull = m.current.Bytes(), m.pulls
+		a.call.Stage, a.call.StageByBoth = m.stage[0], m.stage[1]
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package mpi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,43 +18,24 @@ import (
 	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
-// slowVariable has a rank take its time before it tells why it failed.
-const slowVariable = "MPI_TEST_SLOW"
-
 // bodies are the programs by name.
 var bodies = map[string]mpitest.Body{}
 
 // body registers a program.
 func body(name string, run mpitest.Body) string {
 	bodies[name] = run
-	return launchertest.Body(name, func() error {
-		err := mpi.Run(context.Background(), run)
-		if err != nil && os.Getenv(slowVariable) != "" {
-			time.Sleep(200 * time.Millisecond)
-		}
-		return err
-	})
+	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), run) })
 }
 
-func TestMain(m *testing.M) {
-	launchertest.Play()
-	// Parallel tests wait nearly all the time, so more of them run at once than there are processors.
-	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { launchertest.Main(m) }
 
-// launch runs a body on n ranks and returns when the job is over.
-func launch(t *testing.T, n int, name string, env ...string) launchertest.Result {
-	t.Helper()
-	return launchertest.Run(t, launchertest.Ranks(n, name, env...))
-}
+var (
+	launch    = launchertest.Launch
+	ranks     = launchertest.Succeed
+	onFabrics = launchertest.OnFabrics
+)
 
-// ranks runs a body that must succeed.
-func ranks(t *testing.T, n int, name string, env ...string) {
-	t.Helper()
-	r := launch(t, n, name, env...)
-	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
-}
+func firstError(errs ...error) error { return cmp.Or(errs...) }
 
 // together runs a body that must succeed on ranks that share this process, and its environment. The variables
 // are as for launch. It is not for parallel tests.
@@ -90,13 +69,6 @@ func anywhere(t *testing.T, n int, name string, env ...string) {
 	}
 }
 
-// onFabrics runs a test over every fabric between ranks of a host, which the setting names.
-func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
-	for _, name := range []string{"shm", "tcp"} {
-		t.Run(name, func(t *testing.T) { test(t, "WEFT_FABRIC="+name) })
-	}
-}
-
 // want fails a rank in which two values differ.
 func want[T comparable](what string, got, wanted T) error {
 	if got != wanted {
@@ -109,15 +81,6 @@ func want[T comparable](what string, got, wanted T) error {
 func wantError(what string, got, wanted error) error {
 	if !errors.Is(got, wanted) {
 		return fmt.Errorf("%s: got %v, want %v", what, got, wanted)
-	}
-	return nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -127,9 +127,9 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 	c.SetName("half")
 	me, other := c.Rank(), 1-c.Rank()
 	far := world.Rank()%2 + 2*other // the world rank of other
-	elsewhere := fmt.Sprintf("from rank %d (world rank %d), tag 5, on half: ", other, far)
+	elsewhere := fmt.Sprintf("rank %d (world rank %d), tag 5, on half: ", other, far)
 	if far == other {
-		elsewhere = fmt.Sprintf("from rank %d, tag 5, on half: ", other)
+		elsewhere = fmt.Sprintf("rank %d, tag 5, on half: ", other)
 	}
 	self := fmt.Sprintf("mpi: rank %d (world rank %d): ", me, world.Rank())
 	if me == world.Rank() {
@@ -150,13 +150,13 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 					return err
 				}
 				st, err = r.Wait()
-				err = wantFailure(err, other, 5, mpi.ErrTruncate, self+"Wait "+elsewhere)
+				err = wantFailure(err, other, 5, mpi.ErrTruncate, self+"Wait with "+elsewhere)
 				if err := firstError(err, want("source", st.Source, other)); err != nil {
 					return err
 				}
 			} else {
 				_, err = mpi.Recv(c, short, src, 5)
-				if err := wantFailure(err, other, 5, mpi.ErrTruncate, self+"Recv "+elsewhere); err != nil {
+				if err := wantFailure(err, other, 5, mpi.ErrTruncate, self+"Recv from "+elsewhere); err != nil {
 					return err
 				}
 			}
@@ -179,7 +179,7 @@ var errorsOfSplit = body("errors of a split communicator", func(_ context.Contex
 		return err
 	}
 	_, err = mpi.Recv(c.WithContext(ctx), short, other, 5)
-	return wantFailure(err, other, 5, context.Canceled, self+"Recv "+elsewhere)
+	return wantFailure(err, other, 5, context.Canceled, self+"Recv from "+elsewhere)
 })
 
 // wantFailure fails a rank in which an error is not what it should be.

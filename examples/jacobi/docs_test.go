@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The patterns that docs/guide/failures.md teaches are parts of programs that are compiled and, but for one, run.
+// The patterns that docs/guide/failures.md teaches are parts of programs that are run.
 func TestThePatternsOfTheDocsAreCode(t *testing.T) {
 	unindented := func(text string) string { return regexp.MustCompile(`(?m)^\s+`).ReplaceAllString(text, "") }
 	var code strings.Builder

@@ -3,7 +3,7 @@
 // or not.
 //
 // A package whose tests run jobs registers what its ranks do with [Body], in variables of the package, and
-// has a TestMain that begins with [Play]. A test then makes a job of [Ranks] and runs it:
+// has a TestMain that begins with [Play], as [Main] does. A test then makes a job of [Ranks] and runs it:
 //
 //	var hello = launchertest.Body("hello", func() error { … })
 //
@@ -19,10 +19,12 @@
 package launchertest
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,6 +81,14 @@ func Play() {
 	os.Exit(0)
 }
 
+// Main is TestMain of tests that wait for jobs nearly all the time: more parallel ones run at once than there
+// are processors.
+func Main(m *testing.M) {
+	Play()
+	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+	os.Exit(m.Run())
+}
+
 // Environ is what makes a process of the test binary play a body. With the race detector a process would
 // sleep for a second before it exits.
 func Environ(body string) []string {
@@ -103,6 +113,26 @@ func (r Result) Cause(t testing.TB) *launcher.Failure {
 	var f *launcher.Failure
 	require.ErrorAs(t, r.Failure, &f, "standard error:\n%s", r.Err)
 	return f
+}
+
+// Launch runs a body on n ranks, with more variables of the environment, and returns as Run does.
+func Launch(t *testing.T, n int, body string, env ...string) Result {
+	t.Helper()
+	return Run(t, Ranks(n, body, env...))
+}
+
+// Succeed is Launch of a job that must succeed.
+func Succeed(t *testing.T, n int, body string, env ...string) {
+	t.Helper()
+	r := Launch(t, n, body, env...)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+}
+
+// OnFabrics runs a test over every fabric between ranks of a host, which the setting names.
+func OnFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
+	for _, name := range []string{"shm", "tcp"} {
+		t.Run(name, func(t *testing.T) { test(t, "WEFT_FABRIC="+name) })
+	}
 }
 
 // Run runs a job without input, and returns when it is over and all its output is there. A deadlock ends the

@@ -1,9 +1,6 @@
 package coll
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Operation is a collective operation of MPI.
 type Operation uint8
@@ -58,12 +55,12 @@ type Call struct {
 	Processors int    // of the host that the ranks share; 0 if each has one. All ranks say the same
 	Mailbox    int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
 	Pull       bool   // the ranks have mailboxes, and read each other's memory
-	// how long this rank takes before the first byte that it reads there; 0 if it is not known. It may differ
-	// from rank to rank, so no rounds depend on it
-	CopyCall   time.Duration
-	Send, Recv *Blocks
-	Neighbors  *Neighbors
-	Hosts      *Hosts // nil where all ranks share a host, or it is not known
+	// up to how many bytes this rank copies memory for one other to read, alone and where both do so at once.
+	// They may differ from rank to rank, so no rounds depend on them
+	Stage, StageByBoth int
+	Send, Recv         *Blocks
+	Neighbors          *Neighbors
+	Hosts              *Hosts // nil where all ranks share a host, or it is not known
 }
 
 // Repeats reports whether two calls on one communicator are equal. Of what such calls have alike, it compares

@@ -1,7 +1,5 @@
 package coll
 
-import "github.com/weft-mpi/weft/internal/copycost"
-
 // The pulling algorithms have each rank read what it needs straight out of the memory of the ranks that have
 // it: a byte is copied once. Messages of no bytes tell when memory may be read, and when it has been. That
 // suits long vectors of ranks that share a host and may read each other's memory.
@@ -18,7 +16,7 @@ const (
 	// is read does not.
 	pullReduceMin = 48 << 10
 	// Up to how many bytes memory is copied for several others to read where only the root copies. For one
-	// other it is copied up to what package copycost says: it gains no more than one system call.
+	// other it is copied up to Call.Stage bytes: it gains no more than one system call.
 	stageBcast = 32 << 10
 	// Between these lengths a root whose peers have processors of their own copies one piece while they read
 	// the one before. The stage has no room for more.
@@ -128,7 +126,7 @@ func bcastPull(s *Schedule, c *Call) {
 		return
 	}
 	s.exposing(Output)
-	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= copycost.Staged(c.CopyCall))
+	s.Stages = c.bytes() <= stageBcast && (c.Size > 2 || c.bytes() <= c.Stage)
 	signalOthers(c, s.send)
 	s.round()
 	signalOthers(c, s.recv)
@@ -195,7 +193,7 @@ func reducePull(s *Schedule, c *Call) {
 // allreducePull has each rank combine a share of the vector for all, and read the other shares.
 func allreducePull(s *Schedule, c *Call) {
 	s.exposing(Input, Output)
-	s.Late, s.Stages = 1<<Output, c.Size > 2 || c.bytes() <= copycost.StagedByBoth(c.CopyCall)
+	s.Late, s.Stages = 1<<Output, c.Size > 2 || c.bytes() <= c.StageByBoth
 	share := func(buf Buffer, rank int) Span {
 		from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
 		return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
@@ -327,7 +325,7 @@ func alltoallPull(s *Schedule, c *Call) {
 // exposingBlocks begins a schedule in which peers read blocks of Input.
 func (s *Schedule) exposingBlocks(c *Call) {
 	s.exposing(Input)
-	s.Stages = c.Size > 2 || c.bytes() <= copycost.StagedByBoth(c.CopyCall)
+	s.Stages = c.Size > 2 || c.bytes() <= c.StageByBoth
 }
 
 // pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at

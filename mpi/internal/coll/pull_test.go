@@ -2,7 +2,6 @@ package coll
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,9 +50,9 @@ func TestRoundsOfPullingAlgorithmsDoNotDependOnCosts(t *testing.T) {
 		for _, n := range []int{9 << 10, 20 << 10, 100 << 10} {
 			for size := 2; size < 5; size++ {
 				var want []int // messages by round
-				for _, call := range []time.Duration{0, 1, time.Microsecond, time.Second} {
+				for _, stage := range []int{0, 1, 16 << 10, 1 << 30} {
 					c := Call{Operation: o, Size: size, Count: n / 8, ElemSize: 8, Commutative: true,
-						Mailbox: 4096, Pull: true, CopyCall: call}
+						Mailbox: 4096, Pull: true, Stage: stage, StageByBoth: 2 * stage}
 					var s Schedule
 					a.build(&s, &c)
 					var got []int
@@ -63,7 +62,7 @@ func TestRoundsOfPullingAlgorithmsDoNotDependOnCosts(t *testing.T) {
 					if want == nil {
 						want = got
 					}
-					require.Equal(t, want, got, "%v, %d bytes, %d ranks, %v", o, n, size, call)
+					require.Equal(t, want, got, "%v, %d bytes, %d ranks, %v", o, n, size, stage)
 				}
 			}
 		}

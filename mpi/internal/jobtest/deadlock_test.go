@@ -172,22 +172,6 @@ var hangings = []hanging{
 	}, []string{"rank 0: Barrier on world", "rank 1: Barrier on world.", "neither can go on"}},
 }
 
-// after calls f at the end of a time, unless stop is called before. It has a goroutine rather than a timer, as
-// the ranks of this binary can be proven stuck only if their program has no function that a timer calls.
-func after(d time.Duration, f func()) (stop func()) {
-	stopped := make(chan struct{})
-	go func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			f()
-		case <-stopped:
-		}
-	}()
-	return sync.OnceFunc(func() { close(stopped) })
-}
-
 // hangingBodies are the programs that also run as processes: one for each kind of reason that a report gives.
 var hangingBodies = func() map[string]string {
 	names := map[string]string{}

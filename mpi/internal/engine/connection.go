@@ -183,10 +183,12 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 }
 
 // Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to
-// warn of: a lane that a peer was about to add ends so when the peer does.
+// warn of: a lane that a peer was about to add ends so when the peer does. Nor is one of a rank that is already
+// known to be lost.
 func (a *acceptor) Refused(remote string, err error) {
 	level := slog.LevelWarn
-	if errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if lost := errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded); lost ||
+		errors.Is(err, ErrProcFailed) {
 		level = slog.LevelInfo
 	}
 	a.hub.log.Log(context.Background(), level, "connection turned away", "rank", a.hub.rank, "fabric",

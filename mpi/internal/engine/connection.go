@@ -183,8 +183,8 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 }
 
 // Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to
-// warn of: a lane that a peer was about to add ends so when the peer does. Nor is one of a rank that is already
-// known to be lost.
+// warn of: a lane that a peer was about to add ends so when the peer does. Nor is one of a rank that is
+// already known to be lost.
 func (a *acceptor) Refused(remote string, err error) {
 	level := slog.LevelWarn
 	if lost := errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded); lost ||

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 )
 
@@ -95,26 +94,19 @@ func (b *pageBlock) partly() bool { return slices.Contains(b.printed, "…") }
 // background reports whether a command goes on when the block is over.
 func (b *pageBlock) background() bool { return b.has(" &") }
 
-// onTerminal reports whether the last command fills a terminal.
-func (b *pageBlock) onTerminal() bool { return slices.Contains(b.printed, "sorted by rank") }
-
 // settled waits until the job that runs in the background has come so far that every rank is in the program.
 const settled = "until weft top --once $! 2>/dev/null | grep -Eq '^[0-9]+ w[a-z]+(, [0-9]+ w[a-z]+)?;'; do :; done"
 
 // script is what the shell is given.
 func (b *pageBlock) script() string {
-	commands := b.commands
-	if b.onTerminal() {
-		commands = commands[:len(commands)-1]
-	}
 	var s strings.Builder
-	for _, c := range commands {
+	for _, c := range b.commands {
 		s.WriteString(c + "\n")
 		if strings.HasSuffix(c, " &") {
 			s.WriteString(settled + "\n")
 		}
 	}
-	if b.background() && (b.partly() || b.onTerminal()) {
+	if b.background() && b.partly() {
 		s.WriteString("echo " + pageEnd + "\n")
 	}
 	return s.String()
@@ -163,10 +155,8 @@ func (b *pageBlock) run(dir, solver string) (printed, after []string, err error)
 			continue
 		case line != pageEnd:
 			printed = append(printed, line)
-		case b.onTerminal():
-			printed, err = b.screen(dir, env)
 		}
-		all := len(printed) == len(b.printed) && !b.partly() && !b.onTerminal()
+		all := len(printed) == len(b.printed) && !b.partly()
 		switch {
 		case b.background() && (all || line == pageEnd):
 			end(syscall.SIGTERM)
@@ -175,26 +165,6 @@ func (b *pageBlock) run(dir, solver string) (printed, after []string, err error)
 		}
 	}
 	return printed, after, err
-}
-
-// screen runs the last command on a terminal of the size that the page shows, until what is there is what the
-// page has.
-func (b *pageBlock) screen(dir string, env []string) (screen []string, err error) {
-	cmd := exec.Command("sh", "-c", "exec "+b.commands[len(b.commands)-1])
-	cmd.Dir, cmd.Env = dir, append(env, "TERM=xterm-256color")
-	late := time.AfterFunc(pagePatience/2, func() { cmd.Process.Kill() })
-	defer late.Stop()
-	size := &pty.Winsize{Cols: 120, Rows: uint16(len(b.printed))}
-	err = watchTerminal(cmd, size, func(text string, press func(key string)) {
-		if screen != nil && b.differs(screen) == "" {
-			return // q has been pressed
-		}
-		screen = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-		if b.differs(screen) == "" {
-			press("q")
-		}
-	})
-	return screen, err
 }
 
 // pageEnviron makes the folder of a block: with the program, and where no jobs of others are seen.

@@ -94,7 +94,7 @@ func TestTop_OnATerminal(t *testing.T) {
 	complete := regexp.MustCompile(`(?s)weft top: sleeper, pid .*sorted by rank.*` +
 		`\n0 [^\n]* working .*\n1 [^\n]* waiting [^\n]* Barrier on world, at top_test.go:`)
 	seen := false
-	err := watchTerminal(cmd, &pty.Winsize{Cols: 140, Rows: 12}, func(screen string, _ func(string)) {
+	err := watchTerminal(cmd, &pty.Winsize{Cols: 140, Rows: 12}, func(screen string) {
 		// A screen comes in parts, so what is there may be half old and half new.
 		if complete.MatchString(screen) {
 			seen = true
@@ -107,8 +107,7 @@ func TestTop_OnATerminal(t *testing.T) {
 }
 
 // watchTerminal runs a command on a terminal of a size, until it ends, and tells of each change of the screen.
-// press types a key.
-func watchTerminal(cmd *exec.Cmd, size *pty.Winsize, changed func(screen string, press func(key string))) error {
+func watchTerminal(cmd *exec.Cmd, size *pty.Winsize, changed func(screen string)) error {
 	emulator := vt.NewMockTerm(vt.MockOptSize{X: vt.Col(size.Cols), Y: vt.Row(size.Rows)})
 	if err := emulator.Start(); err != nil {
 		return err
@@ -138,8 +137,7 @@ func watchTerminal(cmd *exec.Cmd, size *pty.Winsize, changed func(screen string,
 	}()
 	for range shown {
 		emulator.Drain()
-		changed(screenOf(emulator, vt.Col(size.Cols), vt.Row(size.Rows)),
-			func(key string) { io.WriteString(terminal, key) })
+		changed(screenOf(emulator, vt.Col(size.Cols), vt.Row(size.Rows)))
 	}
 	return cmd.Wait()
 }

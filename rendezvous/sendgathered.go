@@ -14,8 +14,8 @@ type gathered struct {
 	writes int            // posted
 }
 
-// gather sets up a Write of the next bytes of a message, most or fewer, to of.remote, and returns how many: of
-// a piece in a stage or, if a whole grant could be filled directly, of no bytes, which tells of them. It
+// gather sets up a Write of the next bytes of a message, most or fewer, to of.remote, and returns how many:
+// of a piece in a stage or, if a whole grant could be filled directly, of no bytes, which tells of them. It
 // returns 0 until an earlier piece is written.
 func (s *Sender) gather(of *channelSends, e *pendingSend, most uint64, whole bool) (n uint64, err error) {
 	g, at := &e.gathered, int(e.written.asked)

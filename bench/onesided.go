@@ -35,14 +35,25 @@ const wordSize = 8
 
 // remote is a window with room for a message at each rank, and what rank 0 does with rank 1's.
 type remote struct {
-	s    *session
-	win  *mpi.Win[int64]
-	tail *mpi.Win[byte] // in place of win, where elements are bytes
-	n    int
-	ops  int // of an iteration
+	s     *session
+	win   epochs
+	local []byte // this rank's part
+	n     int
+	ops   int // of an iteration
 	// one operation on rank 1's part, whose result is checked at rank 1, or at rank 0 if it reads
 	call  func() error
 	reads bool
+}
+
+// epochs are what a window of any type has.
+type epochs interface {
+	LockAll() error
+	UnlockAll() error
+	Lock(rank int, mode mpi.LockMode) error
+	Unlock(rank int) error
+	Fence() error
+	Flush(rank int) error
+	Free() error
 }
 
 // latency is the time of an operation and the synchronization that ends it.
@@ -70,7 +81,7 @@ func (r *remote) run() (took float64, err error) {
 	timed, warmup := s.iterations(r.n)
 	watch := s.stopwatch()
 	if s.Sync != syncLock && s.Sync != syncFence {
-		if err := r.lockAll(); err != nil {
+		if err := r.win.LockAll(); err != nil {
 			return 0, err
 		}
 	}
@@ -107,12 +118,12 @@ func (r *remote) run() (took float64, err error) {
 func (r *remote) iteration() error {
 	if r.s.world.Rank() != 0 {
 		if r.s.Sync == syncFence {
-			return r.fence()
+			return r.win.Fence()
 		}
 		return nil
 	}
 	if r.s.Sync == syncLock {
-		if err := r.lock(); err != nil {
+		if err := r.win.Lock(1, mpi.Shared); err != nil {
 			return err
 		}
 	}
@@ -123,12 +134,9 @@ func (r *remote) iteration() error {
 	}
 	switch r.s.Sync {
 	case syncLock:
-		return r.unlock()
+		return r.win.Unlock(1)
 	case syncFence:
-		return r.fence()
-	}
-	if r.tail != nil {
-		return r.tail.Flush(1)
+		return r.win.Fence()
 	}
 	return r.win.Flush(1)
 }
@@ -139,9 +147,9 @@ func (r *remote) refill(sequence int) error {
 	s.pattern(s.send[:r.n], s.world.Rank(), sequence)
 	if s.world.Rank() == 1 {
 		if r.reads {
-			copy(r.local(), s.send[:r.n])
+			copy(r.local, s.send[:r.n])
 		} else {
-			clear(r.local())
+			clear(r.local)
 		}
 	}
 	return mpi.Barrier(s.world)
@@ -156,61 +164,17 @@ func (r *remote) compare(sequence int) error {
 	case me == 0 && r.reads:
 		r.s.compareMessage(r.s.recv[:r.n], 1, sequence)
 	case me == 1 && !r.reads:
-		r.s.compareMessage(r.local(), 0, sequence)
+		r.s.compareMessage(r.local, 0, sequence)
 	}
 	return nil
-}
-
-func (r *remote) local() []byte {
-	if r.tail != nil {
-		return r.tail.Local()
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.win.Local()))), r.n)
-}
-
-func (r *remote) lockAll() error {
-	if r.tail != nil {
-		return r.tail.LockAll()
-	}
-	return r.win.LockAll()
-}
-
-func (r *remote) lock() error {
-	if r.tail != nil {
-		return r.tail.Lock(1, mpi.Shared)
-	}
-	return r.win.Lock(1, mpi.Shared)
-}
-
-func (r *remote) unlock() error {
-	if r.tail != nil {
-		return r.tail.Unlock(1)
-	}
-	return r.win.Unlock(1)
-}
-
-func (r *remote) fence() error {
-	if r.tail != nil {
-		return r.tail.Fence()
-	}
-	return r.win.Fence()
 }
 
 // end closes the last epoch and frees the window.
 func (r *remote) end() error {
 	if s := r.s.Sync; s != syncLock && s != syncFence {
-		err := error(nil)
-		if r.tail != nil {
-			err = r.tail.UnlockAll()
-		} else {
-			err = r.win.UnlockAll()
-		}
-		if err != nil {
+		if err := r.win.UnlockAll(); err != nil {
 			return err
 		}
-	}
-	if r.tail != nil {
-		return r.tail.Free()
 	}
 	return r.win.Free()
 }
@@ -218,51 +182,44 @@ func (r *remote) end() error {
 func putting(s *session, n int) (*remote, error) {
 	win, err := mpi.WinAllocate[byte](s.world, n)
 	out := s.send[:n]
-	return begun(&remote{s: s, n: n, ops: 1, tail: win,
-		call: func() error { return win.Put(out, 1, 0) }}, err)
+	return begun(s, win, err, &remote{n: n, call: func() error { return win.Put(out, 1, 0) }})
 }
 
 func getting(s *session, n int) (*remote, error) {
 	win, err := mpi.WinAllocate[byte](s.world, n)
 	in := s.recv[:n]
-	return begun(&remote{s: s, n: n, ops: 1, tail: win, reads: true,
-		call: func() error { return win.Get(in, 1, 0) }}, err)
+	return begun(s, win, err, &remote{n: n, reads: true, call: func() error { return win.Get(in, 1, 0) }})
 }
 
 func accumulating(s *session, n int) (*remote, error) {
 	win, err := mpi.WinAllocate[int64](s.world, n/wordSize)
 	out := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(s.send))), n/wordSize)
 	sum := mpi.Sum[int64]()
-	return begun(&remote{s: s, n: n, ops: 1, win: win,
-		call: func() error { return win.Accumulate(out, 1, 0, sum) }}, err)
+	return begun(s, win, err, &remote{n: n, call: func() error { return win.Accumulate(out, 1, 0, sum) }})
 }
 
-// begun opens the first epoch where fences are what closes them.
-func begun(r *remote, err error) (*remote, error) {
-	if err == nil && r.s.Sync == syncFence {
-		err = r.fence()
+// begun gives r its window, and opens the first epoch where fences are what closes them.
+func begun[T any](s *session, win *mpi.Win[T], err error, r *remote) (*remote, error) {
+	if err != nil {
+		return nil, err
+	}
+	r.s, r.win, r.ops = s, win, 1
+	r.local = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(win.Local()))), r.n)
+	if s.Sync == syncFence {
+		err = win.Fence()
 	}
 	return r, err
 }
 
-// oneSidedLatency measures one size of an operation.
-func oneSidedLatency(of func(*session, int) (*remote, error)) func(*session, int) (measurement, error) {
+// oneSidedOf measures one size of an operation.
+func oneSidedOf(of func(*session, int) (*remote, error),
+	measure func(*remote) (measurement, error)) func(*session, int) (measurement, error) {
 	return func(s *session, n int) (measurement, error) {
 		r, err := of(s, n)
 		if err != nil {
 			return measurement{}, err
 		}
-		return r.latency()
-	}
-}
-
-func oneSidedBandwidth(of func(*session, int) (*remote, error)) func(*session, int) (measurement, error) {
-	return func(s *session, n int) (measurement, error) {
-		r, err := of(s, n)
-		if err != nil {
-			return measurement{}, err
-		}
-		return r.bandwidth()
+		return measure(r)
 	}
 }
 
@@ -271,11 +228,7 @@ func wordLatency(call func(win *mpi.Win[int64]) error) func(s *session) error {
 	return func(s *session) error {
 		s.heading()
 		win, err := mpi.WinAllocate[int64](s.world, 1)
-		if err != nil {
-			return err
-		}
-		r, err := begun(&remote{s: s, n: wordSize, ops: 1, win: win, call: func() error { return call(win) }},
-			nil)
+		r, err := begun(s, win, err, &remote{n: wordSize, call: func() error { return call(win) }})
 		if err != nil {
 			return err
 		}
@@ -301,15 +254,16 @@ func compareAndSwap(win *mpi.Win[int64]) error {
 // oneSided are the benchmarks of windows.
 var oneSided = []*Benchmark{
 	{Name: "put_latency", Short: "time of a Put and its synchronization", title: "Put Latency",
-		spec: pingPong, measureSize: oneSidedLatency(putting)},
+		spec: pingPong, measureSize: oneSidedOf(putting, (*remote).latency)},
 	{Name: "get_latency", Short: "time of a Get and its synchronization", title: "Get Latency",
-		spec: pingPong, measureSize: oneSidedLatency(getting)},
+		spec: pingPong, measureSize: oneSidedOf(getting, (*remote).latency)},
 	{Name: "put_bw", Short: "bandwidth of Puts, with a window of outstanding ones", title: "Put Bandwidth",
-		spec: stream, measureSize: oneSidedBandwidth(putting)},
+		spec: stream, measureSize: oneSidedOf(putting, (*remote).bandwidth)},
 	{Name: "get_bw", Short: "bandwidth of Gets, with a window of outstanding ones", title: "Get Bandwidth",
-		spec: stream, measureSize: oneSidedBandwidth(getting)},
+		spec: stream, measureSize: oneSidedOf(getting, (*remote).bandwidth)},
 	{Name: "acc_latency", Short: "time of an Accumulate and its synchronization",
-		title: "Accumulate Latency", spec: accumulation, measureSize: oneSidedLatency(accumulating)},
+		title: "Accumulate Latency", spec: accumulation,
+		measureSize: oneSidedOf(accumulating, (*remote).latency)},
 	{Name: "fop_latency", Short: "time of a FetchAndOp and its synchronization",
 		title: "Fetch_and_op Latency", spec: oneWord, runAll: wordLatency(fetchAndOp)},
 	{Name: "cas_latency", Short: "time of a CompareAndSwap and its synchronization",

@@ -28,15 +28,7 @@ func AllgatherInit[T any](c *Comm, in, out []T) (*Persistent, error) {
 
 func allgather[T any](c *Comm, in, out []T) (a collectiveCall) {
 	begin[T](&a, c, coll.OpAllgather)
-	noInPlace(&a, "out", out)
-	block := whole(&a, "out", out)
-	if isInPlace(in) {
-		in = out[min(a.call.Rank*block, len(out)):][:block]
-	} else if len(in) != block {
-		a.fail(ErrCount, "%d elements in, room for %d of each rank", len(in), block)
-	}
-	a.call.Count = block
-	buffers(&a, in, out)
+	gathered(&a, in, ownBlock(&a, "out", out), out)
 	return a
 }
 
@@ -60,15 +52,7 @@ func AllgathervInit[T any](c *Comm, in, out []T, counts, displs []int) (*Persist
 
 func allgatherv[T any](c *Comm, in, out []T, counts, displs []int) (a collectiveCall) {
 	begin[T](&a, c, coll.OpAllgatherv)
-	noInPlace(&a, "out", out)
 	a.call.Recv = a.layout(a.call.Size, "out", counts, displs, len(out))
-	own := part(&a, a.call.Recv, out, a.call.Rank)
-	if isInPlace(in) {
-		in = own
-	} else if len(in) != len(own) {
-		a.fail(ErrCount, "%d elements in, room for %d", len(in), len(own))
-	}
-	a.call.Count = len(own)
-	buffers(&a, in, out)
+	gathered(&a, in, part(&a, a.call.Recv, out, a.call.Rank), out)
 	return a
 }

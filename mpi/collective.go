@@ -117,6 +117,44 @@ func buffers[T any](a *collectiveCall, in, out []T) {
 	}
 }
 
+// onlyIn sets the memory of a call at a rank that receives nothing.
+func onlyIn[T any](a *collectiveCall, in []T) {
+	noInPlace(a, "in", in)
+	a.call.Count = len(in)
+	buffers(a, in, nil)
+}
+
+// onlyOut sets the memory of a call at a rank that sends nothing.
+func onlyOut[T any](a *collectiveCall, out []T) {
+	noInPlace(a, "out", out)
+	a.call.Count = len(out)
+	buffers(a, nil, out)
+}
+
+// gathered sets the memory of a call that gathers blocks in out, of which own is this rank's.
+func gathered[T any](a *collectiveCall, in, own, out []T) {
+	noInPlace(a, "out", out)
+	if isInPlace(in) {
+		in = own
+	} else if len(in) != len(own) {
+		a.fail(ErrCount, "%d elements in, room for %d of this rank", len(in), len(own))
+	}
+	a.call.Count = len(own)
+	buffers(a, in, out)
+}
+
+// scattered sets the memory of a call that scatters blocks of in, of which own is this rank's.
+func scattered[T any](a *collectiveCall, in, own, out []T) {
+	noInPlace(a, "in", in)
+	if isInPlace(out) {
+		out = own
+	} else if len(out) != len(own) {
+		a.fail(ErrCount, "%d elements in for this rank, room for %d", len(own), len(out))
+	}
+	a.call.Count = len(own)
+	buffers(a, in, out)
+}
+
 // bytesIn is the memory of a slice of a type that has been checked.
 func bytesIn[T any](buf []T) []byte {
 	if len(buf) == 0 {
@@ -168,6 +206,12 @@ func whole[T any](a *collectiveCall, what string, buf []T) int {
 		a.fail(ErrCount, "the %d elements of %s are no multiple of %d ranks", len(buf), what, n)
 	}
 	return len(buf) / n
+}
+
+// ownBlock is this rank's of equal blocks.
+func ownBlock[T any](a *collectiveCall, what string, buf []T) []T {
+	n := whole(a, what, buf)
+	return buf[min(a.call.Rank*n, len(buf)):][:n]
 }
 
 // layout makes blocks of counts and displacements; without displs blocks follow one another.

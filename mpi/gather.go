@@ -21,20 +21,10 @@ func GatherInit[T any](c *Comm, in, out []T, root int) (*Persistent, error) {
 func gather[T any](c *Comm, in, out []T, root int) (a collectiveCall) {
 	begin[T](&a, c, coll.OpGather)
 	if !a.rooted(root) {
-		noInPlace(&a, "in", in)
-		a.call.Count = len(in)
-		buffers(&a, in, nil)
+		onlyIn(&a, in)
 		return a
 	}
-	noInPlace(&a, "out", out)
-	block := whole(&a, "out", out)
-	if isInPlace(in) {
-		in = out[min(a.call.Rank*block, len(out)):][:block]
-	} else if len(in) != block {
-		a.fail(ErrCount, "%d elements in, room for %d of each rank", len(in), block)
-	}
-	a.call.Count = block
-	buffers(&a, in, out)
+	gathered(&a, in, ownBlock(&a, "out", out), out)
 	return a
 }
 
@@ -59,20 +49,10 @@ func GathervInit[T any](c *Comm, in, out []T, counts, displs []int, root int) (*
 func gatherv[T any](c *Comm, in, out []T, counts, displs []int, root int) (a collectiveCall) {
 	begin[T](&a, c, coll.OpGatherv)
 	if !a.rooted(root) {
-		noInPlace(&a, "in", in)
-		a.call.Count = len(in)
-		buffers(&a, in, nil)
+		onlyIn(&a, in)
 		return a
 	}
-	noInPlace(&a, "out", out)
 	a.call.Recv = a.layout(a.call.Size, "out", counts, displs, len(out))
-	own := part(&a, a.call.Recv, out, a.call.Rank)
-	if isInPlace(in) {
-		in = own
-	} else if len(in) != len(own) {
-		a.fail(ErrCount, "%d elements in, room for %d", len(in), len(own))
-	}
-	a.call.Count = len(own)
-	buffers(&a, in, out)
+	gathered(&a, in, part(&a, a.call.Recv, out, a.call.Rank), out)
 	return a
 }

@@ -26,8 +26,6 @@ func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) 
 		reduced(&a, in, out)
 		return a
 	}
-	noInPlace(&a, "in", in)
-	a.call.Count = len(in)
-	buffers(&a, in, nil)
+	onlyIn(&a, in)
 	return a
 }

@@ -21,20 +21,10 @@ func ScatterInit[T any](c *Comm, in, out []T, root int) (*Persistent, error) {
 func scatter[T any](c *Comm, in, out []T, root int) (a collectiveCall) {
 	begin[T](&a, c, coll.OpScatter)
 	if !a.rooted(root) {
-		noInPlace(&a, "out", out)
-		a.call.Count = len(out)
-		buffers(&a, nil, out)
+		onlyOut(&a, out)
 		return a
 	}
-	noInPlace(&a, "in", in)
-	block := whole(&a, "in", in)
-	if isInPlace(out) {
-		out = in[min(a.call.Rank*block, len(in)):][:block]
-	} else if len(out) != block {
-		a.fail(ErrCount, "%d elements in for each rank, room for %d", block, len(out))
-	}
-	a.call.Count = block
-	buffers(&a, in, out)
+	scattered(&a, in, ownBlock(&a, "in", in), out)
 	return a
 }
 
@@ -59,20 +49,10 @@ func ScattervInit[T any](c *Comm, in []T, counts, displs []int, out []T, root in
 func scatterv[T any](c *Comm, in []T, counts, displs []int, out []T, root int) (a collectiveCall) {
 	begin[T](&a, c, coll.OpScatterv)
 	if !a.rooted(root) {
-		noInPlace(&a, "out", out)
-		a.call.Count = len(out)
-		buffers(&a, nil, out)
+		onlyOut(&a, out)
 		return a
 	}
-	noInPlace(&a, "in", in)
 	a.call.Send = a.layout(a.call.Size, "in", counts, displs, len(in))
-	own := part(&a, a.call.Send, in, a.call.Rank)
-	if isInPlace(out) {
-		out = own
-	} else if len(out) != len(own) {
-		a.fail(ErrCount, "%d elements in for this rank, room for %d", len(own), len(out))
-	}
-	a.call.Count = len(own)
-	buffers(&a, in, out)
+	scattered(&a, in, part(&a, a.call.Send, in, a.call.Rank), out)
 	return a
 }

@@ -40,12 +40,12 @@ type windowState struct {
 	comm      *Comm // of its own
 	w         *engine.Window
 	elem      int
-	operators uint32        // a bit for each that accumulates have
-	dynamic   bool          // parts are what ranks attach
-	sizes     []int         // elements of each rank's part; 0 in a dynamic window
-	epochs    atomic.Uint32 // that concern all targets: epochFence, epochAll
-	access    []atomic.Uint32
-	owned     []byte // memory that Free gives back
+	operators uint32          // a bit for each that accumulates have
+	dynamic   bool            // parts are what ranks attach
+	sizes     []int           // elements of each rank's part; 0 in a dynamic window
+	epoch     atomic.Uint32   // epochNone, epochFence or epochAll
+	access    []atomic.Uint32 // to each target: accessNone and so on
+	owned     []byte          // memory that Free gives back
 	freed     atomic.Bool
 
 	mu              *engine.Lock

@@ -101,7 +101,7 @@ func (w *window) alone(rank, at, n int) unsafe.Pointer {
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
 		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||
-		w.epochs.Load()&epochFence|w.access[rank].Load()&accessOpen == 0 {
+		w.access[rank].Load() < accessShared && w.epoch.Load() != epochFence {
 		return nil
 	}
 	base := w.w.Target(rank).Base()

@@ -177,7 +177,7 @@ func (w *window) complete() error {
 			w.started = w.started[i:]
 			return err
 		}
-		w.access[rank].Store(0)
+		w.access[rank].Store(accessNone)
 		if first == nil {
 			first = err
 		}

@@ -7,26 +7,33 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Epochs of a rank. Those of all targets are in window.epochs, those of one in window.access.
+// The epoch of a rank that concerns all targets.
 const (
-	epochFence = 1 << iota // Fence was called, and nothing since that ends its epoch
-	epochAll               // LockAll: the lock of each target is taken at the first operation on it
-
-	accessShared    = 1 << iota // the target's lock is shared by this rank
-	accessExclusive             // this rank has it alone
-	accessStarted               // Start names the target
-	accessTaking                // the lock is being taken
-	accessAwaited               // with accessTaking: other goroutines sleep until it is taken
-
-	accessOpen = accessShared | accessExclusive | accessStarted // operations may go to the target
+	epochNone  = iota // or those of single targets
+	epochFence        // Fence was called, and nothing since that ends its epoch
+	epochAll          // LockAll: the lock of each target is taken at the first operation on it
 )
+
+// What access a rank has to one target. From accessShared on, operations may go to it.
+const (
+	accessNone      = iota
+	accessTaking    // the lock is being taken
+	accessAwaited   // likewise, and other goroutines sleep until it is taken
+	accessShared    // the target's lock is shared by this rank
+	accessExclusive // this rank has it alone
+	accessStarted   // Start names the target
+)
+
+// isLock reports whether an access is a lock.
+func isLock(access uint32) bool { return access == accessShared || access == accessExclusive }
 
 // enter refuses an operation on a target outside an epoch.
 func (w *window) enter(rank int) error {
-	if w.epochs.Load()&epochFence != 0 || w.access[rank].Load()&accessOpen != 0 {
+	epoch := w.epoch.Load()
+	switch {
+	case epoch == epochFence, w.access[rank].Load() >= accessShared:
 		return nil
-	}
-	if w.epochs.Load()&epochAll != 0 {
+	case epoch == epochAll:
 		return w.lock(rank, accessShared)
 	}
 	return fmt.Errorf("%w: no epoch for rank %d is open; Fence, Lock, LockAll or Start opens one", ErrEpoch,
@@ -35,11 +42,11 @@ func (w *window) enter(rank int) error {
 
 // holds reports whether an epoch is open that the rank has to close.
 func (w *window) holds() bool {
-	if w.epochs.Load()&epochAll != 0 {
+	if w.epoch.Load() == epochAll {
 		return true
 	}
 	for rank := range w.access {
-		if w.access[rank].Load() != 0 {
+		if w.access[rank].Load() != accessNone {
 			return true
 		}
 	}
@@ -49,7 +56,7 @@ func (w *window) holds() bool {
 // locked lists the world ranks whose parts this rank has locked.
 func (w *window) locked() (ranks []int) {
 	for rank := range w.access {
-		if w.access[rank].Load()&(accessShared|accessExclusive) != 0 {
+		if isLock(w.access[rank].Load()) {
 			ranks = append(ranks, w.comm.worldRank(rank))
 		}
 	}
@@ -65,17 +72,17 @@ func (l *comms) openEpochs() (open []string) {
 			continue
 		}
 		name := *c.label.Load()
-		if w.epochs.Load()&epochAll != 0 {
+		if w.epoch.Load() == epochAll {
 			open = append(open, "LockAll of window "+name+" without UnlockAll")
 			continue
 		}
 		started := false
 		for rank := range w.access {
 			switch a := w.access[rank].Load(); {
-			case a&(accessShared|accessExclusive) != 0:
+			case isLock(a):
 				open = append(open, fmt.Sprintf("Lock of rank %d's part of window %s without Unlock", rank,
 					name))
-			case a&accessStarted != 0:
+			case a == accessStarted:
 				started = true
 			}
 		}
@@ -102,22 +109,22 @@ func (w *window) fence() error {
 		err = cmp.Or(Barrier(w.via), err)
 	}
 	if w.gaveUp(err) {
-		w.epochs.And(^uint32(epochFence))
+		w.epoch.CompareAndSwap(epochFence, epochNone)
 	}
 	if err == nil {
-		w.epochs.Store(epochFence)
+		w.epoch.Store(epochFence)
 	}
 	return err
 }
 
 // leaveFence ends the epoch of the last Fence.
 func (w *window) leaveFence() error {
-	if w.epochs.Load()&epochFence == 0 {
+	if w.epoch.Load() != epochFence {
 		return nil
 	}
 	err := w.w.FlushAll(w.via.canceller)
 	if !w.gaveUp(err) {
-		w.epochs.And(^uint32(epochFence))
+		w.epoch.CompareAndSwap(epochFence, epochNone)
 	}
 	return err
 }
@@ -148,7 +155,7 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 		if err := w.leaveFence(); err != nil {
 			return err
 		}
-		if w.epochs.Load()&epochAll != 0 {
+		if w.epoch.Load() == epochAll {
 			return fmt.Errorf("%w: Lock within LockAll", ErrEpoch)
 		}
 		return w.lock(rank, kind)
@@ -158,15 +165,15 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 // lock takes a target's lock. One goroutine takes it; those that need it for LockAll meanwhile sleep.
 func (w *window) lock(rank int, kind uint32) error {
 	a := &w.access[rank]
-	for !a.CompareAndSwap(0, accessTaking) {
+	for !a.CompareAndSwap(accessNone, accessTaking) {
 		switch now := a.Load(); {
-		case now == 0: // whoever was taking it has failed
-		case w.epochs.Load()&epochAll == 0:
+		case now == accessNone: // whoever was taking it has failed
+		case w.epoch.Load() != epochAll:
 			return fmt.Errorf("%w: this rank has an epoch for rank %d already", ErrEpoch, rank)
-		case now&accessTaking == 0: // another goroutine has taken it for LockAll
+		case now >= accessShared: // another goroutine has taken it for LockAll
 			return nil
-		case now&accessAwaited != 0 || a.CompareAndSwap(now, now|accessAwaited):
-			taken := func() bool { return a.Load()&accessTaking == 0 }
+		case now == accessAwaited || a.CompareAndSwap(accessTaking, accessAwaited):
+			taken := func() bool { return a.Load() != accessAwaited }
 			if err := w.w.SleepUntil(taken, w.via.canceller); err != nil {
 				return err
 			}
@@ -174,9 +181,9 @@ func (w *window) lock(rank int, kind uint32) error {
 	}
 	err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.canceller)
 	if err != nil {
-		kind = 0
+		kind = accessNone
 	}
-	if a.Swap(kind)&accessAwaited != 0 {
+	if a.Swap(kind) == accessAwaited {
 		w.w.WakeSleepers()
 	}
 	return err
@@ -189,7 +196,7 @@ func (w *Win[T]) Unlock(rank int) error {
 		if err := w.checkRank(rank); err != nil {
 			return err
 		}
-		if w.epochs.Load()&epochAll != 0 {
+		if w.epoch.Load() == epochAll {
 			return fmt.Errorf("%w: Unlock within LockAll; UnlockAll ends that", ErrEpoch)
 		}
 		return w.unlock(rank)
@@ -198,7 +205,7 @@ func (w *Win[T]) Unlock(rank int) error {
 
 func (w *window) unlock(rank int) error {
 	a := w.access[rank].Load()
-	if a&(accessShared|accessExclusive) == 0 {
+	if !isLock(a) {
 		return fmt.Errorf("%w: this rank does not have the lock of rank %d", ErrEpoch, rank)
 	}
 	t := w.w.Target(rank)
@@ -212,7 +219,7 @@ func (w *window) unlock(rank int) error {
 	} else if err == nil {
 		err = err2
 	}
-	w.access[rank].Store(0)
+	w.access[rank].Store(accessNone)
 	return err
 }
 
@@ -226,7 +233,7 @@ func (w *Win[T]) LockAll() error {
 		if w.holds() {
 			return fmt.Errorf("%w: LockAll while another epoch is open", ErrEpoch)
 		}
-		w.epochs.Store(epochAll)
+		w.epoch.Store(epochAll)
 		return nil
 	})
 }
@@ -238,11 +245,11 @@ func (w *Win[T]) UnlockAll() error {
 }
 
 func (w *window) unlockAll() (first error) {
-	if w.epochs.Load()&epochAll == 0 {
+	if w.epoch.Load() != epochAll {
 		return fmt.Errorf("%w: UnlockAll without LockAll", ErrEpoch)
 	}
 	for rank := range w.access {
-		if w.access[rank].Load() == 0 {
+		if w.access[rank].Load() == accessNone {
 			continue
 		}
 		err := w.unlock(rank)
@@ -251,7 +258,7 @@ func (w *window) unlockAll() (first error) {
 		}
 		first = cmp.Or(first, err)
 	}
-	w.epochs.Store(0)
+	w.epoch.Store(epochNone)
 	return first
 }
 
@@ -287,7 +294,7 @@ func (w *window) checkFlush(rank int) error {
 	if err := w.checkRank(rank); err != nil {
 		return err
 	}
-	if w.epochs.Load() == 0 && w.access[rank].Load() == 0 {
+	if w.epoch.Load() == epochNone && w.access[rank].Load() == accessNone {
 		return fmt.Errorf("%w: no epoch for rank %d is open", ErrEpoch, rank)
 	}
 	return nil

@@ -70,7 +70,7 @@ func (s *Sender) TakeFIN(c *channel.Channel) (token uint64, came bool, err error
 		return 0, false, nil
 	}
 	i, ok := s.find(c, id)
-	if !ok || s.table[i].granted > 0 || s.table[i].end != endWord {
+	if !ok || s.table[i].written.granted > 0 || s.table[i].end != endWord {
 		return 0, true, fmt.Errorf("%w: FIN %#x, in a word, names no open announcement",
 			transport.ErrProtocol, id)
 	}

@@ -19,6 +19,7 @@ type openGrants struct {
 type openGrant struct {
 	number uint32
 	to     *fetch
+	bytes  int
 }
 
 const grantPlaceBits = 6
@@ -31,87 +32,77 @@ func (g *openGrants) next() uint32 {
 }
 
 // add notes that the next grant is made.
-func (g *openGrants) add(to *fetch) {
+func (g *openGrants) add(to *fetch, bytes int) {
 	if g.list == nil {
 		g.list = make([]openGrant, MaxOpenGrants)
 	}
 	number := g.next()
 	place := number % MaxOpenGrants
-	g.list[place] = openGrant{number, to}
+	g.list[place] = openGrant{number, to, bytes}
 	g.open |= 1 << place
 	g.count++
 }
 
-// take ends a grant; nil if none that is open has this number.
-func (g *openGrants) take(number uint32) *fetch {
+// take ends a grant; its message is nil if none that is open has this number.
+func (g *openGrants) take(number uint32) (o openGrant) {
 	place := number % MaxOpenGrants
-	if g.open>>place&1 == 0 {
-		return nil
-	}
-	if o := &g.list[place]; o.number == number {
-		to := o.to
-		o.to = nil
+	if g.open>>place&1 != 0 && g.list[place].number == number {
+		o, g.list[place].to = g.list[place], nil
 		g.open &^= 1 << place
-		return to
 	}
-	return nil
+	return o
 }
 
-// sendCTS sends the CTS for the next segment of a message; false when there is no room for it.
-func (r *Receiver) sendCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	if err := r.postEndRecv(c, l); err != nil {
-		return false, err
-	}
-	mr := t.segments[t.first].mr
-	last := t.first == len(t.segments)-1
-	sent, err := r.grant(c, l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
+// byGrants is the way of a message that the sender writes straight into the user's buffer: each segment is
+// granted as a whole.
+type byGrants struct{}
+
+func (byGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
+	mr := t.into.list[t.into.first].mr
+	last := t.into.first == len(t.into.list)-1
+	sent, err := r.grant(l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
 	if sent {
-		t.first++
+		t.into.first++
 	}
 	return sent, err
 }
 
-// grant sends a CTS for the next bytes of a message. A receive request for its end is posted.
-func (r *Receiver) grant(c *channel.Channel, l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
-	cts.ID, cts.Grant = t.source.ID, uint64(l.granted.next())
-	if sent, l.queueFull, err = sendControl(c, channel.CTS, ctsLen, cts); !sent {
-		return false, err
-	}
-	l.spareRecvs--
-	l.granted.add(t)
-	t.posted += int(cts.Length)
-	return true, nil
-}
+func (byGrants) arrive(_ *Receiver, t *fetch, n int) { t.arrived += n }
 
-// postEndRecv posts the receive request for the end of the next grant.
-func (r *Receiver) postEndRecv(c *channel.Channel, l *channelQueue) error {
+// grant sends a CTS for the next bytes of a message, after it has posted the receive request for its end;
+// false when there is no room for it.
+func (r *Receiver) grant(l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
 	if l.spareRecvs == 0 {
-		if err := c.QP().PostRecv(&r.emptyRecv); err != nil {
-			return fmt.Errorf("receive request for the end of a grant: %w", err)
+		if err := l.c.QP().PostRecv(&r.emptyRecv); err != nil {
+			return false, fmt.Errorf("receive request for the end of a grant: %w", err)
 		}
 		l.spareRecvs++
 	}
-	return nil
+	cts.ID, cts.Grant = t.source.ID, uint64(l.granted.next())
+	if sent, l.queueFull, err = sendControl(l.c, channel.CTS, ctsLen, cts); !sent {
+		return false, err
+	}
+	l.spareRecvs--
+	l.granted.add(t, int(cts.Length))
+	t.asked += int(cts.Length)
+	return true, nil
 }
 
 // OnGrantEnd handles the delivered end of a grant of a channel. If it is the last of its message, the buffer
 // belongs to the receiver again, and done is true for its token. done may be true together with an error, as
 // from OnCompletion. An immediate that names no open grant of that channel is an error of the peer.
 func (r *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, done bool, err error) {
-	var t *fetch
+	var o openGrant
 	l := r.queues[c]
 	if l != nil {
-		t = l.granted.take(parseGrantEnd(imm).grant)
+		o = l.granted.take(parseGrantEnd(imm).grant)
 	}
+	t := o.to
 	if t == nil {
 		return 0, false, fmt.Errorf("%w: immediate %#x ends no open grant", transport.ErrProtocol, imm)
 	}
 	l.inFlight--
-	t.grantsEnded++
-	if t.stage != nil {
-		r.placeStaged(t)
-	}
-	if t.stage != nil && t.arrived < t.want || t.grantsEnded < len(t.segments) {
+	if t.way.arrive(r, t, o.bytes); t.arrived < t.want {
 		return 0, false, r.Progress(c)
 	}
 	token = t.token

@@ -82,29 +82,40 @@ type channelQueue struct {
 type fetch struct {
 	index uint32
 	// steps with every use, so that a completion of an earlier one does not match
-	generation  uint32
-	c           *channel.Channel // nil in a free entry
-	source      Source
-	segments    []segment    // the user's buffer; keeps its memory from one use to the next
-	stage       transport.MR // or, of a message that is placed out of a stage
-	first       int          // of segments: the first that is not all asked for, or granted
-	want        int          // bytes to read: the message, or what of it fits
-	shared      bool         // both ends copy it
-	posted      int          // of these, asked for, or granted
-	arrived     int          // of these, placed by Reads, or out of the stage
-	base        int          // position of its first byte, for Place
-	underWay    int          // pieces in the stage
-	grantsEnded int          // grants that their sender has ended
-	token       uint64
-	next        *fetch
+	generation uint32
+	c          *channel.Channel // nil in a free entry
+	source     Source
+	want       int // bytes to move: the message, or what of it fits
+	asked      int // of these, asked for by Reads or grants, or copied
+	arrived    int // of these, where they are to be
+	token      uint64
+	next       *fetch
+	way        way
+	into       segments // of a message that goes straight to the user's buffer
+	staged     staged   // of any other
+}
+
+// A way moves the bytes of a message.
+type way interface {
+	// ask asks for the next bytes of the channel's first message. If it returns false, there is no room for
+	// that now.
+	ask(r *Receiver, l *channelQueue, t *fetch) (asked bool, err error)
+	// arrive notes that a Read or a grant of n bytes has ended.
+	arrive(r *Receiver, t *fetch, n int)
+}
+
+// segments are a user's buffer. They keep their memory from one use to the next.
+type segments struct {
+	list  []segment
+	first int // the first that is not all asked for
 }
 
 // segment is a registered part of the user's buffer.
 type segment struct {
-	mr     transport.MR
-	at     int // offset of its first byte in the region
-	size   int
-	posted int // bytes asked for
+	mr    transport.MR
+	at    int // offset of its first byte in the region
+	size  int
+	asked int // bytes
 }
 
 // The top byte of a work request's id says whose completion it is: ReadOwner for Receiver.OnCompletion,
@@ -145,8 +156,11 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	l := r.queue(c)
 	t := r.start(s, token)
 	rights := transport.LocalWrite
-	if t.shared = len(bufs) == 1 && l.shareable(&s, len(bufs[0])); t.shared || r.grants {
-		rights |= transport.RemoteWrite
+	switch {
+	case r.grants:
+		t.way, rights = byGrants{}, rights|transport.RemoteWrite
+	case len(bufs) == 1 && l.shareable(&s, len(bufs[0])):
+		t.way, rights = byBothEnds{}, rights|transport.RemoteWrite
 	}
 	for _, buf := range bufs {
 		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
@@ -160,7 +174,7 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 			return false, errors.Join(fmt.Errorf("receive buffer of %d bytes: %w", len(buf), err),
 				r.release(t))
 		}
-		t.segments = append(t.segments, segment{mr: mr, size: len(buf)})
+		t.into.list = append(t.into.list, segment{mr: mr, size: len(buf)})
 		t.want += len(buf)
 	}
 	if t.want == 0 {
@@ -171,12 +185,11 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	return false, r.Progress(c)
 }
 
-// start takes an entry for what was announced.
+// start takes an entry for what was announced, which comes by Reads if nothing else is said.
 func (r *Receiver) start(s Source, token uint64) *fetch {
 	t := r.alloc()
-	t.source, t.token = s, token
-	t.first, t.want, t.posted, t.arrived, t.grantsEnded, t.underWay = 0, 0, 0, 0, 0, 0
-	t.shared = false
+	t.source, t.token, t.way = s, token, byReads{}
+	t.want, t.asked, t.arrived = 0, 0, 0
 	return t
 }
 
@@ -255,32 +268,12 @@ func (r *Receiver) Progress(c *channel.Channel) (err error) {
 		}
 	}
 	for l.first != nil && l.inFlight < r.depth {
-		t, ask := l.first, (*Receiver).postRead
-		switch {
-		case t.stage != nil && t.underWay == stagePieces:
-			return nil // until one is placed
-		case t.stage != nil && (r.grants || t.source.Key == 0):
-			ask = (*Receiver).sendStageCTS
-		case t.stage != nil:
-			ask = (*Receiver).postStageRead
-		case r.grants:
-			ask = (*Receiver).sendCTS
-		case t.shared:
-			if l.shared.Claims != nil && !r.copyRest(c, l, t) {
-				return nil
-			}
-			if err := l.shared.settle(); err != nil {
-				return err
-			}
-			if t.posted == t.want {
-				ask = (*Receiver).postEnd
-			}
-		}
-		if asked, err := ask(r, c, l, t); !asked {
+		t := l.first
+		if asked, err := t.way.ask(r, l, t); !asked {
 			return err
 		}
 		l.inFlight++
-		if t.posted == t.want {
+		if t.asked == t.want {
 			l.first, t.next = t.next, nil
 		}
 	}
@@ -332,34 +325,6 @@ func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
 	return l != nil && l.queueFull
 }
 
-// postRead posts the next Read of a message; false when there is no room for it.
-func (r *Receiver) postRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	p := &t.segments[t.first]
-	n := min(r.piece, p.size-p.posted)
-	posted, err := r.postReadOf(c, l, t, transport.SGE{MR: p.mr, Offset: p.at + p.posted, Length: n})
-	if !posted {
-		return false, err
-	}
-	if p.posted += n; p.posted == p.size {
-		t.first++
-	}
-	return true, nil
-}
-
-// postReadOf posts a Read of the next bytes of a message to some memory.
-func (r *Receiver) postReadOf(c *channel.Channel, l *channelQueue, t *fetch, to transport.SGE) (posted bool,
-	err error) {
-	l.read.ID = t.wrID()
-	l.local[0] = to
-	l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.posted),
-		Length: uint64(to.Length)}
-	if l.queueFull, err = post(c.QP(), &l.read); l.queueFull || err != nil {
-		return false, err
-	}
-	t.posted += to.Length
-	return true, nil
-}
-
 // sendControl sends a control message with a body of n bytes. When it has not been sent, full tells that the
 // send queue was full; otherwise credits are missing.
 func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
@@ -392,11 +357,7 @@ func (r *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err 
 	t := r.table[i]
 	l := r.queues[t.c]
 	l.inFlight--
-	if t.stage != nil {
-		r.placeStaged(t)
-	} else {
-		t.arrived += wc.Bytes
-	}
+	t.way.arrive(r, t, wc.Bytes)
 	if t.arrived < t.want {
 		return 0, false, r.Progress(t.c)
 	}
@@ -415,9 +376,9 @@ func (r *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {
 	for _, t := range r.table {
 		if t.c == c {
 			token := t.token
-			if t.stage != nil {
-				first = errors.Join(first, r.stages.drop(t.stage))
-				t.stage = nil
+			if t.staged.in != nil {
+				first = errors.Join(first, r.stages.drop(t.staged.in))
+				t.staged.in = nil
 			}
 			if err := r.release(t); err != nil && first == nil {
 				first = err
@@ -449,13 +410,13 @@ func (r *Receiver) alloc() *fetch {
 // release frees an entry and gives the user's buffer back.
 func (r *Receiver) release(t *fetch) (err error) {
 	r.inUse--
-	for i := range t.segments {
-		err = errors.Join(err, t.segments[i].mr.Deregister())
-		t.segments[i] = segment{}
+	for i := range t.into.list {
+		err = errors.Join(err, t.into.list[i].mr.Deregister())
+		t.into.list[i] = segment{}
 	}
-	err = errors.Join(err, r.stages.give(t.stage))
+	err = errors.Join(err, r.stages.give(t.staged.in))
 	t.generation++
-	t.c, t.segments, t.stage = nil, t.segments[:0], nil
+	t.c, t.into, t.staged = nil, segments{list: t.into.list[:0]}, staged{}
 	t.next, r.free = r.free, t
 	return err
 }

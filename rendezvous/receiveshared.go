@@ -99,29 +99,42 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 	}, func() bool { return false })
 }
 
+// byBothEnds is the way of a message that both ends copy. Where the memory cannot be reached that way, it is
+// read.
+type byBothEnds struct{ byReads }
+
+func (byBothEnds) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
+	if l.shared.Claims != nil && !r.copyRest(l, t) {
+		return false, nil
+	}
+	if err := l.shared.settle(); err != nil {
+		return false, err
+	}
+	if t.asked < t.want {
+		return byReads{}.ask(r, l, t)
+	}
+	// The completion of a Read of no bytes is the end of a message that has been copied.
+	return l.postRead(t, transport.SGE{MR: t.into.list[0].mr, Offset: t.want, Length: 0})
+}
+
 // copyRest copies what is left of the message that is due, as far as this pass may; false if it may not all
-// of it. Where the memory cannot be reached that way it is left to Reads.
-func (r *Receiver) copyRest(c *channel.Channel, l *channelQueue, t *fetch) bool {
-	p := &t.segments[0]
-	for t.posted < t.want {
-		n := min(t.want-t.posted, sharedcopy.MaxPart)
+// of it.
+func (r *Receiver) copyRest(l *channelQueue, t *fetch) bool {
+	p := &t.into.list[0]
+	for t.asked < t.want {
+		n := min(t.want-t.asked, sharedcopy.MaxPart)
 		if r.budget < n {
 			l.queueFull, r.stopped = true, true
 			return false
 		}
-		if !l.copyShared(c, &t.source, t.posted, n, p.mr) {
-			t.shared = false
+		if !l.copyShared(l.c, &t.source, t.asked, n, p.mr) {
+			t.way = byReads{}
 			return true
 		}
 		r.budget -= n
-		t.posted += n
+		t.asked += n
 		t.arrived += n
-		p.posted += n
+		p.asked += n
 	}
 	return true
-}
-
-// postEnd posts a Read of no bytes, whose completion is the end of a message that has been copied.
-func (r *Receiver) postEnd(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	return r.postReadOf(c, l, t, transport.SGE{MR: t.segments[0].mr, Offset: t.want, Length: 0})
 }

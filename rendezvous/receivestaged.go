@@ -7,6 +7,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
+// staged is a message whose bytes go through memory of the receiver, two pieces of it at a time.
+type staged struct {
+	in   transport.MR
+	base int // position of the message's first byte, for Place
+}
+
 // StartStaged is Start for bytes that go to ReceiverConfig.Place, from position at on: the first want bytes
 // of those that were announced. With atOnce, they may all be copied in this call, if the peer's memory allows
 // it.
@@ -18,13 +24,16 @@ func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token
 		return true, r.Progress(c)
 	}
 	t := r.start(s, token)
-	t.base, t.want = at, want
-	if t.stage, err = r.stages.take(); err != nil {
+	t.staged.base, t.want, t.way = at, want, stagedReads{}
+	if r.grants || s.Key == 0 {
+		t.way = stagedGrants{}
+	}
+	if t.staged.in, err = r.stages.take(); err != nil {
 		r.inUse--
 		t.next, r.free = r.free, t
 		return false, fmt.Errorf("memory to receive a message through: %w", err)
 	}
-	if atOnce && r.copies && s.Key != 0 && l.first == nil && l.inFlight == 0 && r.copyStaged(c, l, t) {
+	if atOnce && r.copies && s.Key != 0 && l.first == nil && l.inFlight == 0 && r.copyStaged(l, t) {
 		r.queueFIN(l, ATS{ID: s.ID})
 		if err := r.release(t); err != nil {
 			return true, err
@@ -37,52 +46,56 @@ func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token
 
 // copyStaged copies a message piece by piece; false, with a part of it placed or nothing, where the memory
 // cannot be reached.
-func (r *Receiver) copyStaged(c *channel.Channel, l *channelQueue, t *fetch) bool {
+func (r *Receiver) copyStaged(l *channelQueue, t *fetch) bool {
 	for t.arrived < t.want {
-		b := t.stage.Bytes()[:min(StagePiece, t.want-t.arrived)]
+		b := t.staged.in.Bytes()[:min(StagePiece, t.want-t.arrived)]
 		l.remote[0] = transport.Segment{Key: t.source.Key, Offset: t.source.Offset + uint64(t.arrived),
 			Length: uint64(len(b))}
-		if c.QP().Get(b, &l.remote[0]) != nil {
+		if l.c.QP().Get(b, &l.remote[0]) != nil {
 			return false
 		}
-		r.place(t.token, t.base+t.arrived, b)
+		r.place(t.token, t.staged.base+t.arrived, b)
 		t.arrived += len(b)
-		t.posted = t.arrived
+		t.asked = t.arrived
 	}
 	return true
 }
 
-// nextPiece is the length of the next piece of a message that is asked for.
-func (t *fetch) nextPiece() int { return min(StagePiece, t.want-t.posted) }
-
-// postStageRead posts the Read of the next piece of a message; false when there is no room for it.
-func (r *Receiver) postStageRead(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	posted, err := r.postReadOf(c, l, t, transport.SGE{MR: t.stage, Offset: stageOffset(t.posted),
-		Length: t.nextPiece()})
-	if posted {
-		t.underWay++
-	}
-	return posted, err
+// nextPiece is where the next piece of a staged message goes; false until one before it is placed.
+func (t *fetch) nextPiece() (to transport.SGE, ok bool) {
+	to = transport.SGE{MR: t.staged.in, Offset: stageOffset(t.asked), Length: min(StagePiece, t.want-t.asked)}
+	return to, t.asked-t.arrived < stagePieces*StagePiece
 }
 
-// sendStageCTS grants room for the next piece of a message; false when there is no room for the CTS.
-func (r *Receiver) sendStageCTS(c *channel.Channel, l *channelQueue, t *fetch) (bool, error) {
-	if err := r.postEndRecv(c, l); err != nil {
-		return false, err
+// stagedReads and stagedGrants are the ways of staged messages: the receiver reads the pieces, or the sender
+// writes them.
+type (
+	stagedReads  struct{ fromStage }
+	stagedGrants struct{ fromStage }
+)
+
+func (stagedReads) ask(_ *Receiver, l *channelQueue, t *fetch) (bool, error) {
+	to, ok := t.nextPiece()
+	if !ok {
+		return false, nil
 	}
-	n := t.nextPiece()
-	sent, err := r.grant(c, l, t, CTS{Key: t.stage.Key(), Offset: uint64(stageOffset(t.posted)),
-		Length: uint64(n), Last: t.posted+n == t.want})
-	if sent {
-		t.underWay++
-	}
-	return sent, err
+	return l.postRead(t, to)
 }
 
-// placeStaged places the oldest piece under way, which has come: pieces come in order.
-func (r *Receiver) placeStaged(t *fetch) {
+func (stagedGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
+	to, ok := t.nextPiece()
+	if !ok {
+		return false, nil
+	}
+	return r.grant(l, t, CTS{Key: to.MR.Key(), Offset: uint64(to.Offset), Length: uint64(to.Length),
+		Last: t.asked+to.Length == t.want})
+}
+
+// fromStage places the pieces, which come in order.
+type fromStage struct{}
+
+func (fromStage) arrive(r *Receiver, t *fetch, _ int) {
 	n := min(StagePiece, t.want-t.arrived)
-	r.place(t.token, t.base+t.arrived, t.stage.Bytes()[stageOffset(t.arrived):][:n])
+	r.place(t.token, t.staged.base+t.arrived, t.staged.in.Bytes()[stageOffset(t.arrived):][:n])
 	t.arrived += n
-	t.underWay--
 }

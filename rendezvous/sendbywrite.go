@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
-	"github.com/weft-mpi/weft/internal/uncached"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -22,6 +21,14 @@ type channelWrites struct {
 	local  [1]transport.SGE
 	remote [1]transport.Segment
 	filler filler
+}
+
+// written is what the receiver of a message has granted of it.
+type written struct {
+	granted  uint64 // bytes for which the receiver has granted room
+	asked    uint64 // of these, asked to be written
+	inFlight int    // Writes
+	last     bool   // no more will be granted
 }
 
 // grant is a part of the receiver's buffer that is being filled.
@@ -42,17 +49,17 @@ func (s *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 		return fmt.Errorf("%w: CTS for %#x, which is no open announcement", transport.ErrProtocol, cts.ID)
 	}
 	e := &s.table[i]
-	left := e.length - e.granted
+	w := &e.written
+	left := e.length - w.granted
 	switch {
-	case e.last || cts.Length > left || cts.Length == left && !cts.Last:
+	case w.last || cts.Length > left || cts.Length == left && !cts.Last:
 		return fmt.Errorf("%w: CTS for %d bytes of announcement %#x (last: %v), where %d are left (last: %v)",
-			transport.ErrProtocol,
-			cts.Length, cts.ID, cts.Last, left, e.last)
+			transport.ErrProtocol, cts.Length, cts.ID, cts.Last, left, w.last)
 	case len(e.channel.grants) >= MaxOpenGrants:
 		return fmt.Errorf("%w: more than %d grants at once", transport.ErrProtocol, MaxOpenGrants)
 	}
-	e.granted += cts.Length
-	e.last = cts.Last
+	w.granted += cts.Length
+	w.last = cts.Last
 	e.channel.grants = append(e.channel.grants, grant{CTS: cts})
 	return s.Progress(c)
 }
@@ -74,23 +81,14 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 		g := &of.grants[0]
 		i := indexOf(g.ID)
 		e := &s.table[i]
+		w := &e.written
 		n := min(s.piece, g.Length-g.posted)
 		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
-		of.local[0] = transport.SGE{MR: e.mr, Offset: int(e.posted), Length: int(n)}
 		of.write.Local, of.write.Remote = of.local[:], of.remote[:]
-		switch {
-		case e.from == nil:
-		case n == g.Length && s.fill(c.QP(), of, e): // and a Write of no bytes tells of it
-			of.write.Local, of.write.Remote = nil, nil
-		default:
-			if e.inFlight == stagePieces {
-				return nil // until a piece is written
-			}
-			n = min(n, StagePiece)
-			if of.local[0], err = s.gather(e, int(n)); err != nil {
-				return err
-			}
-			of.remote[0].Length = n
+		if e.gathered.from == nil {
+			of.local[0] = transport.SGE{MR: e.mr, Offset: int(w.asked), Length: int(n)}
+		} else if n, err = s.gather(of, e, n, n == g.Length); n == 0 {
+			return err // nil until an earlier piece is written
 		}
 		of.write.ID, of.write.Op = e.wrID(i), transport.OpWrite
 		if g.posted+n == g.Length { // delivered, and with it all that was posted before
@@ -100,66 +98,14 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 			return err
 		}
 		of.inFlight++
-		e.inFlight++
-		e.pieces++
-		e.posted += n
+		w.inFlight++
+		w.asked += n
+		e.gathered.writes++
 		if g.posted += n; g.posted == g.Length {
 			of.grants = of.grants[:copy(of.grants, of.grants[1:])]
 		}
 	}
 	return nil
-}
-
-// fill gathers what is next of a message straight into the granted memory, where that is mapped here.
-func (s *Sender) fill(qp transport.QP, w *channelSends, e *pendingSend) bool {
-	if s.shared.enabled && s.through == nil {
-		s.through = make([]byte, throughSize)
-	}
-	w.filler.through = s.through
-	w.filler.from, w.filler.at = e.from, int(e.posted)
-	filled := qp.Fill(&w.remote[0], &w.filler) == nil
-	w.filler.from = nil
-	return filled
-}
-
-// throughSize is how much a filler gathers at a time: it stays in the cache that is nearest to the core until
-// it has been copied.
-const throughSize = 4 << 10
-
-// filler fills memory with the bytes of a message from a position on.
-type filler struct {
-	from transport.View
-	at   int
-	// memory of this rank alone, if the bytes go through that; else nil. To gather writes a few bytes at a
-	// time, which takes every line from the cache of the core that has read the last message there.
-	through []byte
-}
-
-func (f *filler) Fill(mem []byte) {
-	if f.through == nil {
-		f.from.Gather(f.at, mem)
-		return
-	}
-	for len(mem) > 0 {
-		b := f.through[:min(len(f.through), len(mem))]
-		f.from.Gather(f.at, b)
-		uncached.Copy(mem, b)
-		f.at, mem = f.at+len(b), mem[len(b):]
-	}
-	uncached.Fence()
-}
-
-// gather copies the next n bytes of a message to its stage. Pieces take turns there, and Writes complete in
-// order, so that nothing reads the place any more. Of a message that is there already the bytes are the same.
-func (s *Sender) gather(e *pendingSend, n int) (at transport.SGE, err error) {
-	if e.stage == nil {
-		if e.stage, err = s.stages.take(); err != nil {
-			return at, fmt.Errorf("memory to gather a message in: %w", err)
-		}
-	}
-	at = transport.SGE{MR: e.stage, Offset: e.pieces % stagePieces * StagePiece, Length: n}
-	e.from.Gather(int(e.posted), e.stage.Bytes()[at.Offset:][:n])
-	return at, nil
 }
 
 // Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
@@ -183,8 +129,9 @@ func (s *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err er
 	e := &s.table[i]
 	c, of := e.c, e.channel
 	of.inFlight--
-	e.inFlight--
-	if done = e.last && e.inFlight == 0 && e.posted == e.granted; done {
+	w := &e.written
+	w.inFlight--
+	if done = w.last && w.inFlight == 0 && w.asked == w.granted; done {
 		if e.end == endFIN {
 			of.spareRecvs++ // no FIN will take it
 		}

@@ -76,17 +76,12 @@ type pendingSend struct {
 	next       uint32 // free entries: index plus one
 	c          *channel.Channel
 	channel    *channelSends
-	mr         transport.MR   // nil for a message of no bytes, and for one that is gathered
-	from       transport.View // of a message that is gathered; else nil
-	stage      transport.MR   // of a message that is gathered: all of it, or what is granted
+	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
 	length     uint64
 	token      uint64
-	granted    uint64 // bytes for which the receiver has granted room
-	posted     uint64 // of these, asked to be written
-	inFlight   int    // Writes
-	pieces     int    // Writes posted
-	last       bool   // no more will be granted
 	end        endKind
+	written    written
+	gathered   gathered
 }
 
 // endKind is how the receiver tells of the end of an announcement.
@@ -201,8 +196,8 @@ func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 		}
 		return 0, false, errors.Join(err, s.stages.give(stage))
 	}
-	e.c, e.channel, e.mr, e.stage, e.token = c, of, mr, stage, token
-	e.from, e.length = from, uint64(length)
+	e.c, e.channel, e.mr, e.token, e.length = c, of, mr, token, uint64(length)
+	e.gathered.from, e.gathered.stage = from, stage
 	of.open++
 	switch end {
 	case endFIN:
@@ -271,7 +266,7 @@ func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 	f := parseFIN(imm)
 	i := f.id & maxFINIndex
 	if uint64(i) >= uint64(len(s.table)) || s.table[i].c != c || finOf(s.table[i].id(i)) != f ||
-		s.table[i].granted > 0 || s.table[i].end != endFIN {
+		s.table[i].written.granted > 0 || s.table[i].end != endFIN {
 		return 0, fmt.Errorf("%w: FIN %#x names no open announcement", transport.ErrProtocol, imm)
 	}
 	return s.finish(i)
@@ -281,7 +276,7 @@ func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 // discarded a message that no receive had matched.
 func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	i, ok := s.find(c, d.ID)
-	if !ok || s.table[i].granted > 0 || s.table[i].end != endATS && !d.Withdrawn {
+	if !ok || s.table[i].written.granted > 0 || s.table[i].end != endATS && !d.Withdrawn {
 		return 0, fmt.Errorf("%w: ATS for %#x names no open announcement", transport.ErrProtocol, d.ID)
 	}
 	if s.table[i].end == endFIN {
@@ -304,7 +299,7 @@ func (s *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
 
 func (s *Sender) finish(i uint32) (uint64, error) {
 	e := &s.table[i]
-	token, mr, stage := e.token, e.mr, e.stage
+	token, mr, stage := e.token, e.mr, e.gathered.stage
 	e.channel.open--
 	switch e.end {
 	case endFIN:
@@ -324,9 +319,9 @@ func (s *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 	var first error
 	for i := range s.table {
 		if e := &s.table[i]; e.c == c {
-			if e.stage != nil {
+			if stage := e.gathered.stage; stage != nil {
 				s.stages.made--
-				e.mr, e.stage = e.stage, nil // what is still read there is not given to another message
+				e.mr, e.gathered.stage = stage, nil // another message does not get what is still read
 			}
 			token, err := s.finish(uint32(i))
 			if err != nil && first == nil {

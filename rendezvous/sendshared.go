@@ -90,7 +90,7 @@ func (s *Sender) copyPages(of *channelSends) bool {
 		return false
 	}
 	i, ok := s.find(of.c, o.ID)
-	if !ok || s.table[i].mr == nil || s.table[i].granted > 0 || !o.Within(s.table[i].length) {
+	if !ok || s.table[i].mr == nil || s.table[i].written.granted > 0 || !o.Within(s.table[i].length) {
 		of.helper.Ignore(&o)
 		return false
 	}

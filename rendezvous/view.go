@@ -24,7 +24,7 @@ func (r *Receiver) StartView(c *channel.Channel, s Source, to transport.View, at
 		return false, fmt.Errorf("receive buffer of %d bytes, a view: %w", at+want, err)
 	}
 	t := r.start(s, token)
-	t.want, t.segments = want, append(t.segments, segment{mr: mr, at: at, size: want})
+	t.want, t.into.list = want, append(t.into.list, segment{mr: mr, at: at, size: want})
 	l.add(t, c)
 	return false, r.Progress(c)
 }

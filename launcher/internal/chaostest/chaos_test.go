@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	seed = flag.Uint64("chaos.seed", 0, "the seed of the one job to run")
-	jobs = flag.Int("chaos.jobs", 0, "number of jobs to run, from seed 1 on; without it one of each fault")
+	seed     = flag.Uint64("chaos.seed", 1, "seed of the first job; each further one has the next")
+	jobs     = flag.Int("chaos.jobs", 0, "number of jobs to run; without it one of each fault")
+	parallel = flag.Int("chaos.parallel", 3, "jobs at once")
 )
 
 func TestMain(m *testing.M) {
@@ -53,19 +54,16 @@ func oneOfEach() (seeds []uint64) {
 
 func TestChaos(t *testing.T) {
 	seeds := oneOfEach()
-	switch {
-	case *seed > 0:
-		seeds = []uint64{*seed}
-	case *jobs > 0:
+	if *jobs > 0 {
 		seeds = nil
 		for i := range *jobs {
-			seeds = append(seeds, uint64(i+1))
+			seeds = append(seeds, *seed+uint64(i))
 		}
 	}
 	h := newTestHarness(t)
 	var all sync.WaitGroup
 	next := make(chan uint64)
-	for range 3 {
+	for range *parallel {
 		all.Go(func() {
 			for seed := range next {
 				if err := h.Run(New(seed)); errors.Is(err, ErrImpossible) {

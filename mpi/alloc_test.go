@@ -314,7 +314,6 @@ var allocatedAllocations = body("allocated allocations", func(_ context.Context,
 		if err != nil {
 			return err
 		}
-		const warmUp, runs = 50, 201 // AllocsPerRun makes one more
 		round := func() {
 			if world.Rank() == 0 {
 				failure = firstError(failure, mpi.Send(world, buf, other, tag))
@@ -325,14 +324,14 @@ var allocatedAllocations = body("allocated allocations", func(_ context.Context,
 			}
 			failure = firstError(failure, err)
 		}
-		for range warmUp {
+		for range 50 {
 			round()
 		}
 		if world.Rank() == 1 {
-			for range runs {
+			for range allocationRounds {
 				round()
 			}
-		} else if a := testing.AllocsPerRun(runs-1, round); a > 0 {
+		} else if a := allocationsPerRound(round); a > 0 {
 			return fmt.Errorf("%d bytes: %v allocations", n, a)
 		}
 		if err := firstError(failure, mpi.Free(buf)); err != nil {

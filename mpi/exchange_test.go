@@ -208,10 +208,9 @@ var exchangeAllocates = body("exchange allocates", func(_ context.Context, world
 			round()
 		}
 		elements = 0
-		// A pool that has not reached its size yet grows once; what allocates in each call does so again.
-		allocated := min(testing.AllocsPerRun(60, round), testing.AllocsPerRun(60, round))
+		allocated := allocationsPerRound(round)
 		each := 4*counts[world.Rank()] + n
-		if err := firstError(failure, want("elements", elements, 2*61*each),
+		if err := firstError(failure, want("elements", elements, allocationRounds*each),
 			want("allocations", allocated, 0)); err != nil {
 			return fmt.Errorf("%d elements: %w", n, err)
 		}

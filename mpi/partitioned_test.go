@@ -298,7 +298,7 @@ var partitionedAllocations = body("partitioned allocations", func(_ context.Cont
 	for range 50 {
 		round()
 	}
-	if n := testing.AllocsPerRun(200, round); failure == nil && n > 0 {
+	if n := allocationsPerRound(round); failure == nil && n > 0 {
 		failure = fmt.Errorf("%v allocations", n)
 	}
 	fmt.Println("counted")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -402,6 +403,21 @@ func counted(t *testing.T, body string) {
 	require.Contains(t, r.Out, "counted")
 }
 
+// allocationRounds is how often allocationsPerRound calls its function.
+const allocationRounds = 120
+
+// allocationsPerRound is how many allocations each call of a function makes. A pool may grow once, and what
+// else the process does allocates now and then, such as looking at a peer that has no processor. What each
+// call allocates shows in each of several short measurements: the smallest counts.
+func allocationsPerRound(round func()) float64 {
+	const measurements = 6
+	least := math.Inf(1)
+	for range measurements {
+		least = min(least, testing.AllocsPerRun(allocationRounds/measurements-1, round)) // and one before
+	}
+	return least
+}
+
 // What is sent and waited for again and again allocates nothing.
 var allocations = body("allocations", func(_ context.Context, world *mpi.Comm) error {
 	other := 1 - world.Rank()
@@ -509,7 +525,7 @@ var allocations = body("allocations", func(_ context.Context, world *mpi.Comm) e
 		for range 50 {
 			round()
 		}
-		if n := testing.AllocsPerRun(200, round); n > 0 {
+		if n := allocationsPerRound(round); n > 0 {
 			check(fmt.Errorf("%s: %v allocations", name, n))
 		}
 	}

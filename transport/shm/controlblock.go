@@ -86,9 +86,9 @@ func (w writer) writing() bool {
 	return !w.in.ended() && atomic.LoadUint64(&w.in.block.placementSeq) == w.mark
 }
 
-// writerWait is how long one waits for a peer that is placing bytes: a copy takes less, unless the peer is
-// not running.
-const writerWait = time.Millisecond
+// writerWait is how long one waits for a peer that is placing bytes before its process is looked at, which
+// takes many system calls: a copy takes less, also if the peer lost its processor in the middle of it.
+const writerWait = 20 * time.Millisecond
 
 // activeWriters are the peers that may be placing bytes by a key that has been revoked, and do not end that
 // soon.

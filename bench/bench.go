@@ -31,7 +31,7 @@ type Options struct {
 	Sync       string // what ends an operation on a window: flush, lock or fence
 	Shape      string // shape of the elements in strided, one of Shapes
 	Call       string // call that moves them, one of Calls
-	Threads    int    // pairs of goroutines in rate_mt; 0: usualThreads
+	Threads    int    // pairs of goroutines in rate_mt and latency_mt; 0: the benchmark's own
 	Degree     int    // ranks that each rank sends to in exchange; 0: usualDegree
 
 	// Files of rank 0; empty for none.
@@ -246,9 +246,12 @@ var pointToPoint = []*Benchmark{
 		title: "Multi Latency", spec: pingPongs, measureSize: multiLatency},
 	{Name: "latency_mt", Short: "latency when several goroutines of a rank wait for messages", Ranks: 2,
 		Start: 2,
-		title: "Multi-threaded Latency", spec: pingPong, measureSize: threadLatency,
-		recvCount: func(Options, int, int) int { return receivers },
-		preamble: func(*session) string {
+		title: "Multi-threaded Latency", Threaded: true, spec: pingPong, measureSize: threadLatency,
+		recvCount: func(Options, int, int) int { return receivers }, defaults: manyEndpoints,
+		preamble: func(s *session) string {
+			if s.Threads > 0 {
+				return fmt.Sprintf("# [ pairs of goroutines: %d ]", s.Threads)
+			}
 			return fmt.Sprintf("# Number of Sender threads: 1\n# Number of Receiver threads: %d", receivers)
 		}},
 	threadRates,
@@ -318,6 +321,7 @@ const (
 	maxWindow     = 1 << 16
 	maxVector     = 1 << 10
 	maxDigits     = 12
+	maxThreads    = 256
 	maxBuffers    = 4 << 30
 )
 
@@ -355,6 +359,8 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s moves no payload that could be validated", b.Name)
 	case b.measureSize == nil && o.Rewrite:
 		return optionErrorf("%s moves no payload that could be written anew", b.Name)
+	case o.Threads < 0 || o.Threads > maxThreads:
+		return optionErrorf("%s: %d pairs of goroutines: 1 to %d are possible", b.Name, o.Threads, maxThreads)
 	case !b.spec.tails && o.Tails:
 		return optionErrorf("%s has no single iterations whose times could be told", b.Name)
 	case o.Plot != "" && b.spec.axes == axes{}:
@@ -387,6 +393,9 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 	if b.sendCount != nil {
 		others += b.sendCount(o, root, ranks)
 	}
+	if b.Threaded {
+		others += o.threads() * (1 + o.Window)
+	}
 	if high > maxBuffers/(others+b.recvMessages(o, root, ranks)) {
 		return optionErrorf("%s: messages of up to %d bytes take more than %d GiB of buffers on a rank; "+
 			"try a smaller -m, -W or -n",
@@ -396,7 +405,7 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 }
 
 // windows reports whether there are windows of messages.
-func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates || b.Threaded }
+func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates || b.spec == pairRates }
 
 // test is the title of the table.
 func (b *Benchmark) test() string {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,20 @@ var goldens = []golden{
 # Number of Receiver threads: 2
 # Size         Avg Latency(us)
 8                        50.00
+`},
+	{"latency_mt", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Threads, o.Tails = 8, 8, 10, 1, 1, true }), `
+# OSU-style weft MPI Multi-threaded Latency Test v0.1.0
+# Datatype: MPI_CHAR.
+# [ pairs of goroutines: 1 ]
+# Size         Avg Latency(us)
+8                        50.00
+`},
+	{"rate_mt", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Threads = 8, 8, 10, 1, 1 }), `
+# OSU-style weft MPI Multi-threaded Message Rate Test v0.1.0
+# Datatype: MPI_CHAR.
+# [ pairs of goroutines: 1 ] [ window size: 64 ]
+# Size      Million messages/s
+8                         0.64
 `},
 	{"bw", 2, sized(1, 2, 10), `
 # OSU-style weft MPI Bandwidth Test v0.1.0
@@ -202,13 +217,12 @@ nprocs: 2, min: 12 ms, max: 24 ms, avg: 18 ms
 // tick is a clock that moves by a rank's share whenever it is read, a pattern that is the right one, and a
 // process that holds 1 MiB and each registered byte three times.
 func tick(world *mpi.Comm) instruments {
-	var reads int
+	var reads atomic.Int64 // goroutines of a rank read it at once
 	return instruments{
 		pattern: pattern,
 		date:    func() time.Time { return time.Date(2026, 3, 14, 15, 9, 26, 535e6, time.UTC) },
 		now: func() float64 {
-			reads++
-			return float64(reads*(world.Rank()+1)) / 1000
+			return float64(reads.Add(1)*int64(world.Rank()+1)) / 1000
 		},
 		resident: func() (int, error) { return 1<<20 + 3*world.Stats().Registered, nil },
 	}

@@ -49,6 +49,11 @@ func ways(b *Benchmark) []Options {
 		return []Options{o}
 	}
 	list := []Options{tiny(b), rewritten(b)}
+	if b.Threaded {
+		o := rewritten(b)
+		o.Threads = 3
+		list = append(list, o)
+	}
 	if b.spec == packings {
 		for _, shape := range Shapes {
 			for _, call := range Calls {

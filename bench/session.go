@@ -35,7 +35,7 @@ type session struct {
 	want      []byte      // when validating: what should have come; when rewriting: what is to be sent
 	sums      []byte      // likewise, the floats that reductions should give
 	cart      *mpi.Cart   // of the neighbor collectives
-	comms     []*mpi.Comm // of the goroutines of rate_mt
+	comms     []*mpi.Comm // of the pairs of goroutines of rate_mt and latency_mt
 	wrong     error       // the first thing that validation has found here
 	unwritten error       // why the incomplete report was not written
 	besides   []*Report   // of the jobs that ran before this one, if rank 0 has their reports

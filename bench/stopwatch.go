@@ -35,6 +35,15 @@ func (s *session) stopwatch() *stopwatch {
 	return &stopwatch{now: s.now, times: s.times}
 }
 
+// ownStopwatch is one of a goroutine that measures beside others, with times of its own.
+func (s *session) ownStopwatch() *stopwatch {
+	w := *s.stopwatch()
+	if s.Tails {
+		w.times = hdrhistogram.New(1, longest, exactDigits)
+	}
+	return &w
+}
+
 // begin starts the clock and forgets what was measured for warming up.
 func (w *stopwatch) begin() {
 	if w.times != nil {

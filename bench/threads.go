@@ -10,8 +10,11 @@ import (
 const receivers = 2
 
 // threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the
-// next message.
+// next message; or between pairs of goroutines, if the user says how many.
 func threadLatency(s *session, n int) (measurement, error) {
+	if s.Threads > 0 {
+		return threadLatencies(s, n)
+	}
 	if s.world.Rank() == 0 {
 		return s.serve(n)
 	}

@@ -73,6 +73,7 @@ var mutants = []mutant{
 	{"overlap", 1, []int{0}, "overlap, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
 	{"latency_mt", 0, []int{1}, "latency_mt, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"latency_mt", 1, []int{0}, "latency_mt, 4 bytes: rank 0 got message 1 of rank 1 with 0x"},
+	{"rate_mt", 0, []int{1}, "rate_mt, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"bcast", 0, []int{1}, "bcast, 4 bytes: rank 1 got message 1 of rank 0 with 0x"},
 	{"reduce", 1, []int{0}, "reduce, 16 bytes: rank 0 got the sum "},
 	{"allreduce", 1, []int{0, 1}, "allreduce, 16 bytes: rank %d got the sum "},

@@ -204,7 +204,7 @@ func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error
 // newWorld starts the engine of a rank that has joined its job, and makes the world communicator.
 func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job) (_ *Comm, err error) {
 	conf := o.Engine
-	if conf.SpinTime, err = wire.SpinFor(); err != nil {
+	if conf.SpinTime, conf.Cores, err = wire.SpinFor(); err != nil {
 		return nil, err
 	}
 	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.Choices, survive: o.Survive,

@@ -83,7 +83,8 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	}
 	if b.Threaded {
 		flags.Var(number{&o.Threads, 1, maxNumber}, "threads",
-			"goroutines of each rank that send or receive at once (default 2)")
+			"pairs of goroutines, each pair on a communicator of its own (default 2 in rate_mt; none in "+
+				"latency_mt, where two goroutines of rank 1 wait for the messages of one)")
 	}
 	if b.Sparse {
 		flags.Var(number{&o.Degree, 1, maxNumber}, "degree",

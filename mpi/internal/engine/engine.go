@@ -63,6 +63,7 @@ type Config struct {
 	ConnectTimeout time.Duration
 	PeerTimeout    time.Duration // how long a peer may leave a share of a Put or a Get uncopied
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
+	Cores          int           // of the rank's own; 0 if it shares them
 	// if not nil: told when a peer has failed, before this rank acts on it; does not block
 	PeerLost func(rank int)
 	// nobody calls PeerFailed: this rank connects to whom it waits for, since a rank that has failed before

@@ -35,6 +35,7 @@ type Hub struct {
 	making  sync.Mutex // held while an engine is made, and by Destroy
 	engines [MaxEndpoints]atomic.Pointer[Engine]
 	several atomic.Bool // more than one engine has been made
+	crowded atomic.Bool // more of them than the rank has cores: see crowd
 	closed  bool        // under making: no engine is made any more
 
 	memory    memory
@@ -158,8 +159,27 @@ func (h *Hub) make(number int) (*Engine, error) {
 		h.several.Store(true)
 		h.failed.tell(e)
 		h.queues.wake() // who sleeps has to sleep in the new queues too
+		h.crowd()
 	}
 	return e, nil
+}
+
+// crowd takes note that more endpoints are in use than the rank has cores. Goroutines that wait give up their
+// core soon then: what they wait for may need another goroutine, which waits for a core. making is held.
+func (h *Hub) crowd() {
+	made := 0
+	for range h.each() {
+		made++
+	}
+	if h.conf.Cores == 0 || made <= h.conf.Cores {
+		return
+	}
+	h.crowded.Store(true)
+	for e := range h.each() {
+		e.mu.Lock()
+		e.waiters.maxLooks = crowdedLooks
+		e.mu.Unlock()
+	}
 }
 
 // each yields the engines that have been made, in the order of their numbers.

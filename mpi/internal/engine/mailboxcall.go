@@ -113,7 +113,8 @@ func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
 	word, room := c.awaited()
 	call := uint32(m.call)
-	for look := 1; look < mailboxLooks && !e.mu.wanted(); look++ {
+	looks := min(mailboxLooks, e.waiters.maxLooks)
+	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
 			if cs.advanceInMailboxesLocked(c, check) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -25,12 +26,14 @@ type waiters struct {
 	descriptions descriptions    // of waits, while somebody asks for them
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
-	maxYields    int             // idle passes before a waiting rank sleeps, where it shares its core
-	yielded      atomic.Int64    // when such a rank last let other goroutines run, since began
+	// looks for one message while the lock is kept; under the lock
+	maxLooks  int
+	maxYields int          // idle passes before a waiting rank sleeps, where it shares its core
+	yielded   atomic.Int64 // when such a rank last let other goroutines run, since began
 }
 
 func (w *waiters) init(e *Engine, spinTime time.Duration) {
-	w.e, w.spinTime, w.began = e, spinTime, time.Now()
+	w.e, w.spinTime, w.began, w.maxLooks = e, spinTime, time.Now(), math.MaxInt
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
@@ -68,6 +71,8 @@ const (
 	// likewise, where ranks take turns on a core
 	passesPerYield    = 16
 	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
+	// looks for one message in a crowded rank: for a µs
+	crowdedLooks = 100
 	// time between two such chances: the runtime wakes another thread then, for nothing as a rule, and where
 	// ranks take turns on a core that thread takes turns too
 	yieldEvery = 100 * time.Microsecond
@@ -82,6 +87,9 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		}
 		e.waiters.giveTurn(p.idle)
 		return p.idle < e.waiters.maxYields
+	}
+	if e.hub.crowded.Load() {
+		sys.Yield()
 	}
 	if p.idle%passesPerClock != 0 {
 		return true

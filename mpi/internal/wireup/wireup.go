@@ -192,22 +192,22 @@ func (j *Job) PeerLost(rank int) { j.way.PeerLost(rank) }
 
 // SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not
 // at all where ranks share cores. weft's own launcher tells; under another one it is reckoned from the ranks
-// of this machine.
-func (j *Job) SpinFor() (time.Duration, error) {
+// of this machine. cores are those that it has for itself.
+func (j *Job) SpinFor() (spin time.Duration, cores int, err error) {
 	if j.Together() {
-		return 0, nil
+		return 0, 0, nil
 	}
-	cores, err := j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
+	cores, err = j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if j.way.local() > topology.Online() {
 		cores = 0
 	}
 	if cores == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
-	return spinFor, nil
+	return spinFor, cores, nil
 }
 
 // spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a

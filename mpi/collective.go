@@ -448,7 +448,7 @@ func (a *collectiveCall) key() callKey {
 // rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes.
 func (k *collState) rememberLocked(a *collectiveCall) {
 	k.keys[k.latest] = callKey{}
-	if s := &k.own[k.latest].Schedule; s.Mailboxes && !s.Pulls && a.err == nil {
+	if k.own[k.latest].Schedule.Mailboxes && a.err == nil {
 		k.keys[k.latest] = a.key()
 	}
 }

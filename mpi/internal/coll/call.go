@@ -47,8 +47,10 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
-	InOrder     bool // all operands of an element are to be combined at once, in rank order
-	InPlace     bool // of Alltoall and Alltoallv: the blocks to send are those of Output; of
+	// of Reduce: Input may be the right operand of the operator, as it is not Output, and is not overwritten
+	OwnRight bool
+	InOrder  bool // all operands of an element are to be combined at once, in rank order
+	InPlace  bool // of Alltoall and Alltoallv: the blocks to send are those of Output; of
 	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
 	Staged     bool   // of Alltoallv: long messages go through memory of their own
 	Fabric     Fabric // that carries messages, between hosts if there are several
@@ -68,6 +70,7 @@ type Call struct {
 func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
+		c.OwnRight == d.OwnRight &&
 		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Staged == d.Staged && c.Pull == d.Pull
 }
 

@@ -268,7 +268,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 				return fmt.Errorf("%v: the two overlap", s)
 			}
 			if s.Kind != Copy {
-				if s.Src.Buf != Scratch {
+				if s.Src.Buf != Scratch && (s.Kind != ReduceRight || s.Src.Buf != Input) {
 					return fmt.Errorf("%v: what is combined from is to be scratch", s)
 				}
 				for _, n := range []int{s.Src.Off, s.Src.Len, s.Dst.Off} {
@@ -409,7 +409,9 @@ func (w *world) local(p *process, s Step) error {
 				w.op.combine(to[i:i+n], to[i:i+n], from[i:i+n])
 			}
 		}
-		w.spoil(from)
+		if src.Buf == Scratch {
+			w.spoil(from)
+		}
 	case Combine:
 		n := w.op.elemSize
 		from, to := p.bytes(src), p.bytes(dst)

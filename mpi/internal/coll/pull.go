@@ -14,7 +14,7 @@ const (
 	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
 	// A rank that sends its vector in slots leaves a Reduce before the root has combined it, and one that
 	// is read does not.
-	pullReduceMin = 48 << 10
+	pullReduceMin = 8 << 10
 	// Up to how many bytes memory is copied for several others to read where only the root copies. For one
 	// other it is copied up to Call.Stage bytes: it gains no more than one system call.
 	stageBcast = 32 << 10
@@ -172,7 +172,8 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 	s.round()
 }
 
-// reducePull has the root read the vectors of all others, which wait for that.
+// reducePull has the root read the vectors of all others, which go on when that is done: what has been read
+// last is combined after that.
 func reducePull(s *Schedule, c *Call) {
 	if c.Rank != c.Root {
 		s.exposing(Input)
@@ -184,10 +185,34 @@ func reducePull(s *Schedule, c *Call) {
 	}
 	s.exposing()
 	signalOthers(c, s.recv)
-	s.combinePulled(c, Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()})
+	result, own := Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()}
+	if c.Size == 2 && !c.InOrder && c.Commutative && c.OwnRight {
+		s.addToPulled(c, result, own)
+		return
+	}
+	s.combinePulled(c, result, own)
 	s.round()
 	signalOthers(c, s.send)
 	s.round()
+}
+
+// addToPulled ends a Reduce of two ranks at its root: the other's vector is read to where the result is to
+// be, and this rank's is combined into it.
+func (s *Schedule) addToPulled(c *Call, result, own Span) {
+	peer := 1 - c.Rank
+	chunk := max(pullChunk/c.ElemSize, 1) * c.ElemSize
+	for at := 0; ; at += chunk {
+		to := min(at+chunk, own.Len)
+		s.pull(peer, result.part(at, to), own.part(at, to))
+		if to == own.Len {
+			s.round()
+			s.send(peer, Span{})
+			s.reduce(result.part(at, to), own.part(at, to), false)
+			s.round()
+			return
+		}
+		s.reduce(result.part(at, to), own.part(at, to), false)
+	}
 }
 
 // allreducePull has each rank combine a share of the vector for all, and read the other shares.

@@ -93,6 +93,8 @@ func (x trial) call(rank int) *Call {
 		c.InPlace = x.inPlace
 	case OpAlltoall, OpReduceScatterBlock:
 		c.InPlace = x.inPlace
+	case OpReduce:
+		c.OwnRight = x.commutative && !x.inPlace // matrixProduct stands for what overwrites its operands
 	}
 	return c
 }
@@ -310,6 +312,9 @@ func trials(o Operation) (all []trial) {
 			}
 			counts = append(counts, large)
 		}
+		if size == 2 && o == OpReduce {
+			counts = append(counts, pullChunk/suiteElem, 2*pullChunk/suiteElem+5, 2*pullChunk/suiteElem+6)
+		}
 		if o == OpBarrier {
 			counts = []int{0}
 		}
@@ -327,7 +332,7 @@ func trials(o Operation) (all []trial) {
 						continue
 					}
 					all = append(all, x)
-					if o >= OpReduce && count < 1000 {
+					if o >= OpReduce && (count < 1000 || size == 2) {
 						x.commutative, x.inPlace = true, !x.inPlace
 						all = append(all, x)
 					}

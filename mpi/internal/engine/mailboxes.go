@@ -48,7 +48,7 @@ type Mailboxes struct {
 	skipped [2]uint64 // calls that were not carried out before that was known, without and with pulling
 
 	// of the call under way, if it pulls
-	regions [2]transport.MR    // by coll.Buffer
+	regions [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
 	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed [exposedBytes]byte // their keys, which each message has for its payload
 
@@ -352,6 +352,9 @@ const mailboxesFreed = ^uint64(0)
 func (e *Engine) ReleaseMailboxes(m *Mailboxes) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for buf := range m.regions {
+		m.concealLocked(buf)
+	}
 	if m.state == mailboxesReady {
 		m.state = mailboxesAbsent
 		e.collectives.released = append(e.collectives.released, m)

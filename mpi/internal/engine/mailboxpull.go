@@ -15,8 +15,10 @@ import (
 
 // A schedule that pulls takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
 // messages have no bytes of their own: each has the keys of the memory that its sender exposes. A rank that
-// leaves the schedule takes its keys out of use first: what has been read counts only if the key is still in
-// use afterwards, so nobody takes bytes for data that their owner has got back.
+// gives the schedule up takes its keys out of use first: what has been read counts only if the key is still
+// in use afterwards, so nobody takes bytes for data that their owner has got back. After the last round
+// nobody reads any more. So a key may stay for the next call, which most often exposes the same memory: that
+// spares both ends a registration, and the reader the way of the line that tells of it.
 const (
 	keyBytes     = 8
 	exposedBytes = 2 * keyBytes // of Input and Output
@@ -24,6 +26,10 @@ const (
 	// pullPiece is how much is read before other goroutines may have the engine's lock. Shorter pieces cost
 	// more: the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
 	pullPiece = 4 << 20
+
+	// keptMost is the longest memory of the program that stays registered. Longer one gains less, and the
+	// provider is to learn how often it is exposed, so that it comes to lie on huge pages.
+	keptMost = 32<<10 - 1
 )
 
 // pullRounds carries out a schedule that pulls.
@@ -62,7 +68,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	if cached && err == nil {
 		cs.stage.lines.note(speed)
 	}
-	cs.concealLocked(m)
+	cs.concealLocked(c, m, err)
 	// Where the calls differ they have one round in common, which is counted.
 	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
@@ -84,29 +90,57 @@ func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
 			if m.staged[buf] != nil {
 				mem = m.staged[buf]
 			}
-			if m.regions[buf], err = m.fabric.pd.Register(mem, transport.RemoteRead); err != nil {
+			if key, err = m.keyOfLocked(buf, mem); err != nil {
 				return err
 			}
-			key = m.regions[buf].Key()
 		}
 		binary.LittleEndian.PutUint64(m.exposed[buf*keyBytes:], uint64(key))
 	}
 	return nil
 }
 
-// concealLocked ends what expose began.
-func (cs *collectives) concealLocked(m *Mailboxes) {
-	cs.e.mu.assertHeld()
-	for buf, mr := range m.regions {
-		if mr == nil {
-			continue
-		}
-		if err := mr.Deregister(); err != nil {
-			cs.e.failLocked(err)
+// keyOfLocked registers memory as one of the call's buffers, unless that is what was kept.
+func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
+	m.e.mu.assertHeld()
+	if mr := m.regions[buf]; mr != nil {
+		if b := mr.Bytes(); len(b) == len(mem) && &b[0] == &mem[0] {
+			return mr.Key(), nil
 		}
 		m.regions[buf] = nil
+		if err := mr.Deregister(); err != nil {
+			return 0, err
+		}
+	}
+	mr, err := m.fabric.pd.Register(mem, transport.RemoteRead)
+	if err != nil {
+		return 0, err
+	}
+	m.regions[buf] = mr
+	return mr.Key(), nil
+}
+
+// concealLocked ends what expose began, for a call with such an end.
+func (cs *collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
+	cs.e.mu.assertHeld()
+	for buf := range m.regions {
+		if err != nil || m.staged[buf] != nil || c.pinned[buf] != nil || len(c.memory[buf]) > keptMost {
+			m.concealLocked(buf)
+		}
 	}
 	cs.stage.takeBack(m)
+}
+
+// concealLocked takes the key of a buffer out of use, if there is one.
+func (m *Mailboxes) concealLocked(buf int) {
+	m.e.mu.assertHeld()
+	mr := m.regions[buf]
+	if mr == nil {
+		return
+	}
+	m.regions[buf] = nil
+	if err := mr.Deregister(); err != nil {
+		m.e.failLocked(err)
+	}
 }
 
 // payload is what a message takes with it.

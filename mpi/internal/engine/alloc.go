@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -22,7 +21,7 @@ type Memory struct {
 // memory is all that the user of a rank has. A message does not look here: the rendezvous registers what it
 // announces for as long as it is announced, whatever memory that is (docs/internals/adr/0008).
 type memory struct {
-	mu   sync.Mutex // a leaf in the order of locks; it guards the domain too
+	mu   orderedMutex // a leaf in the order of locks; it guards the domain too
 	pd   transport.PD
 	list []*Memory // in the order of addresses
 	// all that was ever allocated lies between these addresses, for those who do not have the lock

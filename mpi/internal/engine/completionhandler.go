@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,7 @@ type completionHandler struct {
 	passes atomic.Uint32 // changes whenever the handler may have completed something
 	spin   time.Duration
 	at     HandlerPlace
-	moving sync.Mutex // held while the queues go to another handler; before the lock of the engine
+	moving orderedMutex // held while the queues go to another handler; before the lock of the engine
 }
 
 // HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -14,9 +13,11 @@ import (
 //
 // One goroutine at a time sleeps in it: the progress owner.
 type cqSet struct {
-	mu     sync.Mutex // guards what follows; a leaf in the order of locks
+	mu     orderedMutex // guards what follows; a leaf in the order of locks
 	queues []transport.CQ
 	poller *sys.Poller // contains the descriptor of each queue; nil for one queue, which is waited for itself
+
+	first transport.CQ // the first of queues, for who has not the lock
 }
 
 // add adds a queue of a fabric's device. Who sleeps waits for it too from the next sleep on.
@@ -24,7 +25,7 @@ func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queues) == 0 {
-		s.queues = append(s.queues, q)
+		s.queues, s.first = append(s.queues, q), q
 		return nil
 	}
 	if !d.Query().PollableCQs || s.queues[0].Descriptor() < 0 {
@@ -78,7 +79,7 @@ func (s *cqSet) leave(entered []transport.CQ) {
 }
 
 // wake ends a sleep, the present or else the next.
-func (s *cqSet) wake() { s.queues[0].Wake() }
+func (s *cqSet) wake() { s.first.Wake() }
 
 // close releases the set, and leaves the queues to their devices.
 func (s *cqSet) close() {

@@ -95,7 +95,7 @@ type Config struct {
 // hands each call of package mpi to one of the parts, which own everything else. Each part states its
 // invariants on its type; all share the lock. All methods may be called from any goroutine.
 type Engine struct {
-	mu Lock
+	mu engineLock
 
 	hub      *Hub
 	number   int // of the endpoint
@@ -150,6 +150,7 @@ const (
 
 // init gives every part its settings, and the engine to which it belongs.
 func (e *Engine) init(c Config) {
+	e.orderLocks()
 	e.mu.Init()
 	if c.Turns != nil {
 		e.mu.takeTurns(c.Turns)

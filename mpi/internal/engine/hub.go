@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/contextid"
@@ -22,9 +21,9 @@ const MaxEndpoints = contextid.MaxEndpoints
 // heartbeat. Each endpoint is an Engine. Endpoint k talks with endpoint k of other ranks, through port k of
 // the devices. All but the first are made on first use.
 //
-// Order of locks: making, then the lock of one engine, then one of the leaves: those of failed, memory,
-// sleepers and queues. Nobody blocks for the lock of a second engine; builds for the race detector check
-// that.
+// Order of locks: making, then the moving of a completion handler, then the lock of one engine, then one of
+// the leaves: those of failed, memory, sleepers and queues. No goroutine has the locks of two engines, or two
+// leaves. Builds for the race detector check that (lockassert_on.go).
 type Hub struct {
 	rank    int
 	size    int
@@ -32,7 +31,7 @@ type Hub struct {
 	conf    Config
 	devices []*device
 
-	making  sync.Mutex // held while an engine is made, and by Destroy
+	making  orderedMutex // held while an engine is made, and by Destroy
 	engines [MaxEndpoints]atomic.Pointer[Engine]
 	several atomic.Bool // more than one engine has been made
 	crowded atomic.Bool // more of them than the rank has cores: see crowd
@@ -60,6 +59,7 @@ func NewHub(c Config) (*Hub, error) {
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, conf: c,
 		places: make(chan struct{}, connectsAtOnce), asking: make(chan struct{}, 1),
 	}
+	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)
 	h.conf.Identity.Ports = h.conf.Endpoints
 	if h.conf.Recorder == nil {

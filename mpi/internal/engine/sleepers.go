@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"sync/atomic"
 )
 
@@ -16,7 +15,7 @@ import (
 //
 // mu is a leaf in the order of locks: whoever has it takes no other.
 type sleepers struct {
-	mu     sync.Mutex
+	mu     orderedMutex
 	owner  *waiter
 	parked []*waiter
 	free   *waiter

@@ -370,7 +370,7 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 	use.Site = c.checker.sites.Here()
 	r := &checkedRequest{Operation: use}
 	c.checker.operations.Begin(&r.Operation)
-	c.checker.track(h, r)
+	c.checker.track(c, h, r)
 	return Request{h, c}
 }
 

@@ -30,14 +30,20 @@ type checker struct {
 	underWay   sync.WaitGroup // signatures of collectives that do not block
 
 	mu       sync.Mutex
-	requests map[engine.Request]*checkedRequest // that the program has not waited for
+	requests map[requestKey]*checkedRequest // that the program has not waited for
+}
+
+// requestKey is the handle of a request, with its endpoint: each has handles of its own.
+type requestKey struct {
+	e *engine.Engine
+	h engine.Request
 }
 
 func newChecker(rank int, out io.Writer) *checker {
 	r := check.NewReporter(rank, out)
 	return &checker{
 		Reporter: r, sites: check.NewSites(program.CalledFrom), operations: check.NewOperations(r),
-		requests: map[engine.Request]*checkedRequest{},
+		requests: map[requestKey]*checkedRequest{},
 		headers: sync.Pool{New: func() any {
 			b := make([]byte, check.HeaderSize+smallChecked)
 			return &b
@@ -211,11 +217,11 @@ func checkingMode(rs []Request) bool {
 	return false
 }
 
-// track has the checker find r by its handle until the program has waited for it.
-func (k *checker) track(h engine.Request, r *checkedRequest) {
+// track has the checker find r by its handle on a communicator until the program has waited for it.
+func (k *checker) track(c *Comm, h engine.Request, r *checkedRequest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.requests[h] = r
+	k.requests[requestKey{c.e, h}] = r
 }
 
 // waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
@@ -225,8 +231,9 @@ func (k *checker) waitedFor(c *Comm, h engine.Request, st *engine.Status, err er
 		return
 	}
 	k.mu.Lock()
-	r := k.requests[h]
-	delete(k.requests, h)
+	key := requestKey{c.e, h}
+	r := k.requests[key]
+	delete(k.requests, key)
 	k.mu.Unlock()
 	if r != nil {
 		k.operations.End(&r.Operation)
@@ -240,7 +247,7 @@ func (k *checker) completed(c *Comm, h engine.Request, st *engine.Status, err er
 		return
 	}
 	k.mu.Lock()
-	r := k.requests[h]
+	r := k.requests[requestKey{c.e, h}]
 	k.mu.Unlock()
 	if r != nil {
 		r.complete(c, st, err)
@@ -452,6 +459,6 @@ func (c *Comm) begunChecked(r *checkedRequest, h engine.Request, err error) (Req
 		c.checker.operations.Drop(&r.Operation)
 		return Request{}, err
 	}
-	c.checker.track(h, r)
+	c.checker.track(c, h, r)
 	return c.begun(h, nil)
 }

@@ -106,9 +106,10 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	if err != nil {
 		return nil, err
 	}
+	within := w.comm.within(c)
 	for rank := range w.sizes {
 		t := w.w.Target(rank)
-		if err = t.Reach(c.canceller); err != nil {
+		if err = t.Reach(within.canceller); err != nil {
 			break
 		}
 		if !t.Mapped() {
@@ -122,7 +123,7 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	if err != nil {
 		bad[0] = 1
 	}
-	if err2 := Allreduce(w.comm.within(c), InPlace[int32](), bad, Max[int32]()); err == nil && err2 != nil {
+	if err2 := Allreduce(within, InPlace[int32](), bad, Max[int32]()); err == nil && err2 != nil {
 		err = err2
 	} else if err == nil && bad[0] != 0 {
 		err = fmt.Errorf("%w: another rank does not share memory with all", ErrWin)

@@ -46,5 +46,5 @@ func (c *Comm) within(other *Comm) *Comm {
 	if other.canceller == nil {
 		return c
 	}
-	return &Comm{commState: c.commState, canceller: other.canceller}
+	return &Comm{commState: c.commState, canceller: other.canceller.At(c.e)}
 }

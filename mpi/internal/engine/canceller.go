@@ -9,9 +9,9 @@ import (
 	"weak"
 )
 
-// Canceller ends operations with a context: what is bound to it is cancelled when the context ends. A nil
-// Canceller never ends. The context does not keep it: one that is no longer reachable, from a handle of the
-// program or an operation under way, leaves the context.
+// Canceller ends operations of an endpoint with a context: what is bound to it is cancelled when the context
+// ends. A nil Canceller never ends. The context does not keep it: one that is no longer reachable, from a
+// handle of the program or an operation under way, leaves the context.
 //
 // An operation that is cancelled so ends as soon as its buffer is free: at once where nothing of it has
 // left this rank; a send that was announced when its receiver has answered WITHDRAW; a receive whose bytes
@@ -38,6 +38,14 @@ func (e *Engine) NewCanceller(ctx context.Context) *Canceller {
 	})
 	runtime.AddCleanup(s, func(stop func() bool) { stop() }, stop)
 	return s
+}
+
+// At is a canceller of the same context for operations of an endpoint: one cancels at its own alone.
+func (s *Canceller) At(e *Engine) *Canceller {
+	if s == nil || s.e == e {
+		return s
+	}
+	return e.NewCanceller(s.ctx)
 }
 
 // Err is why the canceller has ended; nil while it has not.

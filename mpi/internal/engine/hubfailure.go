@@ -1,15 +1,18 @@
 package engine
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // failedRanks are the ranks that have failed, as the endpoints have found or were told. A rank that has
 // failed at one endpoint has failed at all, once: each endpoint is told in its turn, by a goroutine, since
-// who finds a failure has the lock of an endpoint.
+// who finds a failure has the lock of an endpoint. Calls that ask for failures do not wait for that.
 type failedRanks struct {
 	hub    *Hub
 	report func(rank int) // of Config.PeerLost
 
-	mu      sync.Mutex // a leaf in the order of locks
+	mu      orderedMutex // a leaf in the order of locks
 	list    []failedRank
 	stopped error // why the rank does no more work
 
@@ -31,7 +34,7 @@ func (l *failedRanks) found(e *Engine, rank int, cause error) {
 	if l.report != nil {
 		l.report(rank)
 	}
-	l.tellOthers(e, func(o *Engine) { o.failures.failPeer(o.peerLocked(rank), cause) })
+	l.tellOthers(e)
 }
 
 // add adds a rank; false if nothing is new.
@@ -57,45 +60,49 @@ func (l *failedRanks) stop(e *Engine, cause error) {
 	}
 	l.mu.Unlock()
 	if first {
-		l.tellOthers(e, func(o *Engine) { o.failLocked(cause) })
+		l.tellOthers(e)
 	}
 }
 
-// tellOthers has a goroutine tell every other endpoint than e, under its lock.
-func (l *failedRanks) tellOthers(e *Engine, tell func(o *Engine)) {
+// tellOthers has a goroutine tell every other endpoint than e.
+func (l *failedRanks) tellOthers(e *Engine) {
 	if !l.hub.several.Load() {
 		return
 	}
 	l.telling.Go(func() {
 		for o := range l.hub.each() {
-			if o == e {
-				continue
+			if o != e {
+				l.tell(o)
 			}
-			o.mu.Lock()
-			if o.stopped == nil {
-				tell(o)
-			}
-			o.mu.Unlock()
 		}
 	})
 }
 
-// tell tells a new endpoint of all that it has missed.
+// tell tells an endpoint of all that it has missed.
 func (l *failedRanks) tell(e *Engine) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.tellLocked(e)
+}
+
+// tellLocked is tell, by whoever has the lock of the endpoint.
+func (l *failedRanks) tellLocked(e *Engine) {
+	e.mu.assertHeld()
 	l.mu.Lock()
-	list, stopped := append([]failedRank(nil), l.list...), l.stopped
+	list, stopped := slices.Clone(l.list), l.stopped
 	l.mu.Unlock()
 	for _, f := range list {
-		if f.told {
-			e.peerFailed(f.rank, f.cause)
-		} else {
-			e.mu.Lock()
+		switch {
+		case e.stopped != nil:
+			return
+		case f.told:
+			e.recovery.toldLocked(f.rank, f.cause)
+		default:
 			e.failures.failPeer(e.peerLocked(f.rank), f.cause)
-			e.mu.Unlock()
 		}
 	}
 	if stopped != nil {
-		e.fail(stopped)
+		e.failLocked(stopped)
 	}
 }
 
@@ -108,6 +115,6 @@ func (h *Hub) PeerFailed(rank int, cause error) {
 		h.failed.report(rank)
 	}
 	for e := range h.each() {
-		e.peerFailed(rank, cause)
+		h.failed.tell(e)
 	}
 }

@@ -116,9 +116,18 @@ func (v *recovery) sendControls(p *peer) {
 // errTakesNothing is why a peer is given up that makes this rank say more and more, and does not listen.
 var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
+// lockWithFailures locks the engine, which knows then of all failures that the rank knows of: a call that
+// asks for them may follow one at another endpoint that has met them.
+func (e *Engine) lockWithFailures() {
+	e.mu.Lock()
+	if e.hub.several.Load() {
+		e.hub.failed.tellLocked(e)
+	}
+}
+
 // Failed lists the world ranks that are known to have failed, in the order of their failures.
 func (e *Engine) Failed() []int {
-	e.mu.Lock()
+	e.lockWithFailures()
 	defer e.mu.Unlock()
 	var list []int
 	for _, p := range e.failures.peers {
@@ -130,33 +139,29 @@ func (e *Engine) Failed() []int {
 // AckFailed acknowledges the failures that are known: they keep no receive from any source on the
 // communicator from waiting for the others.
 func (e *Engine) AckFailed(communicator uint32) {
-	e.mu.Lock()
+	e.lockWithFailures()
 	defer e.mu.Unlock()
 	e.recovery.acknowledged[communicator] = len(e.failures.peers)
 }
 
 // Unacknowledged tells whether a rank of the communicator has failed and this was not acknowledged.
 func (e *Engine) Unacknowledged(communicator uint32) bool {
-	e.mu.Lock()
+	e.lockWithFailures()
 	defer e.mu.Unlock()
 	return e.failures.since(e.recovery.acknowledged[communicator], communicator) != nil
 }
 
-// peerFailed tells the engine that a rank has failed, as others have seen.
-func (e *Engine) peerFailed(rank int, cause error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.stopped != nil {
-		return
-	}
-	p := e.peerLocked(rank)
-	if known := p.state == peerFailed; known && e.recovery.told && !p.failureTold {
+// toldLocked takes note that a rank has failed, as others have seen.
+func (v *recovery) toldLocked(rank int, cause error) {
+	v.e.mu.assertHeld()
+	p := v.e.peerLocked(rank)
+	if known := p.state == peerFailed; known && v.told && !p.failureTold {
 		p.failureTold = true
-		e.recovery.agreeWithout(p)
+		v.agreeWithout(p)
 		return
 	}
 	p.failureTold = true
-	e.failures.failPeer(p, cause)
+	v.e.failures.failPeer(p, cause)
 }
 
 // Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with

@@ -111,20 +111,29 @@ func (x *compoundCall) agree() (uint32, error) {
 			return id, err
 		}
 	}
-	return 0, contextid.ErrNoID // which all ranks find alike: some lack the endpoint that the call names
+	return 0, contextid.ErrNoID // which all ranks find alike
 }
 
-// maxBallots is how many proposals may be refused. Few are, unless no rank may accept any.
+// maxBallots is how many proposals may be refused. Few are, unless a rank may accept none.
 const maxBallots = 1000
 
 // ballot holds one vote on an id that the leader proposes.
 func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
-	const none = ^uint64(0)
+	const (
+		none = ^uint64(0) // in place of a proposal
+		lost = none - 1   // likewise: the leader does not have the endpoint
+		// of a vote
+		accepts = 1
+		has     = 2 // the endpoint that the call names, if it names one
+	)
 	ids := x.comm.job.ids
-	proposal, vote := []uint64{none}, []uint64{0}
-	if x.rank == 0 {
+	proposal, vote := []uint64{none}, []uint64{has}
+	if x.endpoint != contextid.AnyEndpoint && !x.comm.job.hub.HasEndpoint(x.endpoint) {
+		proposal[0], vote[0] = lost, 0
+	}
+	if x.rank == 0 && vote[0] == has {
 		if id, ok = ids.Propose(x.endpoint); ok {
-			proposal[0], vote[0] = uint64(id), 1
+			proposal[0], vote[0] = uint64(id), has|accepts
 		}
 	}
 	if err := x.bcast(proposal); err != nil {
@@ -133,14 +142,17 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 		}
 		return 0, false, err
 	}
-	if proposal[0] == none {
+	switch proposal[0] {
+	case none:
 		return 0, false, contextid.ErrNoID
+	case lost:
+		return 0, false, noEndpoint(x.endpoint)
 	}
 	id = uint32(proposal[0])
 	if x.rank != 0 && ids.Accept(id) {
-		vote[0] = 1
+		vote[0] |= accepts
 	}
-	claimed := vote[0] == 1
+	claimed := vote[0]&accepts != 0
 	if err := x.allreduceAnd(vote); err != nil {
 		if claimed && isLoss(err) {
 			// Others may have the communicator, and would wait there for this rank, which has nothing to
@@ -149,10 +161,14 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 		}
 		return 0, false, err
 	}
-	if vote[0] == 0 && claimed {
+	ok = vote[0]&accepts != 0
+	if claimed && !ok {
 		ids.Refuse(id)
 	}
-	return id, vote[0] == 1, nil
+	if vote[0]&has == 0 {
+		return 0, false, noEndpoint(x.endpoint)
+	}
+	return id, ok, nil
 }
 
 // bcast gives every rank what words holds at rank 0.

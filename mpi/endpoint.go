@@ -44,11 +44,16 @@ func (c *Comm) dupOptions(options []DupOption) (dupOptions, error) {
 	for _, option := range options {
 		option(&o)
 	}
-	if n := c.job.hub.Endpoints(); o.endpoint < contextid.AnyEndpoint || o.endpoint >= n {
-		return o, fmt.Errorf("%w: endpoint %d; this rank has endpoints 0 to %d (WEFT_ENDPOINTS)", ErrArg,
-			o.endpoint, n-1)
+	if o.endpoint < contextid.AnyEndpoint || o.endpoint >= contextid.MaxEndpoints {
+		return o, fmt.Errorf("%w: endpoint %d; a rank has endpoints 0 to %d at most", ErrArg, o.endpoint,
+			contextid.MaxEndpoints-1)
 	}
 	return o, nil
+}
+
+// noEndpoint is the error, at all ranks, of a communicator on an endpoint that some rank does not have.
+func noEndpoint(number int) error {
+	return fmt.Errorf("%w: not all ranks have an endpoint %d (WEFT_ENDPOINTS)", ErrArg, number)
 }
 
 // setBulk changes the class of the endpoint's completion handler.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -223,70 +224,131 @@ func TestEndpoint_MixtureOfCommunicators(t *testing.T) {
 
 func TestEndpoint_C1_MixtureOfCommunicatorsWithHandlers(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		ranks(t, 2, endpointsMixture, append(withHandlers(t), fabric, "WEFT_ENDPOINTS=3")...)
+		ranks(t, 2, endpointsMixture, append(withHandlers(t), fabric, "WEFT_ENDPOINTS=4")...)
 	})
 }
 
-// mixtureRounds is how often each goroutine of the mixture sends, and receives, at each rank.
-const mixtureRounds = 150
+// mixtureVariable is how many messages the ranks of the mixture send to each other; 3,000 without it.
+const mixtureVariable = "MPI_TEST_MIXTURE"
 
-// In round i, the goroutine on communicator k sends when the one on k+1 has received its message of round i-1.
+// In round i, the goroutine on communicator k sends when the one on k+1 has received its messages of round i-1.
 // Synchronous sends, and large messages, end only when their receiver has come to them. Every message has its
 // number: on one communicator they come in order.
 var endpointsMixture = body("endpoints-mixture", func(_ context.Context, world *mpi.Comm) error {
 	const comms = 8
+	messages := 3000
+	if text := os.Getenv(mixtureVariable); text != "" {
+		var err error
+		if messages, err = strconv.Atoi(text); err != nil {
+			return err
+		}
+	}
 	list, err := dups(world, comms)
 	if err != nil {
 		return err
 	}
+	each := messages / comms / 2
 	received := make([]chan struct{}, comms) // by the goroutine before
 	for k := range received {
-		received[k] = make(chan struct{}, mixtureRounds)
+		received[k] = make(chan struct{}, each)
 	}
 	errs := make([]error, comms)
 	var wg sync.WaitGroup
 	for k, c := range list {
 		wg.Go(func() {
-			errs[k] = mixOn(c, k, received[k], received[(k+1)%comms])
+			defer close(received[k])
+			errs[k] = mixOn(c, k, each, received[k], received[(k+1)%comms])
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 })
 
-func mixOn(c *mpi.Comm, k int, mine, others chan struct{}) error {
+// mixOn sends so many messages to the other rank and receives as many, in rounds of a few.
+func mixOn(c *mpi.Comm, k, messages int, mine chan<- struct{}, others <-chan struct{}) error {
 	peer := 1 - c.Rank()
 	rng := rand.New(rand.NewPCG(uint64(k), 11)) // the same at both ranks
-	for i := range mixtureRounds {
-		n := []int{1, 2, 100, 3000, 60_000}[rng.IntN(5)]
-		sync := rng.IntN(4) == 0
-		out, in := make([]int64, n), make([]int64, n)
-		out[0], out[n-1] = int64(i), int64(i)
-		r, err := mpi.Irecv(c, in, peer, mpi.AnyTag)
-		if err != nil {
-			return err
+	for round, begun := 0, 0; begun < messages; round++ {
+		burst := make([][]int64, min(1+rng.IntN(4), messages-begun))
+		for i := range burst {
+			burst[i] = make([]int64, []int{1, 2, 100, 3000, 60_000}[rng.IntN(5)])
 		}
-		if i > 0 {
+		how := rng.IntN(3)
+		var in, out []mpi.Request
+		if how < 2 { // else by probes
+			for i := range burst {
+				r, err := mpi.Irecv(c, burst[i], peer, mpi.AnyTag)
+				if err != nil {
+					return err
+				}
+				in = append(in, r)
+			}
+		}
+		if round > 0 {
 			<-others
 		}
-		if sync {
-			err = mpi.Ssend(c, out, peer, i)
-		} else {
-			err = mpi.Send(c, out, peer, i)
+		for i, b := range burst {
+			data := make([]int64, len(b))
+			data[0], data[len(b)-1] = int64(begun+i), int64(begun+i)
+			send := mpi.Isend[int64]
+			if rng.IntN(4) == 0 {
+				send = mpi.Issend
+			}
+			r, err := send(c, data, peer, begun+i)
+			if err != nil {
+				return err
+			}
+			out = append(out, r)
 		}
-		if err != nil {
+		tags, err := receiveMixed(c, how, in, burst)
+		if err = firstError(err, mpi.Waitall(out)); err != nil {
 			return err
 		}
-		st, err := r.Wait()
-		if err != nil {
-			return err
+		for i, b := range burst {
+			n := begun + i
+			if tags[i] != n || b[0] != int64(n) || b[len(b)-1] != int64(n) {
+				return fmt.Errorf("communicator %d: message %d has tag %d and is %d, %d", k, n, tags[i], b[0],
+					b[len(b)-1])
+			}
 		}
-		if st.Tag != i || in[0] != int64(i) || in[n-1] != int64(i) {
-			return fmt.Errorf("communicator %d: message %d has tag %d and is %d", k, i, st.Tag, in[0])
-		}
+		begun += len(burst)
 		mine <- struct{}{}
 	}
 	return nil
+}
+
+// receiveMixed ends the receives of a burst in one of three ways, and gives the tags of its messages.
+func receiveMixed(c *mpi.Comm, how int, in []mpi.Request, burst [][]int64) ([]int, error) {
+	tags := make([]int, len(burst))
+	switch how {
+	case 0:
+		st := make([]mpi.Status, len(in))
+		err := mpi.WaitallStatus(in, st)
+		for i := range st {
+			tags[i] = st[i].Tag
+		}
+		return tags, err
+	case 1:
+		for range in {
+			i, st, err := mpi.Waitany(in)
+			if err != nil {
+				return nil, err
+			}
+			tags[i] = st.Tag
+		}
+	default:
+		for i, b := range burst {
+			st, err := mpi.Probe(c, mpi.AnySource, mpi.AnyTag)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := mpi.Recv(c, b, st.Source, st.Tag); err != nil {
+				return nil, err
+			}
+			tags[i] = st.Tag
+		}
+	}
+	return tags, nil
 }
 
 // TestEndpoint_C1_N4_N7_HandlersOnTheirCores: the handlers of a rank's endpoints have its cores in turn, serve

@@ -294,7 +294,9 @@ func TestCutOffRankEndsEveryCall(t *testing.T) {
 			j.tell(rank, "cut")
 		}
 		for rank := range j.ranks {
-			require.Equal(t, "2 <nil>", j.says(rank, "cut "), "the listener and the connection are cut off")
+			n, err := strconv.Atoi(strings.TrimSuffix(j.says(rank, "cut "), " <nil>"))
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, n, 2, "the listener, and the connections of the endpoints, are cut off")
 		}
 	})
 	require.Contains(t, j.says(1, "lost: "), "silent for 1s")

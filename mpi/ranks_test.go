@@ -15,6 +15,7 @@ import (
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/elsewhere"
 	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
@@ -23,6 +24,7 @@ var bodies = map[string]mpitest.Body{}
 
 // body registers a program.
 func body(name string, run mpitest.Body) string {
+	run = elsewhere.Body(run)
 	bodies[name] = run
 	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), run) })
 }
@@ -42,6 +44,9 @@ func firstError(errs ...error) error { return cmp.Or(errs...) }
 func together(t *testing.T, n int, name string, env ...string) {
 	t.Helper()
 	values, fabric := map[string]string{"WEFT_CHECK": "off"}, "auto"
+	if endpoints := os.Getenv("WEFT_ENDPOINTS"); endpoints != "" {
+		values["WEFT_ENDPOINTS"] = endpoints
+	}
 	for _, variable := range env {
 		name, value, _ := strings.Cut(variable, "=")
 		switch {

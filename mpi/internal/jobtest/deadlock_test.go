@@ -170,7 +170,36 @@ var hangings = []hanging{
 		}
 		return mpi.Barrier(second)
 	}, []string{"rank 0: Barrier on world", "rank 1: Barrier on world.", "neither can go on"}},
+	{onSeveralEndpoints, 2, func(c *mpi.Comm) error {
+		const comms = 3
+		var all sync.WaitGroup
+		var any []mpi.Request
+		for i := range comms {
+			d, err := c.Dup()
+			if err != nil {
+				return err
+			}
+			d.SetName(string(rune('a' + i)))
+			r, err := mpi.Irecv(d, make([]int64, 1), 1-c.Rank(), i)
+			if err != nil {
+				return err
+			}
+			any = append(any, r)
+			all.Go(func() { recvOne(d, 1-c.Rank(), 10+i) })
+			if i == 0 && c.Rank() == 0 {
+				all.Go(func() { mpi.Barrier(d) })
+			}
+		}
+		all.Go(func() { mpi.Waitany(any) })
+		all.Wait()
+		return nil
+	}, []string{"rank 0: Recv from 1, tag 10, on a", "rank 0: Recv from 1, tag 11, on b", "rank 0: Recv from 1, tag 12, on c",
+		"rank 1: Recv from 0, tag 12, on c", "rank 0: Barrier on a",
+		"Waitany for any of 3 requests (recv from 1, tag 0, on a; recv from 1, tag 1, on b; recv from 1, tag 2, on c)",
+		"no rank can ever go on"}},
 }
+
+const onSeveralEndpoints = "goroutines on communicators of several endpoints"
 
 // hangingBodies are the programs that also run as processes: one for each kind of reason that a report gives.
 var hangingBodies = func() map[string]string {
@@ -180,7 +209,7 @@ var hangingBodies = func() map[string]string {
 		case "two receive from each other", "another communicator", "a rank that has ended",
 			"one of several goroutines", "more ranks than cores", "Waitany",
 			"two locks of windows in different orders", "a loop of one round more",
-			aMutex:
+			aMutex, onSeveralEndpoints:
 			names[h.name] = body("hanging: "+h.name, func(_ context.Context, c *mpi.Comm) error { return h.run(c) })
 		}
 	}
@@ -234,7 +263,7 @@ func TestDeadlock_ExplainsItselfToTheLauncher(t *testing.T) {
 			t.Run(fabric+"/"+h.name, func(t *testing.T) {
 				t.Parallel()
 				r := launchertest.Run(t,
-					launchertest.Ranks(h.ranks, hangingBodies[h.name], "WEFT_FABRIC="+fabric))
+					launchertest.Ranks(h.ranks, hangingBodies[h.name], "WEFT_FABRIC="+fabric, "WEFT_ENDPOINTS=3"))
 				require.Equal(t, launcher.Deadlocked, r.Cause(t).How, r.Err)
 				for _, text := range h.says {
 					require.Contains(t, r.Err, text)

@@ -90,9 +90,14 @@ func (v *victim) live() {
 	v.at(AfterFinalize)
 }
 
-// work exchanges messages of all sizes with the neighbors, and sums up.
+// work exchanges messages of all sizes with the neighbors, and sums up. Each is on a communicator of its own,
+// and so on another endpoint where there are several.
 func (v *victim) work(_ context.Context, world *mpi.Comm) error {
 	v.noteSockets()
+	exchange, err := world.Dup()
+	if err != nil {
+		return err
+	}
 	next, prev := (world.Rank()+1)%world.Size(), (world.Rank()+world.Size()-1)%world.Size()
 	for step := 0; step < steps || v.plan.endless(); step++ {
 		if step == v.plan.Step {
@@ -105,7 +110,7 @@ func (v *victim) work(_ context.Context, world *mpi.Comm) error {
 		for i := range out {
 			out[i] = byte(world.Rank() + step + i)
 		}
-		if _, err := mpi.Sendrecv(world, out, next, 1, in, prev, 1); err != nil {
+		if _, err := mpi.Sendrecv(exchange, out, next, 1, in, prev, 1); err != nil {
 			return err
 		}
 		for i := range in {

@@ -3,6 +3,7 @@ package elsewhere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -28,6 +29,11 @@ func Body(run func(ctx context.Context, world *mpi.Comm) error) func(ctx context
 		c, err := world.Dup(mpi.OnEndpoint(number))
 		if err != nil {
 			return err
+		}
+		if os.Getenv("WEFT_SURVIVE") != "" { // no rank dies before all have it
+			if _, err := world.Agree(0); err != nil && !errors.Is(err, mpi.ErrProcFailed) {
+				return err
+			}
 		}
 		c.SetName(world.Name())
 		if err = run(ctx, c); err == nil && os.Getenv("WEFT_CHECK") != "" { // which wants that

@@ -203,7 +203,7 @@ func (w *Window) lockSleep(n int) time.Duration {
 	if w.e.mu.turns == nil {
 		return lockSleep(n)
 	}
-	return min(time.Microsecond<<min(n, 20), describeWithin/2)
+	return min(time.Microsecond<<min(n, 20), describeWithin/4) // it answers at its second look
 }
 
 // pause lets some time pass between two looks, while this rank's communication goes on.

@@ -22,6 +22,8 @@ type Stats struct {
 	Passes      uint64 // rounds of polling
 	Events      uint64 // that completion handlers were told of
 	Sleeps      uint64 // waits in which the goroutine went to sleep
+	// completions, and rings that something has come to, that passes have found
+	Completions uint64
 	// total time that goroutines have slept in calls
 	Asleep time.Duration
 
@@ -41,6 +43,14 @@ type EndpointStats struct {
 	Sleeps      uint64 // waits in which the goroutine went to sleep
 	HandlerCore int    // of its completion handler; -1 if it has none
 	HandlerBulk bool   // the handler makes way for others on its core: see Bulk
+
+	// completions, and rings that something has come to, that passes have found
+	Completions   uint64
+	HandlerWakes  uint64        // times that something has woken the endpoint's completion handler
+	HandlerPasses uint64        // of the handler over the endpoint's queue pairs
+	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
+	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
+	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
 // ChannelStats holds the counters of the channel to one peer.
@@ -108,7 +118,8 @@ func statsOf(s engine.Stats) Stats {
 		Connections: s.Connections, Registered: s.Registered, Collective: s.Collective,
 		Kept: s.Kept, EagerSent: s.EagerSent, Announced: s.Announced,
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
-		Passes: s.Passes, Events: s.Events, Sleeps: s.Sleeps, Asleep: s.Asleep,
+		Passes: s.Passes, Events: s.Events, Sleeps: s.Sleeps, Completions: s.Completions,
+		Asleep: s.Asleep,
 	}
 	for _, e := range s.Endpoints {
 		st.Endpoints = append(st.Endpoints, EndpointStats(e))

@@ -58,6 +58,15 @@ type HandlerConfig struct {
 	// use everything that Lock guards, but must not close the handler or the device. While it runs, no queue
 	// of the same core is served.
 	Complete func(h HandlerID, cq CQ)
+
+	// Counts, if not nil, counts what the handler does, under Lock. Handlers of the same Lock may share it.
+	Counts *HandlerCounts
+}
+
+// HandlerCounts counts what completion handlers do.
+type HandlerCounts struct {
+	Wakes  uint64 // turns of a queue that something has ended the sleep for
+	Passes uint64 // over the queue pairs of a queue
 }
 
 // Check rejects a configuration that no provider can serve.

@@ -256,6 +256,10 @@ func (k *core) serve(c *cq) {
 	event := false
 	if c.handler == h { // it may have been given away while we waited for the lock
 		c.pass()
+		if n := h.conf.Counts; n != nil { // it sleeps between any two passes
+			n.Wakes++
+			n.Passes++
+		}
 		event, c.event = c.event, false
 	}
 	k.net.mu.Unlock()

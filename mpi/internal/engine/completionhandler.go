@@ -18,6 +18,7 @@ type completionHandler struct {
 	passes atomic.Uint32 // changes whenever the handler may have completed something
 	spin   time.Duration
 	at     HandlerPlace
+	counts transport.HandlerCounts
 	moving orderedMutex // held while the queues go to another handler; before the lock of the engine
 }
 
@@ -58,7 +59,7 @@ func (h *completionHandler) start(d transport.Device) (transport.HandlerID, erro
 		class = transport.Bulk
 	}
 	return d.SetCompletionHandler(transport.HandlerConfig{Core: h.at.Core, Class: class,
-		Lock: &h.e.mu, Spin: h.spin,
+		Lock: &h.e.mu, Spin: h.spin, Counts: &h.counts,
 		Complete: func(transport.HandlerID, transport.CQ) {
 			h.e.stats.Events++
 			h.runLocked()

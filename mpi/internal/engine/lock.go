@@ -25,7 +25,10 @@ type Lock struct {
 	starving atomic.Int32  // of them, those that have waited for long and are blocked
 	released chan struct{} // has a token when the lock was released while others waited
 	passed   chan struct{} // a goroutine that receives from it holds the lock
-	turns    Turns         // nil unless the lock is taken in turns: see takeTurns
+	// waits for the lock so far, those of them that ended with its being passed on, and their time in ns
+	waits, handOvers atomic.Uint64
+	waited           atomic.Int64
+	turns            Turns // nil unless the lock is taken in turns: see takeTurns
 }
 
 // Init makes it ready for use.
@@ -75,6 +78,9 @@ func (l *Lock) wait() {
 	}
 	l.queue.Add(1)
 	defer l.queue.Add(-1)
+	l.waits.Add(1)
+	came := time.Now()
+	defer func() { l.waited.Add(int64(time.Since(came))) }()
 	var began time.Time // when it blocked first
 	for starving := false; ; {
 		for range lockTries {
@@ -95,6 +101,7 @@ func (l *Lock) wait() {
 		switch {
 		case starving:
 			if l.receive() {
+				l.handOvers.Add(1)
 				return
 			}
 		case began.IsZero():

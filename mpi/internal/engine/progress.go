@@ -68,6 +68,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 		for i := range n {
 			g.e.routes.completion(f, &g.wcs[i])
 		}
+		g.e.stats.Completions += uint64(n)
 		busy = busy || n > 0
 		if n < len(g.wcs) {
 			break
@@ -80,6 +81,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 				g.e.recvs.drainLocked(p)
 			}
 		}
+		g.e.stats.Completions += uint64(n)
 		busy = busy || n > 0
 		if n < len(g.qps) {
 			break

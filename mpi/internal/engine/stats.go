@@ -22,6 +22,8 @@ type Stats struct {
 	Passes      uint64 // rounds of polling
 	Events      uint64 // that completion handlers were told of
 	Sleeps      uint64 // waits that went to sleep
+	// completions, and rings that something has come to, that passes have found
+	Completions uint64
 	// how long goroutines have slept in calls, all together
 	Asleep time.Duration
 
@@ -41,6 +43,14 @@ type EndpointStats struct {
 	Sleeps      uint64
 	HandlerCore int  // of its completion handler; -1 for none
 	HandlerBulk bool // the handler makes way for others on its core
+
+	// completions, and rings that something has come to, that passes have found
+	Completions   uint64
+	HandlerWakes  uint64        // times that something has woken the endpoint's completion handler
+	HandlerPasses uint64        // of the handler over the endpoint's queue pairs
+	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
+	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
+	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
 // ChannelStats are the counters of the channel to one peer (E13).
@@ -81,9 +91,20 @@ func (h *Hub) Stats() Stats {
 		}
 		all.Endpoints = append(all.Endpoints, EndpointStats{Number: e.number, Connections: st.Connections,
 			EagerSent: st.EagerSent, Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes,
-			Events: st.Events, Sleeps: st.Sleeps, HandlerCore: handler.Core, HandlerBulk: handler.Bulk})
+			Events: st.Events, Sleeps: st.Sleeps, HandlerCore: handler.Core, HandlerBulk: handler.Bulk,
+			Completions: st.Completions})
+		e.contention(&all.Endpoints[len(all.Endpoints)-1])
 	}
 	return all
+}
+
+// contention adds how often its lock was waited for, and what its handler has done.
+func (e *Engine) contention(st *EndpointStats) {
+	st.LockWaits, st.LockHandOvers = e.mu.waits.Load(), e.mu.handOvers.Load()
+	st.LockWaited = time.Duration(e.mu.waited.Load())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st.HandlerWakes, st.HandlerPasses = e.completionHandler.counts.Wakes, e.completionHandler.counts.Passes
 }
 
 // add adds the counters of an endpoint.
@@ -101,6 +122,7 @@ func (s *Stats) add(o *Stats) {
 	s.Passes += o.Passes
 	s.Events += o.Events
 	s.Sleeps += o.Sleeps
+	s.Completions += o.Completions
 	s.Asleep += o.Asleep
 	s.Channels = append(s.Channels, o.Channels...)
 }

@@ -183,15 +183,23 @@ func (l ownListener) Accept() (net.Conn, error) {
 
 // gauges are the counters that can fall.
 var gauges = map[string]bool{"Connections": true, "Registered": true, "Collective": true, "Kept": true,
-	"Phase": true, "Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true}
+	"Phase": true, "Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true,
+	"HandlerCore": true, "HandlerBulk": true}
+
+// named are the numbers that stand in the labels.
+var named = map[string]bool{"Peer": true, "Endpoint": true, "Number": true}
 
 // metricsText is the counters in Prometheus' text format. Names are those of the fields of mpi.Stats.
 func metricsText(st engine.Stats, labels string) string {
 	t := &metricsTable{values: map[string][]string{}}
 	t.add("weft_", reflect.ValueOf(st), labels)
+	for i := range st.Endpoints {
+		e := &st.Endpoints[i]
+		t.add("weft_endpoint_", reflect.ValueOf(*e), fmt.Sprintf(`%s,endpoint="%d"`, labels, e.Number))
+	}
 	for i := range st.Channels {
 		c := &st.Channels[i]
-		own := fmt.Sprintf(`%s,peer="%d",fabric=%q`, labels, c.Peer, c.Fabric)
+		own := fmt.Sprintf(`%s,peer="%d",endpoint="%d",fabric=%q`, labels, c.Peer, c.Endpoint, c.Fabric)
 		t.add("weft_channel_", reflect.ValueOf(*c), own)
 		t.add("weft_channel_lanes_", reflect.ValueOf(c.Lanes), own)
 	}
@@ -215,7 +223,7 @@ type metricsTable struct {
 func (t *metricsTable) add(prefix string, v reflect.Value, labels string) {
 	for _, field := range reflect.VisibleFields(v.Type()) {
 		f := v.FieldByIndex(field.Index)
-		if field.Name == "Peer" {
+		if named[field.Name] {
 			continue
 		}
 		var value string
@@ -227,6 +235,11 @@ func (t *metricsTable) add(prefix string, v reflect.Value, labels string) {
 		case f.Type() == reflect.TypeFor[time.Duration]():
 			value = strconv.FormatFloat(time.Duration(f.Int()).Seconds(), 'g', -1, 64)
 			end = "_seconds" + end
+		case f.Kind() == reflect.Bool:
+			value = "0"
+			if f.Bool() {
+				value = "1"
+			}
 		case f.CanInt():
 			value = strconv.FormatInt(f.Int(), 10)
 		case f.CanUint():

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -43,13 +44,18 @@ func table(rank int, st engine.Stats) string {
 	fmt.Fprintf(&b, "weft: rank %d: %d connections, %d bytes of registered buffers, %d more of "+
 		"collectives, %d unexpected messages\n", rank, st.Connections, st.Registered, st.Collective,
 		st.Unexpected)
+	endpointTable(&b, st)
 	if len(st.Channels) == 0 {
 		return b.String()
 	}
 	fmt.Fprintln(w, "to\tphase\tregistered\tasked\tacked\trefused\tshrunk\tzero\thead "+
 		"only\teager\tbytes\trendezvous\tbytes\t")
 	for _, c := range st.Channels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Peer, c.Phase+1,
+		to := strconv.Itoa(c.Peer)
+		if len(st.Endpoints) > 1 {
+			to += fmt.Sprintf(" at endpoint %d", c.Endpoint)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", to, c.Phase+1,
 			c.Registered, c.EnlargesSent, c.EnlargesGranted, c.ResizesRefused,
 			c.ShrinksGranted, c.ZeroTransfers, c.HeadsWithoutTail, c.Eager, c.EagerBytes, c.Rendezvous,
 			c.RendezvousBytes)
@@ -58,6 +64,30 @@ func table(rank int, st engine.Stats) string {
 	laneTable(&b, st)
 	readTable(&b, st)
 	return b.String()
+}
+
+// endpointTable is what it shows of the endpoints of a rank that uses several, or has completion handlers: what
+// each has moved, what its handler has done and on which core, and how often goroutines waited for its lock.
+func endpointTable(b *strings.Builder, st engine.Stats) {
+	if len(st.Endpoints) == 1 && st.Endpoints[0].HandlerCore < 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "endpoint\tconnections\teager\trendezvous\tpasses\tsleeps\thandler\tevents\t"+
+		"wake-ups\tpasses\tcompletions\tlock waits\thanded over\tfor\t")
+	for _, e := range st.Endpoints {
+		handler := "none"
+		if e.HandlerCore >= 0 {
+			handler = fmt.Sprintf("core %d", e.HandlerCore)
+		}
+		if e.HandlerBulk {
+			handler += ", bulk"
+		}
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t\n", e.Number, e.Connections,
+			e.EagerSent, e.Announced, e.Passes, e.Sleeps, handler, e.Events, e.HandlerWakes, e.HandlerPasses,
+			e.Completions, e.LockWaits, e.LockHandOvers, e.LockWaited.Round(time.Microsecond))
+	}
+	w.Flush()
 }
 
 // readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many

@@ -30,6 +30,8 @@ type pollerThread struct {
 	order runqueue.Queue[Queue] // these are the thread's own
 	since int                   // turns since the poller was last asked
 	ready [64]int32
+
+	uncounted transport.HandlerCounts // of handlers that nobody counts
 }
 
 // turnsPerPoll is how many turns go between two polls of who else has something.
@@ -182,8 +184,16 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	if st.handler.Load() != h {
 		return turnParked // given away while we waited for the lock; whoever has it has been told
 	}
+	counts := h.conf.Counts
+	if counts == nil {
+		counts = &p.uncounted
+	}
+	if st.parked {
+		counts.Wakes++
+	}
 	st.unpark(c)
 	st.serving = true
+	counts.Passes++
 	found := c.Pass()
 	if !found && !st.event && p.spins(st, h) {
 		st.serving = false
@@ -192,6 +202,7 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	if !found && !st.event {
 		c.Poller().Drain()
 		c.Arm()
+		counts.Passes++
 		found = c.Pass() // what came before the poller watched, or before Wake was heard
 		if !found && !st.event {
 			st.park(c)

@@ -445,10 +445,12 @@ func (a *collectiveCall) key() callKey {
 	return callKey{a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root, a.op}
 }
 
-// rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes.
+// rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes, and
+// would not go another way through larger ones: those are prepared when enough such calls have been counted.
 func (k *collState) rememberLocked(a *collectiveCall) {
 	k.keys[k.latest] = callKey{}
-	if k.own[k.latest].Schedule.Mailboxes && a.err == nil {
+	if k.own[k.latest].Schedule.Mailboxes && a.err == nil &&
+		!a.call.OutgrowsMailboxes(engine.MailboxBytes(a.call.Size)) {
 		k.keys[k.latest] = a.key()
 	}
 }

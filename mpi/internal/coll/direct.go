@@ -127,6 +127,13 @@ func reduceDirect(s *Schedule, c *Call) {
 		s.round()
 		return
 	}
+	if c.combinesInput() {
+		result := Span{Output, 0, n}
+		s.recv(1-c.Rank, result)
+		s.reduce(result, Span{Input, 0, n}, false)
+		s.round()
+		return
+	}
 	all, vector := s.vectors(c, n)
 	for peer := range c.Size {
 		if peer != c.Rank {
@@ -135,6 +142,12 @@ func reduceDirect(s *Schedule, c *Call) {
 	}
 	s.combine(c, Span{Output, 0, n}, Span{Input, 0, n}, all, vector)
 	s.round()
+}
+
+// combinesInput reports whether the root of a Reduce has the other rank's vector come to where the result is to
+// be, and combines its own into it.
+func (c *Call) combinesInput() bool {
+	return c.Size == 2 && c.Commutative && c.OwnRight && !c.InOrder
 }
 
 // vectors reserves room for the vectors of all other ranks, of n bytes each, and for its own if all are

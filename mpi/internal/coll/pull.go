@@ -12,9 +12,6 @@ const pullName = "pull"
 const (
 	pullMin      = 8 << 10
 	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
-	// A rank that sends its vector in slots leaves a Reduce before the root has combined it, and one that
-	// is read does not.
-	pullReduceMin = 8 << 10
 	// Up to how many bytes memory is copied for several others to read where only the root copies. For one
 	// other it is copied up to Call.Stage bytes: it gains no more than one system call.
 	stageBcast = 32 << 10
@@ -69,7 +66,7 @@ func suitsPull(c *Call) bool {
 	case OpBcast:
 		return c.bytes() >= pullBcastMin && c.Count >= c.Size
 	case OpReduce:
-		return c.bytes() >= pullReduceMin && c.Size == 2
+		return c.bytes() >= pullMin && c.Size == 2
 	}
 	return c.bytes() >= pullMin && c.Count >= c.Size
 }
@@ -177,6 +174,7 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 func reducePull(s *Schedule, c *Call) {
 	if c.Rank != c.Root {
 		s.exposing(Input)
+		s.Stages = c.bytes() <= c.Stage
 		s.send(c.Root, Span{})
 		s.round()
 		s.recv(c.Root, Span{})
@@ -186,7 +184,7 @@ func reducePull(s *Schedule, c *Call) {
 	s.exposing()
 	signalOthers(c, s.recv)
 	result, own := Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()}
-	if c.Size == 2 && !c.InOrder && c.Commutative && c.OwnRight {
+	if c.combinesInput() {
 		s.addToPulled(c, result, own)
 		return
 	}
@@ -196,8 +194,7 @@ func reducePull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// addToPulled ends a Reduce of two ranks at its root: the other's vector is read to where the result is to
-// be, and this rank's is combined into it.
+// addToPulled ends a Reduce of two ranks at its root that combines its Input.
 func (s *Schedule) addToPulled(c *Call, result, own Span) {
 	peer := 1 - c.Rank
 	chunk := max(pullChunk/c.ElemSize, 1) * c.ElemSize

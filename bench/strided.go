@@ -285,40 +285,22 @@ func (x *viewEnds) stretch(call *viewCall, way func(*viewEnds) error, rounds int
 }
 
 func (x *viewEnds) sendViews() error {
-	if x.begins {
-		if err := mpi.SendView(x.s.world, x.send, x.other, pingTag); err != nil {
+	return x.inTurn(func() error { return mpi.SendView(x.s.world, x.send, x.other, pingTag) },
+		func() error {
+			_, err := mpi.RecvView(x.s.world, x.recv, x.other, pingTag)
 			return err
-		}
-	}
-	if _, err := mpi.RecvView(x.s.world, x.recv, x.other, pingTag); err != nil {
-		return err
-	}
-	if !x.begins {
-		return mpi.SendView(x.s.world, x.send, x.other, pingTag)
-	}
-	return nil
+		})
 }
 
 // sendPacked is sendViews as programs do it without views.
 func (x *viewEnds) sendPacked() error {
-	if x.begins {
-		if err := x.packAndSend(); err != nil {
-			return err
-		}
-	}
-	if _, err := mpi.Recv(x.s.world, x.recvBuf, x.other, pingTag); err != nil {
-		return err
-	}
-	x.unpack(x.in, x.recvBuf, x.at)
-	if !x.begins {
-		return x.packAndSend()
-	}
-	return nil
-}
-
-func (x *viewEnds) packAndSend() error {
-	x.pack(x.sendBuf, x.out, x.at)
-	return mpi.Send(x.s.world, x.sendBuf, x.other, pingTag)
+	return x.inTurn(func() error {
+		x.pack(x.sendBuf, x.out, x.at)
+		return mpi.Send(x.s.world, x.sendBuf, x.other, pingTag)
+	}, func() error {
+		_, err := mpi.Recv(x.s.world, x.recvBuf, x.other, pingTag)
+		return x.unpacked(err)
+	})
 }
 
 // isendViews has the receive posted before the message comes.
@@ -327,8 +309,8 @@ func (x *viewEnds) isendViews() error {
 	if err != nil {
 		return err
 	}
-	send := func() (mpi.Request, error) { return mpi.IsendView(x.s.world, x.send, x.other, pingTag) }
-	return x.inTurn(r, send, nil)
+	return x.inTurn(func() error { return ended(mpi.IsendView(x.s.world, x.send, x.other, pingTag)) },
+		func() error { return ended(r, nil) })
 }
 
 func (x *viewEnds) isendPacked() error {
@@ -336,38 +318,46 @@ func (x *viewEnds) isendPacked() error {
 	if err != nil {
 		return err
 	}
-	send := func() (mpi.Request, error) {
+	return x.inTurn(func() error {
 		x.pack(x.sendBuf, x.out, x.at)
-		return mpi.Isend(x.s.world, x.sendBuf, x.other, pingTag)
-	}
-	return x.inTurn(r, send, func() { x.unpack(x.in, x.recvBuf, x.at) })
+		return ended(mpi.Isend(x.s.world, x.sendBuf, x.other, pingTag))
+	}, func() error { return x.unpacked(ended(r, nil)) })
 }
 
-// inTurn sends before the receive of this rank ends, or after that.
-func (x *viewEnds) inTurn(r mpi.Request, send func() (mpi.Request, error), received func()) error {
+// inTurn has this rank send before it receives, or after that.
+func (x *viewEnds) inTurn(send, receive func() error) error {
 	if x.begins {
-		s, err := send()
-		if err != nil {
-			return err
-		}
-		if _, err := s.Wait(); err != nil {
+		if err := send(); err != nil {
 			return err
 		}
 	}
-	if _, err := r.Wait(); err != nil {
+	if err := receive(); err != nil || x.begins {
 		return err
 	}
-	if received != nil {
-		received()
+	return send()
+}
+
+// ended waits for a message that has begun.
+func ended(r mpi.Request, err error) error {
+	if err == nil {
+		_, err = r.Wait()
 	}
-	if x.begins {
-		return nil
+	return err
+}
+
+// unpacked puts what has been received to its place.
+func (x *viewEnds) unpacked(err error) error {
+	if err == nil {
+		x.unpack(x.in, x.recvBuf, x.at)
 	}
-	s, err := send()
-	if err != nil {
-		return err
+	return err
+}
+
+// flushed ends an operation on the window.
+func (x *viewEnds) flushed(err error) error {
+	if err == nil {
+		err = x.win.Flush(x.other)
 	}
-	_, err = s.Wait()
 	return err
 }
 
@@ -378,45 +368,25 @@ func (x *viewEnds) exchangeViews() error {
 
 func (x *viewEnds) exchangePacked() error {
 	x.pack(x.sendBuf, x.out, x.at)
-	if _, err := mpi.Sendrecv(x.s.world, x.sendBuf, x.other, pingTag, x.recvBuf, x.other,
-		pingTag); err != nil {
-		return err
-	}
-	x.unpack(x.in, x.recvBuf, x.at)
-	return nil
+	_, err := mpi.Sendrecv(x.s.world, x.sendBuf, x.other, pingTag, x.recvBuf, x.other, pingTag)
+	return x.unpacked(err)
 }
 
 func (x *viewEnds) putView() error {
-	if err := x.win.PutView(x.send, x.other, x.win.At(0, x.send.Len())); err != nil {
-		return err
-	}
-	return x.win.Flush(x.other)
+	return x.flushed(x.win.PutView(x.send, x.other, x.win.At(0, x.send.Len())))
 }
 
 func (x *viewEnds) putPacked() error {
 	x.pack(x.sendBuf, x.out, x.at)
-	if err := x.win.Put(x.sendBuf, x.other, 0); err != nil {
-		return err
-	}
-	return x.win.Flush(x.other)
+	return x.flushed(x.win.Put(x.sendBuf, x.other, 0))
 }
 
 func (x *viewEnds) getView() error {
-	if err := x.win.GetView(x.recv, x.other, x.win.At(0, x.recv.Len())); err != nil {
-		return err
-	}
-	return x.win.Flush(x.other)
+	return x.flushed(x.win.GetView(x.recv, x.other, x.win.At(0, x.recv.Len())))
 }
 
 func (x *viewEnds) getPacked() error {
-	if err := x.win.Get(x.recvBuf, x.other, 0); err != nil {
-		return err
-	}
-	if err := x.win.Flush(x.other); err != nil {
-		return err
-	}
-	x.unpack(x.in, x.recvBuf, x.at)
-	return nil
+	return x.unpacked(x.flushed(x.win.Get(x.recvBuf, x.other, 0)))
 }
 
 // fill rewrites what is moved.

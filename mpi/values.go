@@ -20,15 +20,22 @@ import (
 // fields are allowed only if the type has a fixed size and no pointers. A value that refers to itself is
 // refused as well. A value in an interface needs gob.Register.
 func SendValue[T any](c *Comm, v T, dst, tag int) error {
-	err := c.checkSend(dst, tag)
-	var b []byte
+	b, err := valueBuffer(c, &v, dst, tag)
 	if err == nil {
-		b, err = value.Message(&v)
-	}
-	if err == nil {
-		err = c.send(&buffer{bytes: b, element: value.Of[T]().Element}, dst, tag, false)
+		err = c.send(&b, dst, tag, false)
 	}
 	return c.fail("SendValue", dst, tag, err)
+}
+
+// valueBuffer is a value as the message that is sent to a rank.
+func valueBuffer[T any](c *Comm, v *T, dst, tag int) (b buffer, err error) {
+	if err = c.checkSend(dst, tag); err != nil {
+		return b, err
+	}
+	if b.bytes, err = value.Message(v); err == nil {
+		b.element = value.Of[T]().Element
+	}
+	return b, err
 }
 
 // RecvValue receives a value that SendValue sent, from rank src, or AnySource, with tag, or AnyTag. From
@@ -46,14 +53,10 @@ func RecvValue[T any](c *Comm, src, tag int) (T, Status, error) {
 // IsendValue begins a SendValue. The value is encoded before IsendValue returns, so it may be changed at
 // once.
 func IsendValue[T any](c *Comm, v T, dst, tag int) (Request, error) {
-	err := c.checkSend(dst, tag)
-	var b []byte
-	if err == nil {
-		b, err = value.Message(&v)
-	}
+	b, err := valueBuffer(c, &v, dst, tag)
 	var r Request
 	if err == nil {
-		r, err = c.isend(&buffer{bytes: b, element: value.Of[T]().Element}, dst, tag, false)
+		r, err = c.isend(&b, dst, tag, false)
 	}
 	if err != nil {
 		return Request{}, c.fail("IsendValue", dst, tag, err)
@@ -128,11 +131,7 @@ func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _
 // same; Status.Cancelled, that nothing was.
 func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, error) {
 	var none T
-	err := c.checkSend(dst, stag)
-	var b []byte
-	if err == nil {
-		b, err = value.Message(&v) // before the receive can take a message
-	}
+	b, err := valueBuffer(c, &v, dst, stag) // before the receive can take a message
 	if err != nil {
 		return none, Status{}, c.fail("SendrecvValue", dst, stag, err)
 	}
@@ -140,7 +139,7 @@ func SendrecvValue[T any](c *Comm, v T, dst, stag, src, rtag int) (T, Status, er
 	if err != nil {
 		return none, Status{}, c.fail("SendrecvValue", src, rtag, err)
 	}
-	s, serr := c.isend(&buffer{bytes: b, element: value.Of[T]().Element}, dst, stag, false)
+	s, serr := c.isend(&b, dst, stag, false)
 	if serr != nil {
 		_ = r.Cancel() // nothing may answer it
 		got, st, _ := r.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/handlers"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -28,7 +29,7 @@ func TestHandler_N6_EventsComeOnItsCore(t *testing.T) {
 	cores, err := sys.Affinity()
 	require.NoError(t, err)
 	s := withEnded(t)
-	require.Equal(t, len(cores), s.dev.Query().Handlers)
+	require.Equal(t, len(cores)*handlers.PerCore, s.dev.Query().Handlers)
 	for _, core := range cores {
 		var mu sync.Mutex
 		where := make(chan []int, 1)

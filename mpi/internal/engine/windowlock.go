@@ -198,12 +198,12 @@ func (w *Window) firstTry() int {
 
 // lockSleep is how long a rank sleeps after a number of sleeps. Where ranks take turns, nothing is late
 // because of it, as time passes at once: so it is twice as long each time, as long as it answers Describe in
-// time.
+// time. That takes two looks after the question, and one that finds the engine locked does not count.
 func (w *Window) lockSleep(n int) time.Duration {
 	if w.e.mu.turns == nil {
 		return lockSleep(n)
 	}
-	return min(time.Microsecond<<min(n, 20), describeWithin/4) // it answers at its second look
+	return min(time.Microsecond<<min(n, 20), describeWithin/4)
 }
 
 // pause lets some time pass between two looks, while this rank's communication goes on.

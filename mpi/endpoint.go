@@ -26,8 +26,8 @@ type dupOptions struct {
 	bulk     bool
 }
 
-// OnEndpoint has a duplicate live on the endpoint of a number, less than WEFT_ENDPOINTS. Dup fails with ErrArg
-// at all ranks if one of them has no such endpoint.
+// OnEndpoint has a duplicate live on the endpoint of a number, less than WEFT_ENDPOINTS. Dup fails with
+// ErrArg at all ranks if one of them has no such endpoint.
 func OnEndpoint(number int) DupOption {
 	return func(o *dupOptions) { o.endpoint = number }
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
-	"github.com/weft-mpi/weft/mpi/internal/elsewhere"
+	"github.com/weft-mpi/weft/mpi/internal/endpointtest"
 	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
@@ -24,7 +24,7 @@ var bodies = map[string]mpitest.Body{}
 
 // body registers a program.
 func body(name string, run mpitest.Body) string {
-	run = elsewhere.Body(run)
+	run = endpointtest.Body(run)
 	bodies[name] = run
 	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), run) })
 }

@@ -11,7 +11,8 @@ func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
 			result = nil
 		}
 		if root != c.rank || len(in) == len(out) && disjoint(memory(in), result) {
-			key := callKey{operation: coll.OpReduce, elem: sizeOf[T](), count: len(in), root: root, op: op.operator}
+			key := callKey{operation: coll.OpReduce, elem: sizeOf[T](), count: len(in), root: root,
+				op: op.operator}
 			if done, err := c.repeat(key, bytesIn(in), result); done {
 				return err
 			}

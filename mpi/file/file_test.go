@@ -17,7 +17,7 @@ import (
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
-	"github.com/weft-mpi/weft/mpi/internal/elsewhere"
+	"github.com/weft-mpi/weft/mpi/internal/endpointtest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // body registers a program that has a folder, and hosts of the test's if it wants several.
 func body(name string, run func(c *mpi.Comm, dir string) error) string {
 	return launchertest.Body(name, func() error {
-		return mpi.Run(context.Background(), elsewhere.Body(func(_ context.Context, c *mpi.Comm) error {
+		return mpi.Run(context.Background(), endpointtest.Body(func(_ context.Context, c *mpi.Comm) error {
 			if hosts, _ := strconv.Atoi(os.Getenv("FILE_HOSTS")); hosts > 1 {
 				hostOf = func(c *mpi.Comm) (int, error) { return c.Rank() % hosts, nil }
 			}

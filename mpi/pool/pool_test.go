@@ -26,7 +26,7 @@ import (
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
-	"github.com/weft-mpi/weft/mpi/internal/elsewhere"
+	"github.com/weft-mpi/weft/mpi/internal/endpointtest"
 )
 
 // runs is how many jobs lose workers in TestEachResultComesOnce: go test ./mpi/pool -args -runs 1000.
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func body(name string, run func(ctx context.Context, c *mpi.Comm) error) string {
-	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), elsewhere.Body(run)) })
+	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), endpointtest.Body(run)) })
 }
 
 func ranks(t *testing.T, n int, name string, env ...string) {

@@ -144,8 +144,8 @@ func reduceDirect(s *Schedule, c *Call) {
 	s.round()
 }
 
-// combinesInput reports whether the root of a Reduce has the other rank's vector come to where the result is to
-// be, and combines its own into it.
+// combinesInput reports whether the root of a Reduce has the other rank's vector come to where the result is
+// to be, and combines its own into it.
 func (c *Call) combinesInput() bool {
 	return c.Size == 2 && c.Commutative && c.OwnRight && !c.InOrder
 }

@@ -68,7 +68,8 @@ func (v *recvProtocol) recvDirectLocked(p *peer, env envelope, buf []byte) (byte
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
 	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag), len(buf))
-	polls, came := min(maxRingPolls, v.e.waiters.maxLooks), !p.polled // then nothing comes to the ring but by what is polled here
+	// If it has come, nothing comes to the ring but by what is polled here.
+	polls, came := min(maxRingPolls, v.e.waiters.maxLooks), !p.polled
 	if came {
 		polls = maxProviderPolls
 	}

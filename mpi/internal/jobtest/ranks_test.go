@@ -10,7 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
-	"github.com/weft-mpi/weft/mpi/internal/elsewhere"
+	"github.com/weft-mpi/weft/mpi/internal/endpointtest"
 )
 
 // slowVariable has a rank take its time before it tells why it failed.
@@ -19,7 +19,7 @@ const slowVariable = "MPI_TEST_SLOW"
 // body registers a program.
 func body(name string, run func(ctx context.Context, world *mpi.Comm) error) string {
 	return launchertest.Body(name, func() error {
-		err := mpi.Run(context.Background(), elsewhere.Body(run))
+		err := mpi.Run(context.Background(), endpointtest.Body(run))
 		if err != nil && os.Getenv(slowVariable) != "" {
 			time.Sleep(200 * time.Millisecond)
 		}

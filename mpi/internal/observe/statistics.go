@@ -66,8 +66,9 @@ func table(rank int, st engine.Stats) string {
 	return b.String()
 }
 
-// endpointTable is what it shows of the endpoints of a rank that uses several, or has completion handlers: what
-// each has moved, what its handler has done and on which core, and how often goroutines waited for its lock.
+// endpointTable is what it shows of the endpoints of a rank that uses several, or has completion handlers:
+// what each has moved, what its handler has done and on which core, and how often goroutines waited for its
+// lock.
 func endpointTable(b *strings.Builder, st engine.Stats) {
 	if len(st.Endpoints) == 1 && st.Endpoints[0].HandlerCore < 0 {
 		return

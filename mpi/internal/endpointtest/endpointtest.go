@@ -1,5 +1,5 @@
-// Package elsewhere has the programs of tests run on another endpoint than the world's.
-package elsewhere
+// Package endpointtest runs the programs of tests on another endpoint than the world's.
+package endpointtest
 
 import (
 	"context"

@@ -131,6 +131,9 @@ func endOf(r mpi.Request) error {
 // TestEndpoint_RequestsOfSeveral: the calls for several requests take requests of several endpoints.
 func TestEndpoint_RequestsOfSeveral(t *testing.T) {
 	onEndpoints(t, func(t *testing.T, env ...string) { ranks(t, 2, endpointsSeveral, env...) })
+	t.Run("checking mode", func(t *testing.T) {
+		ranks(t, 2, endpointsSeveral, "WEFT_ENDPOINTS=4", "WEFT_CHECK=1")
+	})
 }
 
 var endpointsSeveral = body("endpoints-several", func(_ context.Context, world *mpi.Comm) error {

@@ -14,8 +14,9 @@ import (
 
 func TestWindowWithContext(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
+		// a window is not on the endpoint of the communicator that it is made from
 		ranks(t, 2, windowWithContext, fabric, "WEFT_PASSIVE=never", "WEFT_PEER_TIMEOUT=60s",
-			flagVariable+"="+t.TempDir()+"/flag")
+			"WEFT_ENDPOINTS=3", flagVariable+"="+t.TempDir()+"/flag")
 	})
 }
 

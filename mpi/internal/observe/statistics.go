@@ -66,11 +66,14 @@ func table(rank int, st engine.Stats) string {
 	return b.String()
 }
 
-// endpointTable is what it shows of the endpoints of a rank that uses several, or has completion handlers:
-// what each has moved, what its handler has done and on which core, and how often goroutines waited for its
-// lock.
+// contended is how many waits for its lock make a single endpoint worth a table.
+const contended = 100
+
+// endpointTable is what it shows of the endpoints of a rank that uses several, has completion handlers, or has
+// goroutines that wait for each other: what each endpoint has moved, what its handler has done and on which
+// core, and how often goroutines waited for its lock.
 func endpointTable(b *strings.Builder, st engine.Stats) {
-	if len(st.Endpoints) == 1 && st.Endpoints[0].HandlerCore < 0 {
+	if e := &st.Endpoints[0]; len(st.Endpoints) == 1 && e.HandlerCore < 0 && e.LockWaits < contended {
 		return
 	}
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -101,15 +101,22 @@ func (r *cqRun) measure(l layout) error {
 	}
 	before := r.world.Stats().Endpoints
 	var stop atomic.Bool
-	streamed, moved := make(chan error, 1), 0.0
+	streamed, flows, moved := make(chan error, 1), make(chan struct{}), 0.0
 	began := r.now()
 	go func() {
 		var err error
 		if l.stream {
-			moved, err = r.streams(carrier, &stop)
+			moved, err = r.streams(carrier, &stop, func() { close(flows) })
+		} else {
+			close(flows)
 		}
 		streamed <- err
 	}()
+	select {
+	case <-flows:
+	case err := <-streamed: // it failed
+		return err
+	}
 	err := r.pingPong()
 	stop.Store(true)
 	if err := errors.Join(err, <-streamed); err != nil {
@@ -167,8 +174,8 @@ func (r *cqRun) pingPong() error {
 }
 
 // streams sends windows of messages to rank 1, or receives them, until rank 0 stops, and then one of empty
-// messages. It tells how many bytes were moved.
-func (r *cqRun) streams(c *mpi.Comm, stop *atomic.Bool) (moved float64, err error) {
+// messages. It calls flows after the first, and tells how many bytes were moved.
+func (r *cqRun) streams(c *mpi.Comm, stop *atomic.Bool, flows func()) (moved float64, err error) {
 	requests, status := make([]mpi.Request, streamDepth), make([]mpi.Status, streamDepth)
 	for last := false; !last; {
 		n := streamBytes
@@ -191,6 +198,9 @@ func (r *cqRun) streams(c *mpi.Comm, stop *atomic.Bool) (moved float64, err erro
 		}
 		if c.Rank() == 1 {
 			last = status[0].Count == 0
+		}
+		if moved == 0 {
+			flows()
 		}
 		moved += float64(n * streamDepth)
 	}

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -60,7 +63,11 @@ func (by Invocation) settings(b *Benchmark) (setting.Values, error) {
 			return v, err
 		}
 	}
-	for name, text := range b.defaults {
+	unset, err := b.unset()
+	if err != nil {
+		return v, err
+	}
+	for name, text := range unset {
 		if err := v.SetDefault(name, text); err != nil {
 			return v, err
 		}
@@ -96,6 +103,7 @@ type Benchmark struct {
 	// settings by name, each set of a job that is to run first, whose report this one has figures of
 	Besides  []map[string]string
 	Sparse   bool // of messages to some ranks: it uses Options.Degree
+	Unbound  bool // its ranks are not bound to cores: their completion handlers are
 	Threaded bool // of several goroutines: it uses Options.Threads
 
 	title       string                                       // of the table, as OSU's parsers look for it
@@ -109,6 +117,18 @@ type Benchmark struct {
 	runAll    func(s *session) error  // prints the whole table, where measureSize is nil
 	setup     func(s *session) error  // is done before the ranks have talked to each other
 	defaults  map[string]string       // settings by name, where the user has set nothing
+	handlers  bool                    // completion handlers are on the cores that there are, likewise
+}
+
+// unset are the settings by name that a rank has where the user has set nothing.
+func (b *Benchmark) unset() (map[string]string, error) {
+	if !b.handlers {
+		return b.defaults, nil
+	}
+	cores, err := sys.Affinity()
+	all := maps.Clone(b.defaults)
+	all[setting.HandlerCores.Name] = topology.FormatCPUList(cores)
+	return all, err
 }
 
 // tableSpec is what benchmarks have in common whose tables look alike.
@@ -220,8 +240,11 @@ var (
 	connections = &tableSpec{columns: censusColumns, axes: phaseAxes}
 	gaps        = &tableSpec{columns: holeColumns, counts: counts{5, 0, 5, 0}}
 	changes     = &tableSpec{columns: enlargeColumns(), counts: counts{15, 0, 15, 0}}
-	copies      = &tableSpec{columns: readColumns()}
-	footprints  = &tableSpec{columns: memoryColumns(), axes: memoryAxes}
+	// those of cq
+	twoEndpoints = map[string]string{setting.Endpoints.Name: "2"}
+
+	copies     = &tableSpec{columns: readColumns()}
+	footprints = &tableSpec{columns: memoryColumns(), axes: memoryAxes}
 )
 
 // All benchmarks, in the order in which the command lists them.
@@ -307,6 +330,13 @@ var ofTheJob = []*Benchmark{
 		preamble: func(*session) string {
 			return fmt.Sprintf("# %d Writes over %d lanes of TCP; one is lost. In-order memory: what a "+
 				"receiver that waits would hold.", holeMessages, holeLanes)
+		}},
+	{Name: "cq", Short: "ping-pong beside a stream of 1 MiB messages, by endpoints and completion handlers",
+		Ranks: 2, Start: 2, Unbound: true,
+		title: "Completion Handlers", spec: handling, runAll: serving, defaults: twoEndpoints, handlers: true,
+		preamble: func(*session) string {
+			return "# A ping-pong of 8 bytes, beside a stream of 1 MiB messages in all rows but the first. " +
+				"Counters: of the handlers of rank 0."
 		}},
 	{Name: "init", Short: "time of Init", MinRanks: 1, Start: 2,
 		title: "Init", spec: startUp, runAll: initialization},
@@ -442,7 +472,11 @@ func (b *Benchmark) Run(ctx context.Context, o Options, by Invocation, out io.Wr
 
 func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Writer,
 	with instruments) error {
-	config := mpi.Config{Settings: by.Settings, Defaults: b.defaults}
+	unset, err := b.unset()
+	if err != nil {
+		return err
+	}
+	config := mpi.Config{Settings: by.Settings, Defaults: unset}
 	settings, err := by.settings(b)
 	if err != nil {
 		return err

@@ -100,6 +100,11 @@ func (d display) drawNode(text *strings.Builder, n *node) {
 	if n.plan.CPUs == nil {
 		fmt.Fprintf(text, "  ranks are %s\n", n.plan.boundTo(0))
 	}
+	for i, id := range n.ranks {
+		if n.plan.Handlers != nil && n.plan.Endpoints > 1 {
+			fmt.Fprintf(text, "  rank %d: %s\n", id, n.plan.handledOn(i))
+		}
+	}
 	for i := range d.programs.apps {
 		if slices.ContainsFunc(n.ranks, func(id int) bool { return d.programs.of[id] == i }) {
 			fmt.Fprintf(text, "  program %s\n", strings.Join(d.programs.commandOn(n, i), " "))

@@ -1,10 +1,19 @@
 package launcher
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// The picture says which core the completion handler of each endpoint of a rank has.
+func TestDrawNode_C1_HandlersOfEndpoints(t *testing.T) {
+	p := &plan{Cores: [][]int{{0}, {1}, {2}, {3}}, CPUs: [][]int{{0}}, Handlers: [][]int{{2, 3}}, Endpoints: 3}
+	var text strings.Builder
+	display{programs: &programs{}}.drawNode(&text, &node{name: "a", ranks: []int{5}, plan: p})
+	require.Contains(t, text.String(), "\n  rank 5: completion handlers of endpoints 0 on 2, 1 on 3, 2 on 2\n")
+}
 
 // The picture of a host's cores says what runs on each; cores with the same use share a row.
 func TestCoreRows(t *testing.T) {

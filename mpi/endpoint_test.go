@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +18,8 @@ import (
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -365,6 +371,144 @@ func TestEndpoint_C1_N4_N7_HandlersOnTheirCores(t *testing.T) {
 			"WEFT_CQ_CORES="+topology.FormatCPUList(cores), handlerCores+"="+topology.FormatCPUList(cores))
 	})
 }
+
+// TestEndpoint_C1_N4_N7_N8_HandlersOfTheLauncher: the launcher deals the cores of --cq-cores out to the endpoints
+// of each rank, and tells of it; the handlers are there, also when one has been moved and another is bulk, and
+// end with their queues. Where there are cores for that, there are two ranks, and all handlers have events.
+func TestEndpoint_C1_N4_N7_N8_HandlersOfTheLauncher(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	if len(cores) < 2 {
+		t.Skip("one core for a rank, and one for its completion handlers")
+	}
+	n := 1
+	if len(cores) > 2 {
+		n = 2
+	}
+	handlers := cores[1 : 1+n]
+	onFabrics(t, func(t *testing.T, fabric string) {
+		r := launchertest.RunPlaced(t, 3, launcher.CQCores{From: launcher.CQList, CPUs: handlers},
+			launchertest.Ranks(n, endpointsPlaced, fabric, "WEFT_STATS=1"))
+		require.NoError(t, r.Failure, r.Err)
+		for _, core := range handlers {
+			require.Contains(t, r.Err, fmt.Sprintf("completion handlers of endpoints 0 on %d, 1 on %d, 2 on %d\n",
+				core, core, core))
+			for i, class := range []string{"", "", ", bulk"} {
+				require.Regexp(t, fmt.Sprintf(`(?m)^ *%d( +\d+){5} +core %d%s +\d`, i, core, class), r.Err)
+			}
+		}
+	})
+}
+
+var endpointsPlaced = body("endpoints-placed", func(_ context.Context, world *mpi.Comm) error {
+	cores, err := topology.ParseCPUList(os.Getenv("WEFT_CQ_CORES"))
+	if err != nil {
+		return err
+	}
+	plain, err := world.Dup(mpi.OnEndpoint(1))
+	if err != nil {
+		return err
+	}
+	bulk, err := world.Dup(mpi.OnEndpoint(2), mpi.Bulk())
+	if err != nil {
+		return err
+	}
+	peer := (world.Rank() + 1) % world.Size()
+	for range 2 {
+		for _, c := range []*mpi.Comm{world, plain, bulk} {
+			for i := range 100 {
+				r, err := mpi.Irecv(c, make([]int64, 1), mpi.AnySource, i)
+				if err != nil {
+					return err
+				}
+				if err := firstError(mpi.Send(c, []int64{1}, peer, i), endOf(r)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := plain.MoveHandler(cores[0]); err != nil {
+			return err
+		}
+	}
+	for i, e := range world.Stats().Endpoints {
+		if e.HandlerCore != cores[i%len(cores)] || e.HandlerBulk != (i == 2) {
+			return fmt.Errorf("endpoint %d: %+v; its handler should be on core %d", i, e, cores[i%len(cores)])
+		}
+		if world.Size() > 1 && (e.Events == 0 || e.Completions == 0 || e.HandlerPasses == 0) {
+			return fmt.Errorf("endpoint %d: %+v; its handler should have had events", i, e)
+		}
+	}
+	return nil
+})
+
+// TestStatistics_EveryEndpoint: the counters at the end, and the metrics, tell of each endpoint that is in use,
+// and metrics have no value twice.
+func TestStatistics_EveryEndpoint(t *testing.T) {
+	dir, err := os.MkdirTemp("", "weft") // a name of a socket is short
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	r := launch(t, 2, endpointsShown, append(withHandlers(t), "WEFT_ENDPOINTS=2", "WEFT_STATS=1",
+		"WEFT_METRICS=unix:"+dir+"/{rank}", metricsPath+"="+dir)...)
+	require.NoError(t, r.Failure, r.Err)
+	for _, endpoint := range []string{"0", "1"} {
+		require.Regexp(t, `(?m)^ *`+endpoint+`( +\d+){5} +core \d+ +[1-9]\d* +\d+ +[1-9]\d* +[1-9]`, r.Err)
+		require.Regexp(t, `(?m)^ *1 at endpoint `+endpoint+` `, r.Err)
+	}
+}
+
+const metricsPath = "WEFT_TEST_METRICS"
+
+var endpointsShown = body("endpoints-shown", func(_ context.Context, world *mpi.Comm) error {
+	second, err := world.Dup(mpi.OnEndpoint(1))
+	if err != nil {
+		return err
+	}
+	peer := 1 - world.Rank()
+	for _, c := range []*mpi.Comm{world, second} {
+		r, err := mpi.Irecv(c, make([]int64, 1), peer, 0)
+		if err != nil {
+			return err
+		}
+		if err := firstError(mpi.Send(c, []int64{1}, peer, 0), endOf(r), mpi.Barrier(c)); err != nil {
+			return err
+		}
+	}
+	conn, err := net.Dial("unix", filepath.Join(os.Getenv(metricsPath), strconv.Itoa(world.Rank())))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if name, _, is := strings.Cut(line, "} "); is {
+			if seen[name] {
+				return fmt.Errorf("%s is there twice:\n%s", name, text)
+			}
+			seen[name] = true
+		}
+	}
+	for _, want := range []string{`weft_endpoint_events_total{rank="%d",`, `weft_endpoint_handler_core{rank="%d",`,
+		`weft_endpoint_lock_waited_seconds_total{rank="%d",`, `weft_channel_sent_total{rank="%d",`} {
+		for _, endpoint := range []string{`endpoint="0"`, `endpoint="1"`} {
+			found := false
+			for name := range seen {
+				found = found || strings.HasPrefix(name, fmt.Sprintf(want, world.Rank())) &&
+					strings.Contains(name, endpoint)
+			}
+			if !found {
+				return fmt.Errorf("%s with %s is not there:\n%s", want, endpoint, text)
+			}
+		}
+	}
+	return mpi.Barrier(world)
+})
 
 // handlerCores says to the ranks which cores their handlers should have.
 const handlerCores = "WEFT_TEST_HANDLER_CORES"

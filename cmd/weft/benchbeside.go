@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/bench"
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/launcher"
 )
 
 // runBeside runs this executable as the ranks of a job, with words on its command line, after the jobs under
@@ -17,7 +18,14 @@ import (
 // that of all: jobs for another fabric do not run.
 func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string, words []string) error {
 	if len(b.Besides) == 0 {
-		return runSelf(cmd, ranks, words)
+		job, err := selfJob(ranks, words)
+		if err != nil {
+			return err
+		}
+		if b.Unbound {
+			job.BindTo.To = launcher.BindNone
+		}
+		return run(cmd, job)
 	}
 	dir, err := os.MkdirTemp("", "weft-bench-")
 	if err != nil {

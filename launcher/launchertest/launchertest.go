@@ -143,6 +143,14 @@ func Run(t testing.TB, apps ...launcher.App) Result {
 		StuckAction: launcher.AbortStuck})
 }
 
+// RunPlaced is Run of a job whose ranks have several endpoints, with completion handlers on cores of their
+// own, and tells where each of them is.
+func RunPlaced(t testing.TB, endpoints int, cores launcher.CQCores, apps ...launcher.App) Result {
+	t.Helper()
+	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2,
+		StuckAction: launcher.AbortStuck, Endpoints: endpoints, CQCores: cores, ReportBindings: true})
+}
+
 // RunSurviving is Run of a job that goes on when ranks fail.
 func RunSurviving(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()

@@ -68,7 +68,7 @@ func (v *recvProtocol) recvDirectLocked(p *peer, env envelope, buf []byte) (byte
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
 	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag), len(buf))
-	// If it has come, nothing comes to the ring but by what is polled here.
+	// to a ring that is not polled nothing comes but by what is polled here
 	polls, came := min(maxRingPolls, v.e.waiters.maxLooks), !p.polled
 	if came {
 		polls = maxProviderPolls

@@ -66,11 +66,14 @@ func table(rank int, st engine.Stats) string {
 	return b.String()
 }
 
-// endpointTable is what it shows of the endpoints of a rank that uses several, or has completion handlers:
-// what each has moved, what its handler has done and on which core, and how often goroutines waited for its
-// lock.
+// contended is how many waits for its lock make a single endpoint worth a table.
+const contended = 100
+
+// endpointTable is what it shows of the endpoints of a rank that uses several, has completion handlers, or
+// has goroutines that wait for each other: what each endpoint has moved, what its handler has done and on
+// which core, and how often goroutines waited for its lock.
 func endpointTable(b *strings.Builder, st engine.Stats) {
-	if len(st.Endpoints) == 1 && st.Endpoints[0].HandlerCore < 0 {
+	if e := &st.Endpoints[0]; len(st.Endpoints) == 1 && e.HandlerCore < 0 && e.LockWaits < contended {
 		return
 	}
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -84,9 +87,11 @@ func endpointTable(b *strings.Builder, st engine.Stats) {
 		if e.HandlerBulk {
 			handler += ", bulk"
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t\n", e.Number, e.Connections,
-			e.EagerSent, e.Announced, e.Passes, e.Sleeps, handler, e.Events, e.HandlerWakes, e.HandlerPasses,
-			e.Completions, e.LockWaits, e.LockHandOvers, e.LockWaited.Round(time.Microsecond))
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t", e.Number, e.Connections, e.EagerSent, e.Announced,
+			e.Passes, e.Sleeps)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t", handler, e.Events, e.HandlerWakes, e.HandlerPasses,
+			e.Completions)
+		fmt.Fprintf(w, "%d\t%d\t%v\t\n", e.LockWaits, e.LockHandOvers, e.LockWaited.Round(time.Microsecond))
 	}
 	w.Flush()
 }

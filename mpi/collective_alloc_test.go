@@ -25,7 +25,7 @@ var collectivesAllocate = body("collectivesAllocate", func(_ context.Context, wo
 	size := world.Size()
 	lengths := []int{1, 60}
 	if os.Getenv("WEFT_FABRIC") == "shm" {
-		lengths = append(lengths, 5000) // over TCP a rendezvous allocates by itself
+		lengths = append(lengths, 1000, 5000) // over TCP a rendezvous allocates by itself
 	}
 	for _, n := range lengths {
 		in, out := make([]float64, n*size), make([]float64, n*size)

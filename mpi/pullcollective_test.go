@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,14 +111,16 @@ func TestLongCollectivesGivenUp(t *testing.T) {
 }
 
 var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) error {
-	const tag, n = 3, 20_000
+	const tag = 3
 	me := world.Rank()
 	c, err := world.Dup()
 	if err != nil {
 		return err
 	}
-	in, out := make([]int64, n), make([]int64, n)
+	whole, result := make([]int64, 20_000), make([]int64, 20_000)
 	for round := range number("ROUNDS") {
+		n := [...]int{20_000, 2000}[round%2] // the shorter one stays registered from call to call
+		in, out := whole[:n], result[:n]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		if me == round%3 {
@@ -181,4 +184,36 @@ var longDiffer = body("longDiffer", func(_ context.Context, world *mpi.Comm) err
 	}
 	// Both go through mailboxes, the root of the one expects the end of its own.
 	return mpi.Allreduce(world, mpi.InPlace[int64](), buf, mpi.Sum[int64]())
+})
+
+// TestReducesThatOutgrowMailboxes: vectors that are read, because the first mailboxes are too small for them,
+// go through larger ones after some calls, and vectors that are too long for those do not.
+func TestReducesThatOutgrowMailboxes(t *testing.T) {
+	r := launch(t, 2, outgrowMailboxes, "WEFT_FABRIC=shm", "WEFT_COLL=explain")
+	require.NoError(t, r.Failure)
+	for bytes, last := range map[int]string{8192: "direct", 16384: "pull"} {
+		how := strings.Split(r.Err, fmt.Sprintf("Reduce on world, 2 ranks, %d bytes: ", bytes))
+		require.Greater(t, len(how), 1, r.Err)
+		assert.True(t, strings.HasPrefix(how[len(how)-1], last), "%d bytes at last: %s", bytes, r.Err)
+	}
+}
+
+var outgrowMailboxes = body("outgrowMailboxes", func(_ context.Context, world *mpi.Comm) error {
+	for _, n := range []int{2048, 4096} {
+		in, out := make([]float32, n), make([]float32, n)
+		for round := range 40 {
+			for i := range in {
+				in[i] = float32(world.Rank() + i + round)
+			}
+			if err := mpi.Reduce(world, in, out, mpi.Sum[float32](), round%2); err != nil {
+				return err
+			}
+			for i, got := range out {
+				if wanted := float32(1 + 2*(i+round)); world.Rank() == round%2 && got != wanted {
+					return want(fmt.Sprint("element ", i, " of round ", round), got, wanted)
+				}
+			}
+		}
+	}
+	return nil
 })

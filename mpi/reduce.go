@@ -6,13 +6,13 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // the same length. Only root uses out. in may be InPlace at root.
 func Reduce[T any](c *Comm, in, out []T, op Op[T], root int) error {
 	if mayRepeat[T](c) && !isInPlace(in) {
-		result := bytesIn(out)
-		if root != c.rank {
-			result = nil
+		var result []byte
+		apart := true
+		if root == c.rank {
+			result, apart = bytesIn(out), len(in) == len(out) && disjoint(memory(in), memory(out))
 		}
-		if root != c.rank || len(in) == len(out) && disjoint(memory(in), result) {
-			key := callKey{operation: coll.OpReduce, elem: sizeOf[T](), count: len(in), root: root,
-				op: op.operator}
+		key := callKey{coll.OpReduce, sizeOf[T](), len(in), root, op.operator}
+		if apart {
 			if done, err := c.repeat(key, bytesIn(in), result); done {
 				return err
 			}
@@ -40,6 +40,8 @@ func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) 
 		a.call.OwnRight = a.err == nil && a.op.Predefined && !sameBeginning(a.in, a.out)
 		return a
 	}
-	onlyIn(&a, in)
+	noInPlace(&a, "in", in)
+	a.call.Count = len(in)
+	buffers(&a, in, nil)
 	return a
 }

@@ -53,8 +53,7 @@ const (
 
 	// The reductions combine element by element with the operator op, and differ in the order of its
 	// operands. The contents of Src are undefined afterwards: an operator that can only overwrite its other
-	// operand may do so, and copy. Where Call.OwnRight is set, Src of a ReduceRight may be in Input, and
-	// stays.
+	// operand may do so, and copy. With Call.OwnRight the Src of a ReduceRight may be in Input, and stays.
 
 	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks

@@ -27,9 +27,11 @@ const (
 	// more: the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
 	pullPiece = 4 << 20
 
-	// keptMost is the longest memory of the program that stays registered. Longer one gains less, and the
-	// provider is to learn how often it is exposed, so that it comes to lie on huge pages.
-	keptMost = 32<<10 - 1
+	// keptMost is the longest memory of the program that stays registered, and keptFor for how many calls.
+	// Longer memory gains less. From each registration the provider learns how often memory is exposed, so
+	// that it comes to lie on huge pages.
+	keptMost = 64 << 10
+	keptFor  = 16
 )
 
 // pullRounds carries out a schedule that pulls.
@@ -122,8 +124,10 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
 // concealLocked ends what expose began, for a call with such an end.
 func (cs *collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.e.mu.assertHeld()
+	m.kept++
 	for buf := range m.regions {
-		if err != nil || m.staged[buf] != nil || c.pinned[buf] != nil || len(c.memory[buf]) > keptMost {
+		if err != nil || m.staged[buf] != nil || c.pinned[buf] != nil || len(c.memory[buf]) > keptMost ||
+			m.kept%keptFor == 0 {
 			m.concealLocked(buf)
 		}
 	}

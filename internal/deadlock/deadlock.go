@@ -162,7 +162,8 @@ func (j Job) holders(o *snapshot.Op) (ranks []int) {
 
 // tellsNothing tells whether a rank may have a lock that its snapshot does not list.
 func (j Job) tellsNothing(rank int) bool {
-	return rank < len(j) && j[rank] != nil && (!j[rank].Phase.Acts() || len(j[rank].Locks) >= snapshot.MaxLocks)
+	return rank < len(j) && j[rank] != nil &&
+		(!j[rank].Phase.Acts() || len(j[rank].Locks) >= snapshot.MaxLocks)
 }
 
 // missing are the members that have not begun a collective which a rank waits in.

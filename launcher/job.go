@@ -16,6 +16,7 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -219,6 +220,16 @@ func (j *Job) checkInput(n int) error {
 		return requestErrorf("standard input for rank %d: the ranks are 0 to %d", j.Stdin, n-1)
 	}
 	return nil
+}
+
+// name is what the program is called in lines about its ranks: a folder named "." or ".." says nothing.
+func (a *App) name() string {
+	if base := filepath.Base(a.Program); base == "." || base == ".." {
+		if folder, err := filepath.Abs(a.Program); err == nil {
+			return filepath.Base(folder)
+		}
+	}
+	return a.Program
 }
 
 // checkDir checks the folder that the ranks of a program start in, on this host.

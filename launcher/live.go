@@ -47,7 +47,7 @@ func (v *liveView) begin(j *job, s *supervisor.Supervisor) {
 	n := len(j.programs.of)
 	v.job, v.supervisor, v.ranks = j, s, make([]liveRank, n)
 	v.every = liveEvery + time.Duration(n/1000)*liveEveryThousand
-	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: n,
+	server, err := live.Listen(live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].name()), Size: n,
 		Every: v.every}, j.local.RemoveSocket)
 	if err != nil {
 		j.tellStep("weft top cannot watch this job: %v", err)
@@ -116,7 +116,7 @@ func (v *liveView) waits() bool {
 // jobAt is what the watchers are told.
 func (v *liveView) jobAt(now time.Time) *live.Job {
 	j := v.job
-	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].Program), Size: len(j.programs.of),
+	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].name()), Size: len(j.programs.of),
 		Up: now.Sub(j.began), Every: v.every, Stuck: j.hang.detector.Stuck()}
 	for id := range v.ranks {
 		r := v.describe(id)

@@ -423,7 +423,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 		program := j.programs.of[id]
 		app, to := &j.Apps[program], &start.Ranks[i]
 		*to = agent.Rank{
-			ID: id, App: program, Name: app.Program, Path: j.programs.files[program], Args: app.Args,
+			ID: id, App: program, Name: app.name(), Path: j.programs.files[program], Args: app.Args,
 			Dir: app.Dir, Env: rankEnv(environ, &j.Job, numbers{id, len(j.programs.of), i, len(n.ranks),
 				j.past.restarts}, n.plan, app),
 			Stdin: j.stdinOf(id),
@@ -489,7 +489,7 @@ func (j *job) newSupervisor() *supervisor.Supervisor {
 	}
 	for number, node := range j.nodes.all {
 		for _, id := range node.ranks {
-			program := j.Apps[j.programs.of[id]].Program
+			program := j.Apps[j.programs.of[id]].name()
 			config.Ranks[id] = supervisor.Rank{Program: program, Host: node.name, Agent: number}
 		}
 	}

@@ -165,7 +165,7 @@ var idup = body("Idup", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestIdupEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, idupGivenUp, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, idupGivenUp, fabric) })
 }
 
 // An Idup that not all ranks call ends with its context; later collectives are in step.

@@ -12,7 +12,7 @@ import (
 // TestFree_GivenUpCollectives: what was sent for collectives that other ranks gave up is kept until the
 // communicator is freed, and no longer.
 func TestFree_GivenUpCollectives(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		together(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
 	})
 	t.Run("checked", func(t *testing.T) { together(t, 2, givenUpBody, "WEFT_CHECK=1", "ROUNDS=200") })

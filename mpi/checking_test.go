@@ -585,7 +585,7 @@ var wrongBody = body("wrong", func(_ context.Context, world *mpi.Comm) error {
 // Each of the wrong programs is reported, by its class, with the program's communicator and a line of it.
 func TestChecking_ReportsWrongPrograms(t *testing.T) {
 	require.GreaterOrEqual(t, len(wrongs), 60)
-	onFabrics(t, func(t *testing.T, fabric string) { reportsWrongPrograms(t, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { reportsWrongPrograms(t, fabric) })
 	t.Run("through mailboxes", func(t *testing.T) { reportsWrongPrograms(t, barriersVariable+"=20") })
 }
 

@@ -30,7 +30,7 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	for _, o := range coll.Operations() {
 		require.LessOrEqual(t, len(coll.Algorithms(o)), forcedAlgorithms)
 	}
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for turn := range forcedAlgorithms {
 			sizes := []int{[]int{2, 4, 5}[turn%3]}
 			if os.Getenv("WEFT_TEST_FORCED") != "" {
@@ -254,7 +254,7 @@ func TestTableOfAlgorithms(t *testing.T) {
 // Operators of users run without the engine's lock: while one takes its time, other goroutines communicate,
 // and it may itself look at a communicator and even complete a message.
 func TestOperatorsOfUsersDoNotHoldOthersUp(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		anywhere(t, 2, slowOperator, fabric, "WEFT_COLL=allreduce:recursive-doubling")
 	})
 }
@@ -304,7 +304,7 @@ var slowOperator = body("slowOperator", func(_ context.Context, world *mpi.Comm)
 // Non-blocking collectives make progress in whatever call a rank makes, several at once and in any order of
 // completion.
 func TestNonBlockingCollectivesMakeProgressInAnyCall(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, progressAnywhere, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, progressAnywhere, fabric) })
 }
 
 var progressAnywhere = body("progressAnywhere", func(_ context.Context, world *mpi.Comm) error {
@@ -351,7 +351,7 @@ var progressAnywhere = body("progressAnywhere", func(_ context.Context, world *m
 // A non-blocking collective ends with the context of its communicator's handle; those that were begun through
 // others go on.
 func TestNonBlockingCollectiveEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, collectiveWithContext, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, collectiveWithContext, fabric) })
 }
 
 var collectiveWithContext = body("collectiveWithContext", func(ctx context.Context, world *mpi.Comm) error {

@@ -11,7 +11,7 @@ import (
 // A peer that keeps no more payload takes a message only when its receive is posted. A collective must get on
 // all the same, after messages that fill that memory and that nobody receives before the collective is over.
 func TestCollectivesAfterUnexpectedMessagesBeyondTheLimit(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				together(t, n, beyondTheLimit, fabric,
@@ -53,7 +53,7 @@ var beyondTheLimit = body("beyondTheLimit", func(_ context.Context, world *mpi.C
 
 // Where even short messages go by rendezvous, no send of a collective completes before its receive is posted.
 func TestReductionsWhereEveryMessageIsARendezvous(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 5} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				together(t, n, onlyReductions, fabric,

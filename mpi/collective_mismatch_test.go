@@ -192,7 +192,7 @@ func TestCollectivesThatDoNotFitTogetherFail(t *testing.T) {
 // The rank whose call differs is named by its rank in the communicator and in the world, and the lengths of
 // both are, also in a mailbox.
 func TestMismatchInASplitCommunicator(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { anywhere(t, 3, mismatchInSplit, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { anywhere(t, 3, mismatchInSplit, fabric) })
 }
 
 var mismatchInSplit = body("mismatch in a split", func(_ context.Context, world *mpi.Comm) error {

@@ -61,7 +61,7 @@ func TestCollectivesInAllForms(t *testing.T) {
 	if os.Getenv("WEFT_TEST_FORCED") != "" {
 		sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	}
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range sizes {
 			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, allForms, fabric) })
 		}
@@ -388,7 +388,7 @@ func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []ou
 
 // TestCollectiveMixture calls collectives in any order, on several communicators at once.
 func TestCollectiveMixture(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{1, 2, 5} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) { anywhere(t, n, collectiveMixture, fabric) })
 		}

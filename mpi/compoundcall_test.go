@@ -23,7 +23,7 @@ func TestSetupIsInStepAfterContextsEnd(t *testing.T) {
 	if rounds == "" {
 		rounds = "100"
 	}
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 4} {
 			for _, cores := range []string{"", "0"} {
 				t.Run(fmt.Sprintf("%d ranks, handler cores %q", n, cores), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestDupAndFreeAgainAndAgain(t *testing.T) {
 	if dups == "" {
 		dups = "1500"
 	}
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		together(t, 2, dupAgainAndAgain, fabric,
 			dupsVariable+"="+dups)
 	})

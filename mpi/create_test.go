@@ -12,7 +12,7 @@ import (
 
 // atSizes runs a body at several numbers of ranks, over every fabric.
 func atSizes(t *testing.T, name string, env ...string) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{1, 2, 4, 7} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, name, append(env, fabric)...) })
 		}

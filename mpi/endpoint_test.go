@@ -26,7 +26,7 @@ import (
 // onEndpoints runs a test on every fabric with ranks that poll and ranks that share their cores, each with
 // several endpoints.
 func onEndpoints(t *testing.T, test func(t *testing.T, env ...string)) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for name, cores := range map[string]string{"polling": "1", "sharing": "0"} {
 			t.Run(name, func(t *testing.T) {
 				test(t, fabric, "WEFT_ENDPOINTS=4", "WEFT_CORES_PER_RANK="+cores)

@@ -25,7 +25,7 @@ var randomExchanges = flag.Int("exchanges", 480, "random exchanges of TestExchan
 // also where contexts have ended rounds before.
 func TestExchange(t *testing.T) {
 	cases := []struct{ ranks, hosts int }{{1, 1}, {2, 1}, {5, 1}, {5, 2}, {6, 3}}
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, c := range cases {
 			t.Run(fmt.Sprintf("%d ranks, %d hosts", c.ranks, c.hosts), func(t *testing.T) {
 				together(t, c.ranks, exchanges, fabric, fmt.Sprint("EXCHANGE_HOSTS=", c.hosts),
@@ -249,7 +249,7 @@ var exchangeArguments = body("exchange arguments", func(_ context.Context, world
 
 // An exchange that some rank does not call ends with its context, and the next one is not disturbed.
 func TestExchange_EndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, exchangeGivenUp, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, exchangeGivenUp, fabric) })
 }
 
 var exchangeGivenUp = body("exchange given up", func(ctx context.Context, world *mpi.Comm) error {

@@ -264,7 +264,6 @@ func (j *processes) strike(fault func()) {
 // A killed rank is known by the end of its connections: no timeout has a part in it.
 func TestKilledRankEndsEveryCall(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		t.Parallel()
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", fabric)
 		j.strike(func() { j.signal(1, syscall.SIGKILL) })
 	})
@@ -273,7 +272,6 @@ func TestKilledRankEndsEveryCall(t *testing.T) {
 // A stopped rank's kernel goes on acknowledging. When the rank goes on it learns that it was given up.
 func TestStoppedRankEndsEveryCall(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		t.Parallel()
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s", fabric)
 		j.strike(func() {
 			j.signal(1, syscall.SIGSTOP)
@@ -338,7 +336,7 @@ var exchange = body("exchange", func(_ context.Context, world *mpi.Comm) error {
 
 // A job that is stopped as a whole, as Ctrl-Z does it, for much longer than the timeout, goes on: who was not
 // running himself holds nobody's silence against him.
-func TestStoppedJobGoesOn(t *testing.T) { onFabrics(t, stoppedJobGoesOn) }
+func TestStoppedJobGoesOn(t *testing.T) { fabricsInTurn(t, stoppedJobGoesOn) }
 
 func stoppedJobGoesOn(t *testing.T, fabric string) {
 	t.Parallel()
@@ -418,7 +416,6 @@ var starved = body("starved", func(_ context.Context, world *mpi.Comm) error {
 
 func TestStarvedRankIsNotLost(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		t.Parallel()
 		flag := filepath.Join(t.TempDir(), "flag")
 		require.NoError(t, os.WriteFile(flag, make([]byte, 8), 0o600))
 		ranks(t, 2, starved, fabric, "WEFT_PEER_TIMEOUT=400ms", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1",

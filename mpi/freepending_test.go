@@ -13,7 +13,7 @@ import (
 // TestFreeLetsOperationsEnd: operations of every kind that are under way when their communicator is freed end
 // with the results that they have on one that is not (MPI 4.1, 7.4.3).
 func TestFreeLetsOperationsEnd(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		together(t, 4, freePending, fabric)
 		together(t, 5, freePending, fabric, "WEFT_CHECK=1")
 	})

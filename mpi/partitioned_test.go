@@ -170,7 +170,7 @@ var receiveFirst = body("partitioned receive first", func(_ context.Context, wor
 })
 
 func TestPartitionedMisuse(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, partitionedMisuse, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, partitionedMisuse, fabric) })
 }
 
 // Every call says what is wrong. A buffer of another size is an error at the receiver, and the sender goes on.

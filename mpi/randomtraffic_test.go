@@ -49,7 +49,7 @@ var mixtures = map[string]struct {
 // 10,000 under the others: sizes, vectors, tags, wildcards and probes at random, blocking and not, every byte
 // and the order of every sender and tag checked. Under -short, or the race detector, it is fewer. The
 // environment variable MIXTURE_MESSAGES asks for another number, such as 100000.
-func TestMixture_E2_E4_E10_E11(t *testing.T) { onFabrics(t, mixed) }
+func TestMixture_E2_E4_E10_E11(t *testing.T) { fabricsInTurn(t, mixed) }
 
 func mixed(t *testing.T, fabric string) {
 	seed := 0

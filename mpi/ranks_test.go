@@ -32,10 +32,19 @@ func body(name string, run mpitest.Body) string {
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
 var (
-	launch    = launchertest.Launch
-	ranks     = launchertest.Succeed
-	onFabrics = launchertest.OnFabrics
+	launch        = launchertest.Launch
+	ranks         = launchertest.Succeed
+	fabricsInTurn = launchertest.OnFabrics
 )
+
+// onFabrics runs a test of jobs over both fabrics at the same time, as ranks mostly wait for each other. It is
+// the last thing that its caller does.
+func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
+		t.Parallel()
+		test(t, fabric)
+	})
+}
 
 func firstError(errs ...error) error { return cmp.Or(errs...) }
 

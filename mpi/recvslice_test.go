@@ -15,7 +15,7 @@ import (
 // TestPartialElements: a message that is no whole number of elements gives ErrType, however it is received, and
 // whether or not there is room for it.
 func TestPartialElements(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, partialElements, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, partialElements, fabric) })
 }
 
 type threeInts [3]int32
@@ -110,7 +110,7 @@ func statusAfter(r mpi.Request, err error) (mpi.Status, error) {
 
 // TestRecvSlice receives messages of any length into new memory.
 func TestRecvSlice(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		together(t, 3, recvSlice, fabric)
 		together(t, 3, recvSlice, fabric, "WEFT_CHECK=1")
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRepeatedCalls(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, repeatedCalls, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, repeatedCalls, fabric) })
 }
 
 // Short collectives of all kinds, each repeated a few times in a random order that is the same at all ranks:

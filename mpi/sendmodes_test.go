@@ -33,7 +33,7 @@ func wantMisuse(call string, got, kind error) error {
 
 func TestModes(t *testing.T) {
 	together(t, 2, modes)
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, modes, fabric, nothingBuffered, smallestSlots) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, modes, fabric, nothingBuffered, smallestSlots) })
 }
 
 // Settings under which no message of more than a byte is buffered: a send waits for its receive.

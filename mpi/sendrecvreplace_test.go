@@ -15,7 +15,7 @@ import (
 
 // onFabricsAndChecked is onFabrics, and checking mode.
 func onFabricsAndChecked(t *testing.T, test func(t *testing.T, setting string)) {
-	onFabrics(t, test)
+	fabricsInTurn(t, test)
 	t.Run("checking mode", func(t *testing.T) { test(t, "WEFT_CHECK=1") })
 }
 
@@ -86,7 +86,7 @@ var sendrecvReplace = body("SendrecvReplace", func(_ context.Context, world *mpi
 })
 
 func TestSendrecvReplaceEndsWithItsContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, replaceGivenUp, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, replaceGivenUp, fabric) })
 }
 
 // A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received.

@@ -77,7 +77,7 @@ var inactiveRequests = body("inactive requests", func(_ context.Context, world *
 })
 
 func TestMessageOfAFreedCommunicator(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, messageOfFreed, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, messageOfFreed, fabric) })
 }
 
 // A message that Mprobe took can be received after Free of its communicator (MPI 4.1, 3.8.2 and 7.4.3).

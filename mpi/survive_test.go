@@ -436,7 +436,7 @@ var revokedCollectives = body("revoked collectives", func(ctx context.Context, w
 
 // Revoke frees ranks from calls whose partners have left.
 func TestRevoke(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, revokes, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, revokes, fabric) })
 }
 
 var revokes = body("revokes", func(_ context.Context, world *mpi.Comm) error {

@@ -10,7 +10,7 @@ import (
 
 // Agreements and Shrinks with requests take place in the order of their calls, with those without.
 func TestAgreementsWithRequests(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, agreesWithRequests, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, agreesWithRequests, fabric) })
 }
 
 var agreesWithRequests = body("agrees with requests", func(_ context.Context, world *mpi.Comm) error {

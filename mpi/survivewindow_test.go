@@ -285,7 +285,7 @@ var windowOutlivesRank = body("window outlives rank", func(_ context.Context, wo
 
 // Revoke of a window's communicator ends a wait for a lock, and for a Post.
 func TestRevokedWindow(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, revokedWindow, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, revokedWindow, fabric) })
 }
 
 var revokedWindow = body("revoked window", func(_ context.Context, world *mpi.Comm) error {

@@ -17,7 +17,7 @@ import (
 
 func TestValues(t *testing.T) {
 	atSizes(t, values)
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, values, fabric, nothingBuffered, smallestSlots) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, values, fabric, nothingBuffered, smallestSlots) })
 }
 
 type particle struct {
@@ -317,7 +317,7 @@ func reduceValues(world *mpi.Comm) error {
 // TestValues_OfAnotherType: a value that is received as another type gives ErrType at its receiver, which says
 // what was sent, and leaves the ranks in step.
 func TestValues_OfAnotherType(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, otherTypes, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, otherTypes, fabric) })
 }
 
 var otherTypes = body("values of other types", func(_ context.Context, world *mpi.Comm) error {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestWindowRequestsAndPosts(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, windowRequests, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, windowRequests, fabric) })
 }
 
 // Rank 0 works on the others' parts between Start and Complete, with requests; they see all of it after Wait.

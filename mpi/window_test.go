@@ -10,7 +10,7 @@ import (
 )
 
 func TestWindowPutGet(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, windowPutGet, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, windowPutGet, fabric) })
 }
 
 // Each rank puts a block of its own to each rank, of sizes that take different ways, and all are found by the
@@ -80,7 +80,7 @@ func blocksEverywhere(world *mpi.Comm, win *mpi.Win[int64], n int) error {
 }
 
 func TestWindowLocks(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 4, windowLocks, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 4, windowLocks, fabric) })
 }
 
 // Under the exclusive lock a rank reads a counter, and writes it back larger: no step is lost, whatever ranks
@@ -118,7 +118,7 @@ var windowLocks = body("window locks", func(_ context.Context, world *mpi.Comm) 
 })
 
 func TestWindowErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, windowErrors, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, windowErrors, fabric) })
 }
 
 // What is wrong fails at its caller, and changes nothing at the target.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestWindowAccumulate(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, windowAccumulate, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, windowAccumulate, fabric) })
 }
 
 // All ranks add to all elements at once, by every call that can, and nothing is lost: of elements of every
@@ -68,7 +68,7 @@ func accumulateAll[T mpi.Number](world *mpi.Comm, skip int) error {
 }
 
 func TestWindowOperators(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, windowOperators, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, windowOperators, fabric) })
 }
 
 var windowOperators = body("window operators", func(_ context.Context, world *mpi.Comm) error {
@@ -123,7 +123,7 @@ var windowOperators = body("window operators", func(_ context.Context, world *mp
 })
 
 func TestWindowLocalAtomics(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, windowLocalAtomics, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, windowLocalAtomics, fabric) })
 }
 
 // The owner's own atomics on Local and the others' calls are atomic against each other.

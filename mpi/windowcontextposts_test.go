@@ -9,7 +9,7 @@ import (
 )
 
 func TestStartGivenUpAfterAPost(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, startGivenUp, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, startGivenUp, fabric) })
 }
 
 // A Start of two ranks is given up when one of them has posted. The next one takes that Post, and the other.

@@ -162,7 +162,7 @@ func restoreBlocks(world *mpi.Comm, win *mpi.Win[int64], at [][2]int, n int) err
 }
 
 func TestDynamicWindowErrors(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, dynamicWindowErrors, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, dynamicWindowErrors, fabric) })
 }
 
 // What is not attached, or not any more, or not so long, fails at the caller. The owner notices nothing.
@@ -235,7 +235,7 @@ func wantKind(world *mpi.Comm, _ *mpi.Win[int32]) (err error) {
 }
 
 func TestDetachWaitsForOperations(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, detachWaits, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, detachWaits, fabric) })
 }
 
 // Ranks attach and detach while others put: each Put lands in memory that is attached, or fails at its caller;
@@ -310,7 +310,7 @@ var detachWaits = body("detach waits", func(_ context.Context, world *mpi.Comm) 
 })
 
 func TestUserGoesOnWhileDetachWaits(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 3, userGoesOn, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, userGoesOn, fabric) })
 }
 
 // Rank 1 detaches memory of which rank 0 is a user. Until it flushes, all its operations there are carried
@@ -398,7 +398,7 @@ var neverWere = body("positions that never were", func(_ context.Context, world 
 })
 
 func TestManyAttachments(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, manyAttachments, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, manyAttachments, fabric) })
 }
 
 // A rank attaches as much as there is room for, in any order; a position is never given twice.

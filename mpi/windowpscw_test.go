@@ -9,7 +9,7 @@ import (
 )
 
 func TestExposureAndMessagesOfTheProgram(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, exposureBesideMessages, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, exposureBesideMessages, fabric) })
 }
 
 // The window's communicator is free for the program: its messages, whatever their tags, are no Post and no

@@ -11,7 +11,7 @@ import (
 )
 
 func TestWindowViews(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, windowViews, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, windowViews, fabric) })
 }
 
 // Random views go to random places and come back from there, and nothing else is touched.

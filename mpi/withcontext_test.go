@@ -203,7 +203,7 @@ func unreceived(c *mpi.Comm) bool {
 }
 
 func TestCollectivesEndWithTheirContext(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { together(t, 2, collectivesGivenUp, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, collectivesGivenUp, fabric) })
 }
 
 // A collective that only one rank calls ends with its context; the world is in step.

@@ -31,6 +31,12 @@ func lock(of int) []snapshot.Wait {
 	return []snapshot.Wait{{Call: "Lock", Ops: []snapshot.Op{{Kind: snapshot.Lock, Peer: of}}}}
 }
 
+// held has a rank hold the lock of its own part.
+func held(by int, j Job) Job {
+	j[by].Locks = []snapshot.Held{{Peer: by}}
+	return j
+}
+
 func ssend(to, tag, line int) []snapshot.Wait {
 	return []snapshot.Wait{{Call: "Ssend", Site: fmt.Sprintf("solver.go:%d", line),
 		Ops: []snapshot.Op{{Kind: snapshot.Send, Peer: to, Tag: tag}}}}
@@ -96,8 +102,9 @@ func TestStuck(t *testing.T) {
 		"a send that has been taken":            {jobOf(ssend(1, 5, 41), ssend(0, 6, 41)).lying(0, from1), nil},
 		"one behind a cycle":                    {jobOf(recv(1, 5, 1), recv(0, 5, 2), recv(0, 5, 3)), []int{0, 1, 2}},
 		"from itself":                           {jobOf(recv(0, 5, 1)), []int{0}},
-		"a lock, and who has it waits":          {jobOf(lock(1), recv(0, 5, 2)), []int{0, 1}},
-		"a lock, and another computes":          {jobOf(lock(1), recv(0, 5, 2), nil), nil},
+		"a lock, and who has it waits":          {held(1, jobOf(lock(1), recv(0, 5, 2))), []int{0, 1}},
+		"a lock that is being passed on":        {jobOf(lock(1), recv(0, 5, 2)), nil},
+		"a lock, and another computes":          {held(1, jobOf(lock(1), recv(0, 5, 2), nil)), nil},
 		"for one that computes":                 {jobOf(recv(1, 5, 41), nil), nil},
 		"another goroutine may act":             {active, nil},
 		"a wait that is not listed":             {leftOut, nil},

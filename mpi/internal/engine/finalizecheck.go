@@ -85,7 +85,8 @@ func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int
 	}
 }
 
-// Unfinished lists what the program has not received or not waited for, after Drain, in the order of peers.
+// Unfinished lists what the program has not received or not waited for, in the order of peers. All ranks have
+// come through Drain, so what they have sent has arrived; what no pass has taken yet is taken here.
 func (h *Hub) Unfinished() (list []Unfinished) {
 	all := map[UnfinishedKey]int{}
 	for e := range h.each() {
@@ -105,6 +106,8 @@ func (h *Hub) Unfinished() (list []Unfinished) {
 func (e *Engine) addUnfinished(all map[UnfinishedKey]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for e.stopped == nil && e.progress.poll() {
+	}
 	for k, n := range e.unexpected.unfinished {
 		all[k] += n
 	}

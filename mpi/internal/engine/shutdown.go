@@ -208,7 +208,8 @@ func (h *Hub) Destroy(cause error) (err error) {
 		err = errors.Join(err, e.stopTimers())
 	}
 	for e := range h.each() {
-		e.mu.Lock() // who has it in a timer comes to its end
+		e.mu.Lock()
+		//lint:ignore SA2001 a timer's function that has the lock comes to its end
 		e.mu.Unlock()
 	}
 	err = errors.Join(err, h.memory.detachAll())

@@ -101,8 +101,8 @@ var goldens = []golden{
 # OSU-style weft MPI Multi-threaded Latency Test v0.1.0
 # Datatype: MPI_CHAR.
 # [ pairs of goroutines: 1 ]
-# Size         Avg Latency(us)
-8                        50.00
+# Size         Avg Latency(us)    P50 Tail Lat(us)    P90 Tail Lat(us)    P99 Tail Lat(us)  P99.9 Tail Lat(us)    Max Tail Lat(us)
+8                       550.00              500.22              500.22              500.22              500.22              500.22
 `},
 	{"rate_mt", 2, options(func(o *Options) { o.Min, o.Max, o.Iterations, o.Warmup, o.Threads = 8, 8, 10, 1, 1 }), `
 # OSU-style weft MPI Multi-threaded Message Rate Test v0.1.0
@@ -314,6 +314,7 @@ func TestParsersFindWhatTheyLookFor(t *testing.T) {
 		stream:          regexp.MustCompile(`(?m)^# Size\s+Bandwidth \(MB/s\)\s*$`),
 		rates:           regexp.MustCompile(`(?m)^# Size\s+MB/s\s+Messages/s\s*$`),
 		synchronization: regexp.MustCompile(`(?m)^# Avg Latency\(us\)\s*$`),
+		pairRates:       regexp.MustCompile(`(?m)^# Size\s+Million messages/s\s*$`),
 		startUp:         regexp.MustCompile(`(?m)^nprocs: \d+, min: \d+ ms, max: \d+ ms, avg: \d+ ms$`),
 	}
 	for _, g := range goldens {

@@ -91,7 +91,6 @@ func survived(world, c *mpi.Comm, victim int, why error) error {
 // left of them.
 func TestEndpoint_FailedRankEndsEveryCall(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		t.Parallel()
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", "WEFT_ENDPOINTS=4", fabric)
 		j.strike(func() { j.signal(1, syscall.SIGKILL) })
 	})

@@ -55,7 +55,7 @@ var metricsBody = body("metrics over a socket", func(_ context.Context, c *mpi.C
 	}
 	for _, want := range []string{"# TYPE weft_eager_sent_total counter\n", "# TYPE weft_connections gauge\n",
 		"weft_connections{rank=\"" + fmt.Sprint(c.Rank()) + "\",host=", "weft_asleep_seconds_total{",
-		"weft_channel_sent_total{rank=", ",peer=\"" + fmt.Sprint(1-c.Rank()) + "\",fabric="} {
+		"weft_channel_sent_total{rank=", ",peer=\"" + fmt.Sprint(1-c.Rank()) + "\",endpoint=\"0\",fabric="} {
 		if !strings.Contains(text, want) {
 			return fmt.Errorf("%q is missing:\n%s", want, text)
 		}

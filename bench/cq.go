@@ -103,19 +103,19 @@ func (r *cqRun) measure(l layout) error {
 	var stop atomic.Bool
 	streamed, flows, moved := make(chan error, 1), make(chan struct{}), 0.0
 	began := r.now()
-	go func() {
-		var err error
-		if l.stream {
+	if l.stream {
+		go func() {
+			var err error
 			moved, err = r.streams(carrier, &stop, func() { close(flows) })
-		} else {
-			close(flows)
+			streamed <- err
+		}()
+		select {
+		case <-flows:
+		case err := <-streamed: // it failed, as it goes on until stop
+			return err
 		}
-		streamed <- err
-	}()
-	select {
-	case <-flows:
-	case err := <-streamed: // it failed
-		return err
+	} else {
+		streamed <- nil
 	}
 	err := r.pingPong()
 	stop.Store(true)

@@ -107,7 +107,7 @@ func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
 	}, func() bool { return t.waitOn(&wait) })
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
-	memory.pins--
+	t.w.e.hub.UnpinMemory(memory)
 	return mr.Deregister() == nil && ok // after that the owner writes nothing here
 }
 

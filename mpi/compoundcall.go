@@ -36,24 +36,29 @@ const noRoot = -1
 
 // newValueCall is newCompoundCall for a call on values of a type, with a root or noRoot.
 func (c *Comm) newValueCall(root int, t *value.Type) *compoundCall {
-	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
-		endpoint: contextid.AnyEndpoint,
-		err:      c.compareCompound(root, "", t.Element)}
+	x := c.newUncomparedCall()
+	x.err = c.compareCompound(root, "", t.Element)
+	return x
 }
 
 // newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
 func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
+	x := c.newUncomparedCall()
+	x.err = c.compareCompound(root, arguments, nil)
+	return x
+}
+
+// newUncomparedCall is newCompoundCall without a comparison in checking mode.
+func (c *Comm) newUncomparedCall() *compoundCall {
 	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(), rank: c.rank,
-		endpoint: contextid.AnyEndpoint,
-		err:      c.compareCompound(root, arguments, nil)}
+		endpoint: contextid.AnyEndpoint}
 }
 
 // newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the
 // call cannot begin.
 func (c *Comm) newCompoundCallLater() (x *compoundCall, compare func() error) {
 	compare = c.compareCompoundLater(noRoot, "", nil)
-	return &compoundCall{comm: c, context: contextid.Collective.In(c.context), tag: c.nextTag(),
-		rank: c.rank, endpoint: contextid.AnyEndpoint}, compare
+	return c.newUncomparedCall(), compare
 }
 
 // newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.

@@ -85,26 +85,26 @@ func (h *Hub) Stats() Stats {
 	for e := range h.each() {
 		st := e.Stats()
 		all.add(&st)
-		handler, has := e.Handler()
-		if !has {
-			handler.Core = -1
-		}
-		all.Endpoints = append(all.Endpoints, EndpointStats{Number: e.number, Connections: st.Connections,
-			EagerSent: st.EagerSent, Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes,
-			Events: st.Events, Sleeps: st.Sleeps, HandlerCore: handler.Core, HandlerBulk: handler.Bulk,
-			Completions: st.Completions})
-		e.contention(&all.Endpoints[len(all.Endpoints)-1])
+		all.Endpoints = append(all.Endpoints, e.endpointStats(&st))
 	}
 	return all
 }
 
-// contention adds how often its lock was waited for, and what its handler has done.
-func (e *Engine) contention(st *EndpointStats) {
-	st.LockWaits, st.LockHandOvers = e.mu.waits.Load(), e.mu.handOvers.Load()
-	st.LockWaited = time.Duration(e.mu.waited.Load())
+// endpointStats are counters of the endpoint, of which st has some.
+func (e *Engine) endpointStats(st *Stats) EndpointStats {
+	own := EndpointStats{Number: e.number, Connections: st.Connections, EagerSent: st.EagerSent,
+		Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes, Events: st.Events,
+		Sleeps: st.Sleeps, HandlerCore: -1, Completions: st.Completions,
+		LockWaits: e.mu.waits.Load(), LockHandOvers: e.mu.handOvers.Load(),
+		LockWaited: time.Duration(e.mu.waited.Load())}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	st.HandlerWakes, st.HandlerPasses = e.completionHandler.counts.Wakes, e.completionHandler.counts.Passes
+	h := &e.completionHandler
+	own.HandlerBulk, own.HandlerWakes, own.HandlerPasses = h.at.Bulk, h.counts.Wakes, h.counts.Passes
+	if h.active() {
+		own.HandlerCore = h.at.Core
+	}
+	return own
 }
 
 // add adds the counters of an endpoint.

@@ -36,24 +36,20 @@ func (e *Engine) waitHandle(h Request) (Status, error) {
 }
 
 // Test makes progress once and returns the result if the request is done.
-func (e *Engine) Test(h Request) (Status, bool, error) {
-	st, ok, err := e.test(h, false)
-	if !ok {
-		e.triedInVain()
-	}
-	return st, ok, err
-}
+func (e *Engine) Test(h Request) (Status, bool, error) { return e.test(h, false) }
 
 // Look is Test, but the handle is not used up.
-func (e *Engine) Look(h Request) (Status, bool, error) {
-	st, ok, err := e.test(h, true)
+func (e *Engine) Look(h Request) (Status, bool, error) { return e.test(h, true) }
+
+func (e *Engine) test(h Request, look bool) (Status, bool, error) {
+	st, ok, err := e.testOnce(h, look)
 	if !ok {
 		e.triedInVain()
 	}
 	return st, ok, err
 }
 
-func (e *Engine) test(h Request, look bool) (Status, bool, error) {
+func (e *Engine) testOnce(h Request, look bool) (Status, bool, error) {
 	switch h {
 	case Request{}:
 		return Status{}, true, nil

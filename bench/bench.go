@@ -55,19 +55,15 @@ type Invocation struct {
 	Profile string
 }
 
-// settings are those of a run of a benchmark.
-func (by Invocation) settings(b *Benchmark) (setting.Values, error) {
+// settings are those of a run, with defaults by name.
+func (by Invocation) settings(defaults map[string]string) (setting.Values, error) {
 	v := setting.Environment()
 	for name, text := range by.Settings {
 		if err := v.Set(name, text); err != nil {
 			return v, err
 		}
 	}
-	unset, err := b.unset()
-	if err != nil {
-		return v, err
-	}
-	for name, text := range unset {
+	for name, text := range defaults {
 		if err := v.SetDefault(name, text); err != nil {
 			return v, err
 		}
@@ -477,7 +473,7 @@ func (b *Benchmark) run(ctx context.Context, o Options, by Invocation, out io.Wr
 		return err
 	}
 	config := mpi.Config{Settings: by.Settings, Defaults: unset}
-	settings, err := by.settings(b)
+	settings, err := by.settings(unset)
 	if err != nil {
 		return err
 	}

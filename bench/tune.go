@@ -52,7 +52,7 @@ func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) erro
 // withTuner runs what compares collectives as a rank of the job.
 func withTuner(ctx context.Context, o TuneOptions, by Invocation, out io.Writer,
 	body func(t *tuner) error) error {
-	settings, err := by.settings(&Benchmark{})
+	settings, err := by.settings(nil)
 	if err != nil {
 		return err
 	}

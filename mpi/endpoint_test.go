@@ -400,16 +400,21 @@ func TestEndpoint_C1_N4_N7_N8_HandlersOfTheLauncher(t *testing.T) {
 	})
 }
 
+// plainAndBulk gives the cores that a variable lists, and duplicates on endpoints 1 and 2, of which the second
+// is bulk.
+func plainAndBulk(world *mpi.Comm, variable string) (cores []int, plain, bulk *mpi.Comm, err error) {
+	if cores, err = topology.ParseCPUList(os.Getenv(variable)); err != nil {
+		return nil, nil, nil, err
+	}
+	if plain, err = world.Dup(mpi.OnEndpoint(1)); err != nil {
+		return nil, nil, nil, err
+	}
+	bulk, err = world.Dup(mpi.OnEndpoint(2), mpi.Bulk())
+	return cores, plain, bulk, err
+}
+
 var endpointsPlaced = body("endpoints-placed", func(_ context.Context, world *mpi.Comm) error {
-	cores, err := topology.ParseCPUList(os.Getenv("WEFT_CQ_CORES"))
-	if err != nil {
-		return err
-	}
-	plain, err := world.Dup(mpi.OnEndpoint(1))
-	if err != nil {
-		return err
-	}
-	bulk, err := world.Dup(mpi.OnEndpoint(2), mpi.Bulk())
+	cores, plain, bulk, err := plainAndBulk(world, "WEFT_CQ_CORES")
 	if err != nil {
 		return err
 	}
@@ -514,15 +519,7 @@ var endpointsShown = body("endpoints-shown", func(_ context.Context, world *mpi.
 const handlerCores = "WEFT_TEST_HANDLER_CORES"
 
 var endpointsHandled = body("endpoints-handled", func(_ context.Context, world *mpi.Comm) error {
-	cores, err := topology.ParseCPUList(os.Getenv(handlerCores))
-	if err != nil {
-		return err
-	}
-	plain, err := world.Dup(mpi.OnEndpoint(1))
-	if err != nil {
-		return err
-	}
-	bulk, err := world.Dup(mpi.OnEndpoint(2), mpi.Bulk())
+	cores, plain, bulk, err := plainAndBulk(world, handlerCores)
 	if err != nil {
 		return err
 	}

@@ -101,18 +101,18 @@ func (e *Engine) MoveHandler(to HandlerPlace) error {
 
 // moveQueue gives a queue to a new handler, and ends the one that had it.
 func (h *completionHandler) moveQueue(f *fabric) error {
-	id, err := h.start(f.device)
+	id, err := h.start(f.Device)
 	if err != nil {
 		return err
 	}
 	h.e.mu.Lock()
 	old := f.handler
-	if err = f.device.ModifyCQ(f.cq, id); err == nil {
+	if err = f.Device.ModifyCQ(f.cq, id); err == nil {
 		f.handler = id
 		id = old
 	}
 	h.e.mu.Unlock()
-	return errors.Join(err, f.device.CloseHandler(id))
+	return errors.Join(err, f.Device.CloseHandler(id))
 }
 
 // active tells whether a handler makes progress.
@@ -153,7 +153,7 @@ func (h *completionHandler) stop() (err error) {
 		return nil
 	}
 	for _, f := range h.e.fabrics {
-		err = errors.Join(err, f.device.ModifyCQ(f.cq, 0))
+		err = errors.Join(err, f.Device.ModifyCQ(f.cq, 0))
 	}
 	h.timer.Stop()
 	h.timer = nil
@@ -162,7 +162,7 @@ func (h *completionHandler) stop() (err error) {
 		return err
 	}
 	for _, f := range h.e.fabrics {
-		err = errors.Join(err, f.device.CloseHandler(f.handler))
+		err = errors.Join(err, f.Device.CloseHandler(f.handler))
 		f.handler = 0
 	}
 	return err

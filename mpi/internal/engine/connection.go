@@ -79,7 +79,7 @@ func (d *connections) connectLocked(p *peer) {
 		}
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
-			err = f.of.endpoint.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
+			err = f.endpoint.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
 		}
 		if err == nil {
 			return
@@ -168,7 +168,7 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, f.shortLimit()
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
 	e.recorder.Stamp()
-	if f.device.Query().PollQP {
+	if f.Device.Query().PollQP {
 		p.qpPoller = qp
 	}
 	for range recvSlack {
@@ -203,7 +203,7 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if addr != "" && f.of.endpoint.Reaches(addr) {
+		if addr != "" && f.endpoint.Reaches(addr) {
 			return f, addr, nil
 		}
 	}

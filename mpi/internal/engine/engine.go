@@ -184,7 +184,7 @@ func (e *Engine) open(c Config) error {
 			return err
 		}
 		e.fabrics = append(e.fabrics, f)
-		if err := e.hub.queues.add(f.name, f.device, f.cq); err != nil {
+		if err := e.hub.queues.add(f.name, f.Device, f.cq); err != nil {
 			return err
 		}
 		if e.completionHandler.active() {

@@ -107,7 +107,7 @@ func newEngine(conf Config) (*Engine, error) {
 	return h.first(), nil
 }
 
-func simulated(w []*Engine) bool { return w[0].fabrics[0].device.Query().Provider == "sim" }
+func simulated(w []*Engine) bool { return w[0].fabrics[0].Device.Query().Provider == "sim" }
 
 // onEach runs a test on a world of every fabric.
 func onEach(t *testing.T, n int, test func(t *testing.T, w []*Engine)) {

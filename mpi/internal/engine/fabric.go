@@ -30,11 +30,9 @@ type Lookup func(rank uint32, provider string) (string, error)
 
 // fabric is what an engine has of a device of its rank. A peer belongs to one of them from its connection on.
 type fabric struct {
-	name       string // of the provider
-	device     transport.Device
+	*device
 	pd         transport.PD
 	cq         transport.CQ
-	of         *device
 	eagerLimit int
 	// messages up to eagerLimit are announced too, if it is likely that they are awaited
 	awaits bool
@@ -59,9 +57,9 @@ type fabric struct {
 func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	attr := from.Device.Query()
 	f := &fabric{
-		name: from.name, device: from.Device, of: from, eagerLimit: cmp.Or(c.EagerLimit, from.EagerLimit,
-			math.MaxInt), reads: min(readDepth, attr.MaxReads),
-		byQP: map[transport.QPN]*peer{}, maxPolled: attr.MaxPolledQPs,
+		device: from, eagerLimit: cmp.Or(c.EagerLimit, from.EagerLimit, math.MaxInt),
+		reads: min(readDepth, attr.MaxReads),
+		byQP:  map[transport.QPN]*peer{}, maxPolled: attr.MaxPolledQPs,
 	}
 	var err error
 	e.waiters.maxYields = max(e.waiters.maxYields, yieldsNotified)
@@ -71,17 +69,17 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	if c.Turns != nil {
 		e.waiters.maxYields = 1 // nothing comes unless another rank has a turn
 	}
-	if f.pd, err = f.device.AllocPD(); err != nil {
+	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err
 	}
 	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
-		if f.handler, err = e.completionHandler.start(f.device); err != nil {
+		if f.handler, err = e.completionHandler.start(f.Device); err != nil {
 			return nil, err
 		}
 	}
-	if f.cq, err = f.device.CreateCQ(cqDepth, f.handler); err != nil {
+	if f.cq, err = f.Device.CreateCQ(cqDepth, f.handler); err != nil {
 		return nil, err
 	}
 	share := c.SpinTime > 0 // the sender looks for what it can copy while it waits
@@ -122,14 +120,14 @@ func (f *fabric) shortLimit() int {
 	if !f.awaits {
 		return f.eagerLimit
 	}
-	return min(f.eagerLimit, copycost.Awaited(f.device.Query().CopyCall))
+	return min(f.eagerLimit, copycost.Awaited(f.Device.Query().CopyCall))
 }
 
 // CopyCall is how long it takes before the first byte to read memory of another process of this host; 0 if
 // that is not known.
 func (e *Engine) CopyCall() time.Duration {
 	for _, f := range e.fabrics {
-		if t := f.device.Query().CopyCall; t > 0 {
+		if t := f.Device.Query().CopyCall; t > 0 {
 			return t
 		}
 	}

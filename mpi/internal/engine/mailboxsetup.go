@@ -104,7 +104,7 @@ const probeTries = 100
 func (m *Mailboxes) canReadLocked(rank int) bool {
 	m.e.mu.assertHeld()
 	b := &m.peers[rank]
-	if !m.fabric.device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
+	if !m.fabric.Device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
 		return false
 	}
 	got := make([]byte, probeBytes)
@@ -129,7 +129,7 @@ func (e *Engine) SharesMemory(ranks []int32, size int) bool {
 			continue
 		}
 		f, _, err := e.connections.selectFabric(rank)
-		if err != nil || !f.device.Query().PeerMapped {
+		if err != nil || !f.Device.Query().PeerMapped {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (m *Mailboxes) beginSetup() error {
 	defer m.e.mu.Unlock()
 	m.e.collectives.freeReleasedLocked()
 	for _, f := range m.e.fabrics {
-		attr := f.device.Query()
+		attr := f.Device.Query()
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}

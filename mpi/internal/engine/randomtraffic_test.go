@@ -18,7 +18,7 @@ func TestRandomMixture(t *testing.T) {
 		if simulated(w) {
 			messages, largest = 100, 5_000
 		}
-		_, without := w[0].fabrics[0].device.(noReads)
+		_, without := w[0].fabrics[0].Device.(noReads)
 		if without {
 			messages /= 4
 		}

@@ -67,7 +67,7 @@ func (h *passiveProgress) again() bool {
 
 // mapped tells whether every rank reaches this rank's part by itself.
 func (w *Window) mapped() bool {
-	if len(w.e.fabrics) > 1 || !w.e.fabrics[0].device.Query().PeerMapped {
+	if len(w.e.fabrics) > 1 || !w.e.fabrics[0].Device.Query().PeerMapped {
 		return false
 	}
 	if w.dynamic == nil {

@@ -70,7 +70,7 @@ func (x *compared) exchange(c *Comm) error {
 		return err
 	}
 	for _, p := range x.peers[:x.n] {
-		err := c.e.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(p), x.tag)
+		err := c.e.Sends.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(p), x.tag)
 		if err != nil {
 			x.endReceives(c, x.receives[:x.n])
 			return err
@@ -84,8 +84,8 @@ func (x *compared) exchange(c *Comm) error {
 func (x *compared) postDigests(c *Comm) {
 	context := contextid.Comparison.In(c.context)
 	for _, p := range x.peers[:x.n] {
-		if h, err := c.e.Isend(context, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
-			c.e.CancelAndFree(h)
+		if h, err := c.e.Sends.Isend(context, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
+			c.e.Cancels.CancelAndFree(h)
 		}
 	}
 }
@@ -94,15 +94,15 @@ func (x *compared) postDigests(c *Comm) {
 // that come later are received all the same.
 func (x *compared) postReceives(c *Comm) error {
 	x.group = engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag}
-	if err := c.e.BeginGroupCall(&x.group); err != nil {
+	if err := c.e.Recovery.BeginGroupCall(&x.group); err != nil {
 		return err
 	}
 	for i, p := range x.peers[:x.n] {
-		h, err := c.e.Irecv(x.group.Context, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
+		h, err := c.e.Recvs.Irecv(x.group.Context, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
 		if err == nil {
-			c.e.Bind(h, c.canceller)
-			if err = c.e.GroupCallErr(&x.group); err != nil {
-				c.e.CancelAndFree(h)
+			c.e.Cancels.Bind(h, c.canceller)
+			if err = c.e.Recovery.GroupCallErr(&x.group); err != nil {
+				c.e.Cancels.CancelAndFree(h)
 			}
 		}
 		if err != nil {
@@ -117,9 +117,9 @@ func (x *compared) postReceives(c *Comm) error {
 // endReceives gives up the receives that are left.
 func (x *compared) endReceives(c *Comm, left []engine.Request) {
 	for _, h := range left {
-		c.e.CancelAndFree(h)
+		c.e.Cancels.CancelAndFree(h)
 	}
-	c.e.EndGroupCall(&x.group)
+	c.e.Recovery.EndGroupCall(&x.group)
 }
 
 // awaitDigests waits for the digests.
@@ -127,7 +127,7 @@ func (x *compared) awaitDigests(c *Comm) error {
 	left := x.receives[:x.n]
 	var err error
 	for len(left) > 0 && err == nil {
-		_, err = c.e.Wait(left[0])
+		_, err = c.e.Requests.Wait(left[0])
 		left = left[1:]
 	}
 	x.endReceives(c, left)
@@ -224,11 +224,12 @@ func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error
 		if x.theirs[i] == x.mine {
 			continue
 		}
-		h, err := c.e.Isend(contextid.Comparison.In(c.context), mine[:], c.worldRank(p), x.tag|detailTag)
+		context := contextid.Comparison.In(c.context)
+		h, err := c.e.Sends.Isend(context, mine[:], c.worldRank(p), x.tag|detailTag)
 		if err != nil {
 			return err
 		}
-		c.e.CancelAndFree(h) // its memory lives as long as it is read
+		c.e.Cancels.CancelAndFree(h) // its memory lives as long as it is read
 	}
 	for i, p := range x.peers[:x.n] {
 		if x.theirs[i] == x.mine {
@@ -249,18 +250,18 @@ func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error
 func (c *Comm) detail(from, tag int) check.Signature {
 	unknown := check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
 	b := &[check.SignatureSize]byte{}
-	h, err := c.e.Irecv(contextid.Comparison.In(c.context), b[:], c.worldRank(from), tag, 1)
+	h, err := c.e.Recvs.Irecv(contextid.Comparison.In(c.context), b[:], c.worldRank(from), tag, 1)
 	if err != nil {
 		return unknown
 	}
 	for end := time.Now().Add(detailWithin); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if _, done, err := c.e.Test(h); err != nil {
+		if _, done, err := c.e.Requests.Test(h); err != nil {
 			return unknown
 		} else if done {
 			return check.ParseSignature(b)
 		}
 	}
-	c.e.CancelAndFree(h)
+	c.e.Cancels.CancelAndFree(h)
 	return unknown
 }
 
@@ -296,7 +297,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	}
 	// Free of the communicator leaves what the neighbors tell until the end of this.
 	explanation := &engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag | detailTag}
-	if c.e.BeginGroupCall(explanation) != nil {
+	if c.e.Recovery.BeginGroupCall(explanation) != nil {
 		x.endReceives(c, x.receives[:x.n])
 		return
 	}
@@ -305,12 +306,12 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	if c.canceller == nil {
 		var ctx context.Context
 		ctx, end = context.WithCancelCause(context.Background())
-		a.comm = &Comm{c.commState, c.e.NewCanceller(ctx)}
+		a.comm = &Comm{c.commState, c.e.Cancels.NewCanceller(ctx)}
 	}
 	c.checker.underWay.Add(1)
 	c.e.Go(func() {
 		defer c.checker.underWay.Done()
-		defer c.e.EndGroupCall(explanation)
+		defer c.e.Recovery.EndGroupCall(explanation)
 		if x.awaitDigests(c) != nil || x.agrees() {
 			return
 		}

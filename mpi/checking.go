@@ -361,14 +361,14 @@ func (c *Comm) checkedSend(b *buffer, dst, tag int, sync bool) error {
 		m := k.headers.Get().(*[]byte)
 		check.PutHeader(*m, orBytes(b.element), site)
 		n := copy((*m)[check.HeaderSize:], b.bytes)
-		err := c.e.Send(c.context, (*m)[:check.HeaderSize+n], c.worldRank(dst), tag)
+		err := c.e.Sends.Send(c.context, (*m)[:check.HeaderSize+n], c.worldRank(dst), tag)
 		k.headers.Put(m)
 		return err
 	}
 	r, err := c.checkedIsend(b, dst, tag, sync)
 	if err == nil {
 		var st engine.Status
-		st, err = c.e.Wait(r.h)
+		st, err = c.e.Requests.Wait(r.h)
 		k.waitedFor(c, r.h, &st, err)
 	}
 	return err
@@ -384,7 +384,8 @@ func (c *Comm) checkedRecv(b *buffer, src, tag int) (st engine.Status, err error
 				Writes: [][]byte{b.bytes}})
 		}
 		m := k.headers.Get().(*[]byte)
-		err = c.e.Recv(c.context, (*m)[:check.HeaderSize+len(b.bytes)], c.worldRank(src), tag, b.elem, &st)
+		into := (*m)[:check.HeaderSize+len(b.bytes)]
+		err = c.e.Recvs.Recv(c.context, into, c.worldRank(src), tag, b.elem, &st)
 		withoutHeader(err)
 		n := max(0, min(st.Bytes-check.HeaderSize, len(b.bytes)))
 		copy(b.bytes, (*m)[check.HeaderSize:][:n])
@@ -396,7 +397,7 @@ func (c *Comm) checkedRecv(b *buffer, src, tag int) (st engine.Status, err error
 	}
 	r, err := c.checkedIrecv(b, src, tag)
 	if err == nil {
-		st, err = c.e.Wait(r.h)
+		st, err = c.e.Requests.Wait(r.h)
 		k.waitedFor(c, r.h, &st, err)
 	}
 	return st, err
@@ -413,9 +414,9 @@ func (c *Comm) checkedIsend(b *buffer, dst, tag int, sync bool) (Request, error)
 	r.Site, r.Reads = c.checker.sites.Here(), pieces
 	r.With = c.with(r.Site.Call, dst, tag)
 	check.PutHeader(r.head[:], orBytes(b.element), r.Site)
-	begin := c.e.IsendVec
+	begin := c.e.Sends.IsendVec
 	if sync {
-		begin = c.e.IssendVec
+		begin = c.e.Sends.IssendVec
 	}
 	c.checker.operations.Begin(&r.Operation)
 	h, err := begin(c.context, r.withHeader(pieces), c.worldRank(dst), tag)
@@ -427,17 +428,17 @@ func (c *Comm) checkedIrecv(b *buffer, src, tag int) (Request, error) {
 	r, pieces := c.newCheckedRecv(b, src, tag)
 	if b.sized != nil {
 		b.sized.Head = r.head[:]
-		h, err := c.e.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem)
+		h, err := c.e.Recvs.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem)
 		return c.begunChecked(r, h, err)
 	}
-	h, err := c.e.IrecvVec(c.context, r.withHeader(pieces), c.worldRank(src), tag, b.elem)
+	h, err := c.e.Recvs.IrecvVec(c.context, r.withHeader(pieces), c.worldRank(src), tag, b.elem)
 	return c.begunChecked(r, h, err)
 }
 
 // checkedImrecv begins the receive of a message that was probed, in checking mode.
 func (c *Comm) checkedImrecv(m *Message, b *buffer) (Request, error) {
 	r, pieces := c.newCheckedRecv(b, m.source, m.tag)
-	h, err := c.e.ImrecvVec(m.m, r.withHeader(pieces), b.elem)
+	h, err := c.e.Probes.ImrecvVec(m.m, r.withHeader(pieces), b.elem)
 	return c.begunChecked(r, h, err)
 }
 

@@ -290,10 +290,10 @@ func (a *collectiveCall) carryOut() (err error) {
 			return err
 		}
 	}
-	x := a.comm.e.NewCollective()
+	x := a.comm.e.Collectives.New()
 	a.plan(x)
 	a.fill(x, a.nextTag())
-	return a.comm.e.RunCollective(x)
+	return a.comm.e.Collectives.Run(x)
 }
 
 // runOwnLocked carries out a call with what its communicator keeps for that.
@@ -323,9 +323,9 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 		x.Beside = k.mailboxes.current
 	}
 	if x.Schedule.Mailboxes {
-		a.err = c.e.RunInMailboxes(x, k.mailboxes.current)
+		a.err = c.e.Collectives.RunInMailboxes(x, k.mailboxes.current)
 	} else {
-		a.err = c.e.RunCollective(x)
+		a.err = c.e.Collectives.Run(x)
 	}
 	x.Input, x.Output, x.Outgoing, x.Incoming = nil, nil, nil, nil
 	k.rememberLocked(a)
@@ -349,10 +349,10 @@ func startCall(a collectiveCall) (Request, error) {
 	if a.err != nil {
 		return Request{}, a.failed("I", "")
 	}
-	x := a.comm.e.NewCollective()
+	x := a.comm.e.Collectives.New()
 	a.plan(x)
 	a.fill(x, a.nextTag())
-	h, err := a.comm.e.StartCollective(x)
+	h, err := a.comm.e.Collectives.Start(x)
 	if err != nil {
 		a.err = err
 		return Request{}, a.failed("I", "")
@@ -476,7 +476,7 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	x := &k.own[k.latest]
 	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.Add(1), key.operation, x.Signature), nil
 	x.Input, x.Output = in, out
-	err = c.e.RunInMailboxes(x, k.mailboxes.current)
+	err = c.e.Collectives.RunInMailboxes(x, k.mailboxes.current)
 	x.Input, x.Output = nil, nil
 	k.mu.Unlock()
 	if err != nil {

@@ -83,7 +83,7 @@ func (j *job) newComm(name string, id uint32, rank int, m *members) *Comm {
 	if j.ended.Load() { // else finalize finds it among the others
 		s.inFull.Store(true)
 	}
-	if e.OpenCommunicator(id, world) {
+	if e.Recovery.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
 	}
 	j.log.Debug("communicator", "name", name, "id", contextid.Number(id), "commRank", rank, "size", s.size)

@@ -162,7 +162,7 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 		if claimed && isLoss(err) {
 			// Others may have the communicator, and would wait there for this rank, which has nothing to
 			// revoke.
-			_ = x.comm.job.endpointOf(id).Revoke(id)
+			_ = x.comm.job.endpointOf(id).Recovery.Revoke(id)
 		}
 		return 0, false, err
 	}
@@ -204,10 +204,10 @@ func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	}
 	e := x.comm.e
 	x.group = engine.GroupCall{Context: x.context, Tag: x.tag, Ranks: x.worldRanks()}
-	if err := e.BeginGroupCall(&x.group); err != nil {
+	if err := e.Recovery.BeginGroupCall(&x.group); err != nil {
 		return err
 	}
-	defer e.EndGroupCall(&x.group)
+	defer e.Recovery.EndGroupCall(&x.group)
 	call.Rank, call.Size = x.rank, x.size()
 	call.Build(&x.schedule)
 	scratch := make([]uint64, (x.schedule.Scratch+7)/8)
@@ -243,27 +243,27 @@ func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) er
 		var r engine.Request
 		switch step.Kind {
 		case coll.Recv:
-			r, first = e.Irecv(x.context, at(step.Dst), x.worldRank(step.Peer), x.tag, 1)
+			r, first = e.Recvs.Irecv(x.context, at(step.Dst), x.worldRank(step.Peer), x.tag, 1)
 		case coll.Send:
-			r, first = e.Isend(x.context, at(step.Src), x.worldRank(step.Peer), x.tag)
+			r, first = e.Sends.Isend(x.context, at(step.Src), x.worldRank(step.Peer), x.tag)
 		default:
 			continue
 		}
 		if first != nil {
 			break
 		}
-		e.Bind(r, canceller)
+		e.Cancels.Bind(r, canceller)
 		x.requests = append(x.requests, r)
 	}
 	if first == nil {
-		first = e.GroupCallErr(&x.group)
+		first = e.Recovery.GroupCallErr(&x.group)
 	}
 	for i, r := range x.requests {
 		if first != nil && canceller.Err() == nil {
-			e.CancelAndFree(r) // its answer may never come
+			e.Cancels.CancelAndFree(r) // its answer may never come
 			continue
 		}
-		st, err := e.Wait(r)
+		st, err := e.Requests.Wait(r)
 		if step := steps[i]; err == nil && step.Kind == coll.Recv && st.Bytes != step.Dst.Len {
 			err = fmt.Errorf("%w: rank %d sent %d bytes instead of %d: the ranks call different collectives",
 				ErrCount, x.commRank(step.Peer), st.Bytes, step.Dst.Len)

@@ -33,7 +33,7 @@ func (c *Comm) Idup(into **Comm) (Request, error) {
 	if err != nil {
 		return Request{}, c.failColl("Idup", err)
 	}
-	h, err := c.e.BeginTask(c.context)
+	h, err := c.e.Requests.BeginTask(c.context)
 	if err != nil {
 		return Request{}, c.failColl("Idup", err)
 	}
@@ -46,7 +46,7 @@ func (c *Comm) Idup(into **Comm) (Request, error) {
 			c.copyAttributes(d.commState)
 			*into = d
 		}
-		c.e.EndTask(h, c.failColl("Idup", err))
+		c.e.Requests.EndTask(h, c.failColl("Idup", err))
 	})
 	return Request{h, c}, nil
 }

@@ -162,15 +162,15 @@ func newExchangeCall(c *Comm) *exchangeCall {
 // so at once.
 func (x *exchangeCall) giveBack() {
 	e := x.c.e
-	e.CancelAndFree(x.receive)
+	e.Cancels.CancelAndFree(x.receive)
 	for _, o := range x.operations {
 		if o.kind == exchangeBarrier {
-			e.FailCollective(o.h, cmp.Or(x.err, errExchangeLeft))
+			e.Collectives.Fail(o.h, cmp.Or(x.err, errExchangeLeft))
 		}
-		e.CancelAndFree(o.h)
+		e.Cancels.CancelAndFree(o.h)
 	}
 	for i := range x.calls[:x.begun] {
-		e.EndGroupCall(&x.calls[i])
+		e.Recovery.EndGroupCall(&x.calls[i])
 	}
 	if x.state != exchangeOver || len(x.operations) > 0 || x.err != nil {
 		return
@@ -225,7 +225,7 @@ func (x *exchangeCall) start(element *check.Element) error {
 		err = c.canceller.Err()
 	}
 	for i := 0; i < len(x.calls) && err == nil; i++ {
-		if err = c.e.BeginGroupCall(&x.calls[i]); err == nil {
+		if err = c.e.Recovery.BeginGroupCall(&x.calls[i]); err == nil {
 			x.begun++
 		}
 	}
@@ -371,7 +371,7 @@ func (x *exchangeCall) sendMessage(records []exchangeRecord, bytes int) error {
 		for i := range records {
 			x.out = records[i].append(x.out)
 		}
-		h, err := e.Issend(x.calls[0].Context, x.outFrom(start), to, x.calls[0].Tag)
+		h, err := e.Sends.Issend(x.calls[0].Context, x.outFrom(start), to, x.calls[0].Tag)
 		return x.sent(h, err)
 	}
 	if len(records) == 1 {
@@ -387,11 +387,11 @@ func (x *exchangeCall) sendMessage(records []exchangeRecord, bytes int) error {
 		}
 		rest = x.outFrom(start)
 	}
-	h, err := e.Issend(x.calls[0].Context, message, to, x.calls[0].Tag)
+	h, err := e.Sends.Issend(x.calls[0].Context, message, to, x.calls[0].Tag)
 	if err := x.sent(h, err); err != nil {
 		return err
 	}
-	h, err = e.Isend(x.calls[1].Context, rest, to, x.calls[1].Tag)
+	h, err = e.Sends.Isend(x.calls[1].Context, rest, to, x.calls[1].Tag)
 	return x.sent(h, err)
 }
 
@@ -410,7 +410,7 @@ func (x *exchangeCall) began(o exchangeOperation, err error) error {
 	if err != nil {
 		return err
 	}
-	x.c.e.Bind(o.h, x.c.canceller)
+	x.c.e.Cancels.Bind(o.h, x.c.canceller)
 	if o.kind == exchangeHead {
 		x.receive = o.h
 	} else {
@@ -422,7 +422,7 @@ func (x *exchangeCall) began(o exchangeOperation, err error) error {
 // receiveNext begins to receive the next message.
 func (x *exchangeCall) receiveNext() error {
 	x.turn = 1 - x.turn
-	h, err := x.c.e.Irecv(x.calls[0].Context, wordBytes(x.heads[x.turn]), AnySource, x.calls[0].Tag, 1)
+	h, err := x.c.e.Recvs.Irecv(x.calls[0].Context, wordBytes(x.heads[x.turn]), AnySource, x.calls[0].Tag, 1)
 	return x.began(exchangeOperation{h: h, kind: exchangeHead}, err)
 }
 
@@ -432,7 +432,7 @@ func (x *exchangeCall) barrier() error {
 	if x.state++; x.state == exchangeInHostBarrier {
 		b = &x.barriers[1]
 	}
-	h, err := x.c.e.StartCollective(b)
+	h, err := x.c.e.Collectives.Start(b)
 	return x.began(exchangeOperation{h: h, kind: exchangeBarrier}, err)
 }
 
@@ -440,12 +440,12 @@ func (x *exchangeCall) barrier() error {
 // have begun too late for that.
 func (x *exchangeCall) wait() error {
 	for i := range x.calls {
-		if err := x.c.e.GroupCallErr(&x.calls[i]); err != nil {
+		if err := x.c.e.Recovery.GroupCallErr(&x.calls[i]); err != nil {
 			return err
 		}
 	}
 	x.ends, x.dealt = x.ends[:0], 0
-	x.c.e.WaitSome(1+len(x.operations), x.at, 1+len(x.operations), x.collect)
+	x.c.e.Requests.WaitSome(1+len(x.operations), x.at, 1+len(x.operations), x.collect)
 	x.operations = slices.DeleteFunc(x.operations, func(o exchangeOperation) bool {
 		return o.h == engine.Request{}
 	})
@@ -506,7 +506,7 @@ func (x *exchangeCall) came(message []byte, source int) error {
 	into := wordBytes(m.words)[:m.bytes:m.bytes]
 	copy(into, records)
 	call := &x.calls[1]
-	h, err := x.c.e.Irecv(call.Context, into[exchangeHeaderBytes:], source, call.Tag, 1)
+	h, err := x.c.e.Recvs.Irecv(call.Context, into[exchangeHeaderBytes:], source, call.Tag, 1)
 	return x.began(exchangeOperation{h: h, kind: exchangeRest, into: m}, err)
 }
 

@@ -265,7 +265,7 @@ func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Optio
 	})
 	j.wire.WhenFailed(j.hub.PeerFailed)
 	if j.wire.SurvivesAlone() {
-		e.OpenCommunicator(contextid.Finalize, nil)
+		e.Recovery.OpenCommunicator(contextid.Finalize, nil)
 	}
 	if j.host, err = start.Host(); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (j *job) awaitFinalize(world *Comm) error {
 		return j.hub.ExternalBarrier(j.wire.Barrier, j.survive)
 	}
 	// The launcher's barrier would wait for failed ranks, too.
-	if _, err := world.e.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
+	if _, err := world.e.Recovery.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
 		return err
 	}
 	return j.hub.Drain() // others learn of the agreement from this rank

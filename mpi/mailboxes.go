@@ -48,7 +48,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			k.number.Load() < mailboxesAfter && !c.choices.ForcesMailboxes() {
 			return nil
 		}
-		if !c.e.SharesMemory(c.worldRanks(), c.size) {
+		if !c.e.Collectives.SharesMemory(c.worldRanks(), c.size) {
 			m.become(mailboxesMissing)
 			return nil
 		}
@@ -96,7 +96,8 @@ func (c *Comm) worldRanks() []int32 {
 // newMailboxes makes mailboxes for messages of up to longest bytes, which the ranks agree on by messages with
 // the tag.
 func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
-	return c.e.NewMailboxes(contextid.Collective.In(c.context), tag, c.worldRanks(), c.rank, c.size, longest)
+	context := contextid.Collective.In(c.context)
+	return c.e.Collectives.NewMailboxes(context, tag, c.worldRanks(), c.rank, c.size, longest)
 }
 
 // growMailboxesLocked has the ranks prepare larger mailboxes when the present ones were too small for enough
@@ -127,7 +128,7 @@ func (c *Comm) replaceMailboxesLocked(k *collState) error {
 		return err
 	}
 	if ready {
-		c.e.ReleaseMailboxes(m.current)
+		c.e.Collectives.ReleaseMailboxes(m.current)
 		m.current, m.pulls = m.larger, m.larger.Pulls()
 	}
 	m.larger = nil
@@ -168,6 +169,6 @@ func (c *Comm) releaseMailboxes() {
 	}
 	defer k.mu.Unlock()
 	if k.mailboxes.current != nil {
-		c.e.ReleaseMailboxes(k.mailboxes.current)
+		c.e.Collectives.ReleaseMailboxes(k.mailboxes.current)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func Send[T any](c *Comm, buf []T, dst, tag int) error {
 	var err error
 	if lastKnown[T]() && c.fastPathOK(dst, tag) {
-		err = c.e.Send(c.context, memory(buf), c.worldRank(dst), tag)
+		err = c.e.Sends.Send(c.context, memory(buf), c.worldRank(dst), tag)
 	} else {
 		err = send(c, buf, dst, tag, false)
 	}
@@ -48,7 +48,7 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	if lastKnown[T]() && c.fastPathOK(src, tag) {
 		var st engine.Status
-		err := c.e.Recv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T](), &st)
+		err := c.e.Recvs.Recv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T](), &st)
 		if err == nil {
 			return Status{Source: src, Tag: tag, Count: st.Bytes / sizeOf[T](), bytes: st.Bytes}, nil
 		}
@@ -136,7 +136,7 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 // Isend begins a send (MPI 4.1, 3.7.2). buf must not be changed until the request is complete.
 func Isend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 	if lastKnown[T]() && c.fastPathOK(dst, tag) {
-		if h, err := c.e.Isend(c.context, memory(buf), c.worldRank(dst), tag); err == nil {
+		if h, err := c.e.Sends.Isend(c.context, memory(buf), c.worldRank(dst), tag); err == nil {
 			return Request{h, c}, nil
 		} else {
 			return Request{}, c.fail("Isend", dst, tag, err)
@@ -154,7 +154,7 @@ func Issend[T any](c *Comm, buf []T, dst, tag int) (Request, error) {
 // Irecv begins a receive (MPI 4.1, 3.7.2). buf belongs to weft until the request is complete.
 func Irecv[T any](c *Comm, buf []T, src, tag int) (Request, error) {
 	if lastKnown[T]() && c.fastPathOK(src, tag) {
-		if h, err := c.e.Irecv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T]()); err == nil {
+		if h, err := c.e.Recvs.Irecv(c.context, memory(buf), c.worldRank(src), tag, sizeOf[T]()); err == nil {
 			return Request{h, c}, nil
 		} else {
 			return Request{}, c.fail("Irecv", src, tag, err)
@@ -219,15 +219,15 @@ func (c *Comm) send(b *buffer, dst, tag int, sync bool) error {
 	case c.hasCanceller():
 		r, err := c.isend(b, dst, tag, sync)
 		if err == nil {
-			_, err = c.e.Wait(r.h)
+			_, err = c.e.Requests.Wait(r.h)
 		}
 		return err
 	case b.layout != nil:
-		return c.e.SendView(c.context, b.layout, b.memory, c.worldRank(dst), tag)
+		return c.e.Sends.SendView(c.context, b.layout, b.memory, c.worldRank(dst), tag)
 	case sync:
-		return c.e.Ssend(c.context, b.bytes, c.worldRank(dst), tag)
+		return c.e.Sends.Ssend(c.context, b.bytes, c.worldRank(dst), tag)
 	}
-	return c.e.Send(c.context, b.bytes, c.worldRank(dst), tag)
+	return c.e.Sends.Send(c.context, b.bytes, c.worldRank(dst), tag)
 }
 
 func (c *Comm) recv(b *buffer, src, tag int) (Status, error) {
@@ -242,12 +242,12 @@ func (c *Comm) recv(b *buffer, src, tag int) (Status, error) {
 	case c.hasCanceller():
 		var r Request
 		if r, err = c.irecv(b, src, tag); err == nil {
-			st, err = c.e.Wait(r.h)
+			st, err = c.e.Requests.Wait(r.h)
 		}
 	case b.layout != nil:
-		err = c.e.RecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem, &st)
+		err = c.e.Recvs.RecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem, &st)
 	default:
-		err = c.e.Recv(c.context, b.bytes, c.worldRank(src), tag, b.elem, &st)
+		err = c.e.Recvs.Recv(c.context, b.bytes, c.worldRank(src), tag, b.elem, &st)
 	}
 	return c.statusOf(st), err
 }
@@ -262,13 +262,13 @@ func (c *Comm) isend(b *buffer, dst, tag int, sync bool) (Request, error) {
 	case c.checker != nil:
 		return c.checkedIsend(b, dst, tag, sync)
 	case b.vec != nil:
-		return c.begun(c.e.IsendVec(c.context, b.vec, c.worldRank(dst), tag))
+		return c.begun(c.e.Sends.IsendVec(c.context, b.vec, c.worldRank(dst), tag))
 	case b.layout != nil:
-		return c.begun(c.e.IsendView(c.context, b.layout, b.memory, c.worldRank(dst), tag))
+		return c.begun(c.e.Sends.IsendView(c.context, b.layout, b.memory, c.worldRank(dst), tag))
 	case sync:
-		return c.begun(c.e.Issend(c.context, b.bytes, c.worldRank(dst), tag))
+		return c.begun(c.e.Sends.Issend(c.context, b.bytes, c.worldRank(dst), tag))
 	}
-	return c.begun(c.e.Isend(c.context, b.bytes, c.worldRank(dst), tag))
+	return c.begun(c.e.Sends.Isend(c.context, b.bytes, c.worldRank(dst), tag))
 }
 
 func (c *Comm) irecv(b *buffer, src, tag int) (Request, error) {
@@ -281,13 +281,13 @@ func (c *Comm) irecv(b *buffer, src, tag int) (Request, error) {
 	case c.checker != nil:
 		return c.checkedIrecv(b, src, tag)
 	case b.vec != nil:
-		return c.begun(c.e.IrecvVec(c.context, b.vec, c.worldRank(src), tag, b.elem))
+		return c.begun(c.e.Recvs.IrecvVec(c.context, b.vec, c.worldRank(src), tag, b.elem))
 	case b.layout != nil:
-		return c.begun(c.e.IrecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem))
+		return c.begun(c.e.Recvs.IrecvView(c.context, b.layout, b.memory, c.worldRank(src), tag, b.elem))
 	case b.sized != nil:
-		return c.begun(c.e.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem))
+		return c.begun(c.e.Recvs.IrecvSized(c.context, b.sized, c.worldRank(src), tag, b.elem))
 	}
-	return c.begun(c.e.Irecv(c.context, b.bytes, c.worldRank(src), tag, b.elem))
+	return c.begun(c.e.Recvs.Irecv(c.context, b.bytes, c.worldRank(src), tag, b.elem))
 }
 
 // begun makes the request of an operation that the engine has begun.
@@ -295,6 +295,6 @@ func (c *Comm) begun(h engine.Request, err error) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	c.e.Bind(h, c.canceller)
+	c.e.Cancels.Bind(h, c.canceller)
 	return Request{h, c}, nil
 }

@@ -146,12 +146,12 @@ func (p *Partitioned) announce() error {
 	if p.element != nil {
 		p.words[3] = uint64(p.element.Layout)
 	}
-	h, err := c.e.Isend(p.context(), wordBytes(p.words[:]), c.worldRank(p.peer), announceTag|p.tag)
+	h, err := c.e.Sends.Isend(p.context(), wordBytes(p.words[:]), c.worldRank(p.peer), announceTag|p.tag)
 	if err != nil {
 		c.returnPartitionTags(first)
 		return err
 	}
-	c.e.Bind(h, c.canceller)
+	c.e.Cancels.Bind(h, c.canceller)
 	p.announced = h
 	return nil
 }
@@ -163,12 +163,12 @@ func (p *Partitioned) awaitAnnouncement() error {
 	if !ok {
 		return fmt.Errorf("%w: too many partitioned operations on %s: free some", ErrArg, c.Name())
 	}
-	h, err := c.e.Irecv(p.context(), wordBytes(p.words[:]), c.worldRank(p.peer), announceTag|p.tag, 1)
+	h, err := c.e.Recvs.Irecv(p.context(), wordBytes(p.words[:]), c.worldRank(p.peer), announceTag|p.tag, 1)
 	if err != nil {
 		c.returnPartitionTags(own)
 		return err
 	}
-	c.e.Bind(h, c.canceller)
+	c.e.Cancels.Bind(h, c.canceller)
 	p.own, p.announced = own, h
 	if c.checker != nil {
 		p.site = c.checker.sites.Here()
@@ -218,7 +218,7 @@ func (p *Partitioned) begin() error {
 		return p.awaitOwn()
 	}
 	if p.announced != (engine.Request{}) {
-		_, known, err := c.e.Test(p.announced)
+		_, known, err := c.e.Requests.Test(p.announced)
 		switch {
 		case err != nil:
 			p.announced, p.failed = engine.Request{}, err
@@ -250,24 +250,24 @@ func (p *Partitioned) begin() error {
 // awaitOwn begins the receive of the message by which this rank tells itself that all messages are begun. It
 // ends with the context of the handle, and when the communicator is revoked.
 func (p *Partitioned) awaitOwn() (err error) {
-	p.begun, err = p.c.e.Irecv(p.context(), nil, p.c.worldRank(p.c.rank), p.own, 1)
+	p.begun, err = p.c.e.Recvs.Irecv(p.context(), nil, p.c.worldRank(p.c.rank), p.own, 1)
 	if err == nil {
-		p.c.e.Bind(p.begun, p.c.canceller)
+		p.c.e.Cancels.Bind(p.begun, p.c.canceller)
 	}
 	return err
 }
 
 // allBegun sends that message.
 func (p *Partitioned) allBegun() {
-	h, err := p.c.e.Isend(p.context(), nil, p.c.worldRank(p.c.rank), p.own)
+	h, err := p.c.e.Sends.Isend(p.context(), nil, p.c.worldRank(p.c.rank), p.own)
 	if err == nil {
-		p.c.e.CancelAndFree(h)
+		p.c.e.Cancels.CancelAndFree(h)
 	}
 }
 
 // postWhenAnnounced begins the receives of a Start, whose request begun is, when the announcement has come.
 func (p *Partitioned) postWhenAnnounced(announced, begun engine.Request) {
-	_, err := p.c.e.Wait(announced)
+	_, err := p.c.e.Requests.Wait(announced)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.announced = (engine.Request{}); err == nil {
@@ -312,12 +312,12 @@ func (p *Partitioned) post() {
 		if p.mismatch == nil {
 			b = partitionOf(p.buf, i, len(p.messages))
 		}
-		h, err := p.c.e.Irecv(p.context(), b, p.c.worldRank(p.peer), p.first+i, 1)
+		h, err := p.c.e.Recvs.Irecv(p.context(), b, p.c.worldRank(p.peer), p.first+i, 1)
 		if err != nil {
 			p.err = err
 			return
 		}
-		p.c.e.Bind(h, p.c.canceller)
+		p.c.e.Cancels.Bind(h, p.c.canceller)
 		p.messages[i] = h
 	}
 }
@@ -381,8 +381,8 @@ func (p *Partitioned) send(i int) error {
 	}
 	err := c.checkCall()
 	if err == nil {
-		if p.messages[i], err = c.e.Isend(p.context(), b, c.worldRank(p.peer), p.first+i); err == nil {
-			c.e.Bind(p.messages[i], c.canceller)
+		if p.messages[i], err = c.e.Sends.Isend(p.context(), b, c.worldRank(p.peer), p.first+i); err == nil {
+			c.e.Cancels.Bind(p.messages[i], c.canceller)
 		}
 	}
 	if p.left--; p.left == 0 {
@@ -438,7 +438,7 @@ func (p *Partitioned) arrived(partition int) (bool, error) {
 
 // look reports whether a request is complete, or Wait has used it up.
 func (p *Partitioned) look(h engine.Request) (bool, error) {
-	_, done, err := p.c.e.Look(h)
+	_, done, err := p.c.e.Requests.Look(h)
 	if errors.Is(err, engine.ErrRequest) {
 		return true, nil
 	}
@@ -478,7 +478,7 @@ func (p *Partitioned) wait(op string) (Status, error) {
 		return nullStatus(), nil
 	}
 	e := p.c.e
-	_, first := e.Wait(begun)
+	_, first := e.Requests.Wait(begun)
 	if errors.Is(first, engine.ErrRequest) {
 		return Status{}, p.c.fail(op, p.peer, p.tag, first) // another goroutine waits
 	}
@@ -491,12 +491,12 @@ func (p *Partitioned) wait(op string) (Status, error) {
 	}
 	p.mu.Unlock()
 	for _, h := range messages {
-		if _, err := e.Wait(h); first == nil {
+		if _, err := e.Requests.Wait(h); first == nil {
 			first = err
 		}
 	}
 	if !p.receive { // which has been received if the messages have
-		if _, err := e.Wait(announced); first == nil {
+		if _, err := e.Requests.Wait(announced); first == nil {
 			first = err
 		}
 	}
@@ -560,7 +560,7 @@ func (p *Partitioned) Free() error {
 		return p.c.fail("Free", p.peer, p.tag, err)
 	}
 	if p.announced != (engine.Request{}) {
-		p.c.e.CancelAndFree(p.announced)
+		p.c.e.Cancels.CancelAndFree(p.announced)
 	}
 	if p.peer != ProcNull && p.receive {
 		p.c.returnPartitionTags(p.own)

@@ -144,7 +144,7 @@ func (p *Persistent) readyLocked() error {
 	switch {
 	case p.freed:
 		return errFreed
-	case p.c.e.Live(p.h):
+	case p.c.e.Requests.Live(p.h):
 		return errActive
 	}
 	return p.c.checkCall()
@@ -157,7 +157,7 @@ func (p *Persistent) startLocked() (r Request, err error) {
 	switch {
 	case p.collective != nil:
 		r.c = p.c
-		if r.h, err = p.c.e.StartCollective(p.collective); err == nil {
+		if r.h, err = p.c.e.Collectives.Start(p.collective); err == nil {
 			r = p.c.tracked(r.h, p.memoryUse)
 		}
 	case p.receive:

@@ -15,7 +15,7 @@ func Probe(c *Comm, src, tag int) (Status, error) {
 	}
 	var st engine.Status
 	if err == nil {
-		st, err = c.e.Probe(c.context, c.worldRank(src), tag, c.canceller)
+		st, err = c.e.Probes.Probe(c.context, c.worldRank(src), tag, c.canceller)
 	}
 	if err != nil {
 		return Status{}, c.fail("Probe", src, tag, err)
@@ -32,7 +32,7 @@ func Iprobe(c *Comm, src, tag int) (Status, bool, error) {
 	var st engine.Status
 	var ok bool
 	if err == nil {
-		st, ok, err = c.e.Iprobe(c.context, c.worldRank(src), tag)
+		st, ok, err = c.e.Probes.Iprobe(c.context, c.worldRank(src), tag)
 	}
 	if err != nil {
 		return Status{}, false, c.fail("Iprobe", src, tag, err)
@@ -62,7 +62,7 @@ func Mprobe(c *Comm, src, tag int) (Message, Status, error) {
 	var m engine.Message
 	var st engine.Status
 	if err == nil {
-		m, st, err = c.e.Mprobe(c.context, c.worldRank(src), tag, c.canceller)
+		m, st, err = c.e.Probes.Mprobe(c.context, c.worldRank(src), tag, c.canceller)
 	}
 	if err != nil {
 		return Message{}, Status{}, c.fail("Mprobe", src, tag, err)
@@ -82,7 +82,7 @@ func Improbe(c *Comm, src, tag int) (Message, Status, bool, error) {
 	var st engine.Status
 	var ok bool
 	if err == nil {
-		m, st, ok, err = c.e.Improbe(c.context, c.worldRank(src), tag)
+		m, st, ok, err = c.e.Probes.Improbe(c.context, c.worldRank(src), tag)
 	}
 	if err != nil {
 		return Message{}, Status{}, false, c.fail("Improbe", src, tag, err)
@@ -103,7 +103,7 @@ func Mrecv[T any](m *Message, buf []T) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st, err := r.c.e.Wait(r.h)
+	st, err := r.c.e.Requests.Wait(r.h)
 	r.c.checker.waitedFor(r.c, r.h, &st, err)
 	if err != nil {
 		err = msg.fail("Mrecv", err)
@@ -138,7 +138,7 @@ func imrecv[T any](op string, m *Message, buf []T) (Request, Message, error) {
 	if msg.c.checker != nil {
 		r, err = msg.c.checkedImrecv(&msg, &b)
 	} else {
-		r, err = msg.c.begun(msg.c.e.Imrecv(msg.m, b.bytes, b.elem))
+		r, err = msg.c.begun(msg.c.e.Probes.Imrecv(msg.m, b.bytes, b.elem))
 	}
 	if err != nil {
 		return Request{}, msg, msg.fail(op, err)

@@ -75,7 +75,7 @@ func (r Request) wait(op string) (Status, error) {
 	if r.c == nil {
 		return emptyStatus, nil
 	}
-	st, err := r.c.e.Wait(r.h)
+	st, err := r.c.e.Requests.Wait(r.h)
 	r.c.checker.waitedFor(r.c, r.h, &st, err)
 	if err != nil {
 		err = r.c.fail(op, NoPeer, NoPeer, err)
@@ -88,7 +88,7 @@ func (r Request) Test() (Status, bool, error) {
 	if r.c == nil {
 		return emptyStatus, true, nil
 	}
-	st, ok, err := r.c.e.Test(r.h)
+	st, ok, err := r.c.e.Requests.Test(r.h)
 	if ok {
 		r.c.checker.waitedFor(r.c, r.h, &st, err)
 	}
@@ -105,7 +105,7 @@ func RequestStatus(r Request) (Status, bool, error) {
 	if r.c == nil {
 		return emptyStatus, true, nil
 	}
-	st, ok, err := r.c.e.Look(r.h)
+	st, ok, err := r.c.e.Requests.Look(r.h)
 	if ok {
 		r.c.checker.completed(r.c, r.h, &st, err)
 	}
@@ -145,7 +145,7 @@ func (r Request) Cancel() error {
 	if r.c == nil {
 		return nil
 	}
-	if err := r.c.e.Cancel(r.h); err != nil {
+	if err := r.c.e.Cancels.Cancel(r.h); err != nil {
 		return r.c.fail("Cancel", NoPeer, NoPeer, err)
 	}
 	return nil

@@ -17,9 +17,9 @@ func SendView[T any](c *Comm, v View[T], dst, tag int) error {
 		err = sendView(c, v, dst, tag)
 	case v.scattered():
 		var own layout.Layout
-		err = c.e.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
+		err = c.e.Sends.SendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 	default:
-		err = c.e.Send(c.context, v.contiguousBytes(), c.worldRank(dst), tag)
+		err = c.e.Sends.Send(c.context, v.contiguousBytes(), c.worldRank(dst), tag)
 	}
 	if err != nil {
 		return c.fail("SendView", dst, tag, err)
@@ -59,9 +59,10 @@ func RecvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 		var err error
 		if v.scattered() {
 			var own layout.Layout
-			err = c.e.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T](), &st)
+			err = c.e.Recvs.RecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag,
+				sizeOf[T](), &st)
 		} else {
-			err = c.e.Recv(c.context, v.contiguousBytes(), c.worldRank(src), tag, sizeOf[T](), &st)
+			err = c.e.Recvs.Recv(c.context, v.contiguousBytes(), c.worldRank(src), tag, sizeOf[T](), &st)
 		}
 		if err != nil {
 			return c.statusOf(st), c.fail("RecvView", src, tag, err)
@@ -87,7 +88,7 @@ func recvView[T any](c *Comm, v View[T], src, tag int) (Status, error) {
 func IsendView[T any](c *Comm, v View[T], dst, tag int) (Request, error) {
 	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(dst, tag) {
 		var own layout.Layout
-		h, err := c.e.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
+		h, err := c.e.Sends.IsendView(c.context, v.layout(&own), v.base(), c.worldRank(dst), tag)
 		if err != nil {
 			return Request{}, c.fail("IsendView", dst, tag, err)
 		}
@@ -116,7 +117,7 @@ func IrecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 func irecvView[T any](c *Comm, v View[T], src, tag int) (Request, error) {
 	if v.bytes > 0 && v.scattered() && lastKnown[T]() && c.fastPathOK(src, tag) && v.isDistinct() {
 		var own layout.Layout
-		h, err := c.e.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]())
+		h, err := c.e.Recvs.IrecvView(c.context, v.layout(&own), v.base(), c.worldRank(src), tag, sizeOf[T]())
 		return Request{h, c}, err
 	}
 	b, err := v.buffer(c)

@@ -20,7 +20,7 @@ func (c *Comm) Failed() []int {
 		return nil
 	}
 	var list []int
-	for _, world := range c.e.Failed() {
+	for _, world := range c.e.Recovery.Failed() {
 		if c.isMember(world) {
 			list = append(list, c.localRank(world))
 		}
@@ -35,7 +35,7 @@ func (c *Comm) AckFailed() error {
 	if err := c.check(); err != nil && !errors.Is(err, ErrRevoked) {
 		return c.failColl("AckFailed", err)
 	}
-	c.e.AckFailed(c.context)
+	c.e.Recovery.AckFailed(c.context)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (c *Comm) Revoke() error {
 		return nil
 	}
 	if err == nil {
-		err = c.e.Revoke(c.context)
+		err = c.e.Recovery.Revoke(c.context)
 	}
 	return c.failColl("Revoke", err)
 }
@@ -71,10 +71,10 @@ func (c *Comm) Agree(flag uint64) (uint64, error) {
 func (c *Comm) agree(flag *uint64) error {
 	v := agree.Neutral
 	v.And = *flag
-	if c.e.Unacknowledged(c.context) {
+	if c.e.Recovery.Unacknowledged(c.context) {
 		v.Max = 1
 	}
-	v, err := c.e.Agree(c.context, v, c.canceller)
+	v, err := c.e.Recovery.Agree(c.context, v, c.canceller)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *Comm) agreeOnRanks() (left []int, err error) {
 				v.Add(r - first)
 			}
 		}
-		if v, err = c.e.Agree(c.context, v, c.canceller); err != nil {
+		if v, err = c.e.Recovery.Agree(c.context, v, c.canceller); err != nil {
 			return nil, err
 		}
 		for r := first; r < min(first+agree.SetSize, c.size); r++ {
@@ -169,7 +169,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 				proposal.Max = noID
 			}
 		}
-		if proposal, err = c.e.Agree(c.context, proposal, c.canceller); err != nil {
+		if proposal, err = c.e.Recovery.Agree(c.context, proposal, c.canceller); err != nil {
 			return 0, false, err
 		}
 		switch id = uint32(proposal.Max); {
@@ -182,7 +182,7 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 		if !claimed {
 			vote.And = 0
 		}
-		if vote, err = c.e.Agree(c.context, vote, c.canceller); err != nil {
+		if vote, err = c.e.Recovery.Agree(c.context, vote, c.canceller); err != nil {
 			return 0, false, err
 		}
 		if vote.And != 0 {
@@ -225,7 +225,7 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 	if err := c.checkAgreement(); err != nil {
 		return Request{}, c.failColl(op, err)
 	}
-	h, err := c.e.BeginTask(c.context)
+	h, err := c.e.Requests.BeginTask(c.context)
 	if err != nil {
 		return Request{}, c.failColl(op, err)
 	}
@@ -235,7 +235,7 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 		if mine != nil {
 			<-mine
 		}
-		c.e.EndTask(h, c.failColl(op, agreement()))
+		c.e.Requests.EndTask(h, c.failColl(op, agreement()))
 	})
 	return Request{h, c}, nil
 }

@@ -54,7 +54,7 @@ func waitall(op string, rs []Request, st []Status) error {
 		for k := range next {
 			handles[k] = next[k].h
 		}
-		n, err := e.Collect(handles[:len(next)], into[:min(len(into), len(next))])
+		n, err := e.Requests.Collect(handles[:len(next)], into[:min(len(into), len(next))])
 		for k := range n {
 			if next[k].h != (engine.Request{}) {
 				o.add(i+k, next[k], &statuses[k%len(statuses)], failureOf(err, k == n-1))
@@ -62,7 +62,7 @@ func waitall(op string, rs []Request, st []Status) error {
 			next[k] = Request{}
 		}
 		if i += n; n < len(next) && err == nil {
-			s, err := e.Wait(rs[i].h)
+			s, err := e.Requests.Wait(rs[i].h)
 			o.add(i, rs[i], &s, err)
 			rs[i] = Request{}
 			i++
@@ -107,10 +107,10 @@ func anyOf(op string, rs []Request, wait bool) (at int, st Status, ok bool, err 
 		return at, st, wait || at >= 0 || !active, err
 	}
 	if wait {
-		e.WaitSome(len(rs), handle, 1, take)
+		e.Requests.WaitSome(len(rs), handle, 1, take)
 		return at, st, true, err
 	}
-	_, active := e.TestSome(len(rs), handle, 1, take)
+	_, active := e.Requests.TestSome(len(rs), handle, 1, take)
 	return at, st, at >= 0 || !active, err
 }
 
@@ -159,9 +159,9 @@ func someOf(op string, rs []Request, done []int, st []Status, wait bool) ([]int,
 	if mixed(e, rs) {
 		someAnywhere(e.Hub(), rs, len(rs), take, wait)
 	} else if wait {
-		e.WaitSome(len(rs), handle, len(rs), take)
+		e.Requests.WaitSome(len(rs), handle, len(rs), take)
 	} else {
-		e.TestSome(len(rs), handle, len(rs), take)
+		e.Requests.TestSome(len(rs), handle, len(rs), take)
 	}
 	return done, o.first
 }
@@ -199,7 +199,7 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 		if mixed(e, rs) {
 			done = e.Hub().TestAll(len(rs), endpointsAt(rs), take)
 		} else {
-			done = e.TestAll(len(rs), handle, take)
+			done = e.Requests.TestAll(len(rs), handle, take)
 		}
 		if !done {
 			return false, nil

@@ -151,9 +151,9 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	switch {
 	case broken != nil:
 	case dynamic:
-		w, card, broken = own.e.NewDynamicWindow(own.context, windowType[T]())
+		w, card, broken = own.e.Windows.NewDynamic(own.context, windowType[T]())
 	default:
-		w, card, broken = own.e.NewWindow(own.context, mem, windowType[T]())
+		w, card, broken = own.e.Windows.New(own.context, mem, windowType[T]())
 	}
 	cards := make([]engine.WindowCard, c.size)
 	if err = Allgather(own.within(c), []engine.WindowCard{card}, cards); broken == nil {
@@ -372,7 +372,7 @@ func (w *window) fail(call engine.Call, peer int, err error) error {
 // longCall is a call whose beginning and end hooks are told of: one on a window that may last, or Finalize.
 // No hook is told of the zero longCall.
 type longCall struct {
-	e     *engine.Engine
+	hook  *engine.Hook
 	call  engine.Call
 	start int64
 }
@@ -382,7 +382,8 @@ func (c *Comm) beginLong(call engine.Call) longCall {
 	if c == nil || c.commState == nil || !c.job.hub.Hooked() {
 		return longCall{}
 	}
-	return longCall{c.e, call, c.e.BeginLong(call, NoPeer)}
+	h := c.e.Hook()
+	return longCall{h, call, h.BeginLong(call, NoPeer)}
 }
 
 // beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
@@ -390,14 +391,14 @@ func (w *window) beginLong(call engine.Call, rank int) longCall {
 	if w == nil || !w.comm.job.hub.Hooked() {
 		return longCall{}
 	}
-	e := w.comm.e
-	return longCall{e, call, e.BeginLong(call, w.worldRank(rank))}
+	h := w.comm.e.Hook()
+	return longCall{h, call, h.BeginLong(call, w.worldRank(rank))}
 }
 
 // end tells hooks that the call ends.
 func (l longCall) end() {
-	if l.e != nil {
-		l.e.EndLong(l.call, l.start)
+	if l.hook != nil {
+		l.hook.EndLong(l.call, l.start)
 	}
 }
 

@@ -68,7 +68,7 @@ func (w *window) beginCall(call engine.Call, n int) (start int64) {
 	if w == nil {
 		return 0
 	}
-	return w.comm.e.BeginCall(call, n*w.elem)
+	return w.comm.e.Hook().BeginCall(call, n*w.elem)
 }
 
 // endCall tells hooks that an operation on n elements of a rank's part ends, and returns the request that it
@@ -76,7 +76,7 @@ func (w *window) beginCall(call engine.Call, n int) (start int64) {
 func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Request, err error) (Request,
 	error) {
 	if w != nil && w.comm.job.hub.Hooked() {
-		w.comm.e.EndCall(call, start, w.worldRank(rank), n*w.elem)
+		w.comm.e.Hook().EndCall(call, start, w.worldRank(rank), n*w.elem)
 	}
 	switch {
 	case err != nil:
@@ -84,7 +84,7 @@ func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Re
 	case h == engine.Request{}:
 		return Request{}, nil
 	}
-	w.comm.e.Bind(h, w.via.canceller)
+	w.comm.e.Cancels.Bind(h, w.via.canceller)
 	return Request{h: h, c: w.via}, nil
 }
 

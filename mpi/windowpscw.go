@@ -12,7 +12,7 @@ import (
 func (w *window) tell(c *Comm, rank, tag int) error {
 	err := c.checkCall()
 	if err == nil {
-		err = c.waitFor(c.e.Isend(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag))
+		err = c.waitFor(c.e.Sends.Isend(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag))
 	}
 	return c.fail("Send", rank, NoPeer, err)
 }
@@ -22,7 +22,7 @@ func (w *window) hear(rank, tag int) error {
 	c := w.via
 	err := c.checkCall()
 	if err == nil {
-		err = c.waitFor(c.e.Irecv(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag, 1))
+		err = c.waitFor(c.e.Recvs.Irecv(contextid.Exposure.In(c.context), nil, c.worldRank(rank), tag, 1))
 	}
 	return c.fail("Recv", rank, NoPeer, err)
 }
@@ -30,8 +30,8 @@ func (w *window) hear(rank, tag int) error {
 // waitFor waits for a message that has been begun.
 func (c *Comm) waitFor(h engine.Request, err error) error {
 	if err == nil {
-		c.e.Bind(h, c.canceller)
-		_, err = c.e.Wait(h)
+		c.e.Cancels.Bind(h, c.canceller)
+		_, err = c.e.Requests.Wait(h)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	}
 	handle := &Comm{commState: c.commState}
 	if ctx != nil && ctx.Done() != nil {
-		handle.canceller = c.e.NewCanceller(ctx)
+		handle.canceller = c.e.Cancels.NewCanceller(ctx)
 	}
 	return handle
 }

@@ -86,9 +86,9 @@ func (x *exploredRun) chooseOne(j *job) bool {
 		if e == nil {
 			continue
 		}
-		for _, c := range e.OpenChoices() {
+		for _, c := range e.Choices.Open() {
 			source := x.decide(choiceKey{r.number, c.Number}, c.Sources)
-			e.Decide(c.Number, source)
+			e.Choices.Decide(c.Number, source)
 			return true
 		}
 	}
@@ -232,7 +232,7 @@ func (x *exploredRun) learn(rank int, in envelope, i int) {
 func (x *exploredRun) stuck(j *job) {
 	if x.late {
 		r := j.ranks[x.last.rank].place.Rank()
-		x.infeasible = r != nil && r.Engine() != nil && r.Engine().ChoiceUnmatched(x.last.number)
+		x.infeasible = r != nil && r.Engine() != nil && r.Engine().Choices.Unmatched(x.last.number)
 	}
 }
 

@@ -139,7 +139,7 @@ func (l *memory) pinned(m *Memory) bool {
 // usesLocked says which message of the endpoint uses memory; nil if none does.
 func (e *Engine) usesLocked(m *Memory) error {
 	e.mu.assertHeld()
-	for r := range e.requests.underWay() {
+	for r := range e.Requests.underWay() {
 		vec := r.vec
 		if r.view != nil {
 			vec = [][]byte{r.view.memory()}

@@ -46,14 +46,14 @@ func TestFreeAfterFail(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		b, err := w[0].hub.Alloc(100)
 		require.NoError(t, err)
-		r, err := w[0].Irecv(world0, b, 1, 0, 1)
+		r, err := w[0].Recvs.Irecv(world0, b, 1, 0, 1)
 		require.NoError(t, err)
 		require.ErrorIs(t, w[0].hub.Free(b), ErrBuffer)
 		w[0].hub.Fail(ErrAborted)
 		_, err = w[0].hub.Alloc(100)
 		require.ErrorIs(t, err, ErrAborted)
 		require.NoError(t, w[0].hub.Free(b), "nothing is placed in it any more")
-		_, err = w[0].Wait(r)
+		_, err = w[0].Requests.Wait(r)
 		require.ErrorIs(t, err, ErrAborted)
 	})
 }

@@ -13,7 +13,7 @@ func echo(w []*Engine, n int) <-chan error {
 		for {
 			st, err := w[1].recv(world0, buf, 0, 0, 1)
 			if err == nil && st.Bytes > 0 {
-				err = w[1].Send(world0, buf[:st.Bytes], 0, 0)
+				err = w[1].Sends.Send(world0, buf[:st.Bytes], 0, 0)
 			}
 			if err != nil || st.Bytes == 0 {
 				over <- err
@@ -33,7 +33,7 @@ func BenchmarkPingPong(b *testing.B) {
 			over := echo(w, n)
 			buf := make([]byte, n)
 			round := func() {
-				err := w[0].Send(world0, buf, 1, 0)
+				err := w[0].Sends.Send(world0, buf, 1, 0)
 				if err == nil {
 					_, err = w[0].recv(world0, buf, 1, 0, 1)
 				}
@@ -50,7 +50,7 @@ func BenchmarkPingPong(b *testing.B) {
 				round()
 			}
 			b.StopTimer()
-			if err := w[0].Send(world0, nil, 1, 0); err != nil {
+			if err := w[0].Sends.Send(world0, nil, 1, 0); err != nil {
 				b.Fatal(err)
 			}
 			if err := <-over; err != nil {
@@ -76,7 +76,7 @@ func BenchmarkWindow(b *testing.B) {
 			requests[i] = r
 		}
 		for _, r := range requests {
-			if _, err := e.Wait(r); err != nil {
+			if _, err := e.Requests.Wait(r); err != nil {
 				return err
 			}
 		}
@@ -87,9 +87,9 @@ func BenchmarkWindow(b *testing.B) {
 		buf := make([]byte, n)
 		for count := range rounds {
 			for range count {
-				err := all(w[1], func(int) (Request, error) { return w[1].Irecv(world0, buf, 0, 0, 1) })
+				err := all(w[1], func(int) (Request, error) { return w[1].Recvs.Irecv(world0, buf, 0, 0, 1) })
 				if err == nil {
-					err = w[1].Send(world0, buf[:1], 0, 0)
+					err = w[1].Sends.Send(world0, buf[:1], 0, 0)
 				}
 				if err != nil {
 					over <- err
@@ -101,7 +101,7 @@ func BenchmarkWindow(b *testing.B) {
 	}()
 	buf, answer := make([]byte, n), make([]byte, 1)
 	round := func() {
-		err := all(w[0], func(int) (Request, error) { return w[0].Isend(world0, buf, 1, 0) })
+		err := all(w[0], func(int) (Request, error) { return w[0].Sends.Isend(world0, buf, 1, 0) })
 		if err == nil {
 			_, err = w[0].recv(world0, answer, 1, 0, 1)
 		}
@@ -134,12 +134,12 @@ func BenchmarkSelf(b *testing.B) {
 	out, in := make([]byte, 8), make([]byte, 8)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := w[0].Irecv(world0, in, 0, 0, 1)
+		r, err := w[0].Recvs.Irecv(world0, in, 0, 0, 1)
 		if err == nil {
-			err = w[0].Send(world0, out, 0, 0)
+			err = w[0].Sends.Send(world0, out, 0, 0)
 		}
 		if err == nil {
-			_, err = w[0].Wait(r)
+			_, err = w[0].Requests.Wait(r)
 		}
 		if err != nil {
 			b.Fatal(err)

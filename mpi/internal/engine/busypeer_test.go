@@ -16,23 +16,23 @@ func TestStream_E12_ABusyPeerIsNotWaitedFor(t *testing.T) {
 	buf := make([]byte, size)
 	send := func(i int) Request {
 		pattern(buf, 0, i)
-		r, err := w[0].Isend(world0, buf, 1, 1)
+		r, err := w[0].Sends.Isend(world0, buf, 1, 1)
 		require.NoError(t, err)
 		return r
 	}
 	receive := func(i int) {
 		got := make([]byte, size)
-		r, err := w[1].Irecv(world0, got, 0, 1, 1)
+		r, err := w[1].Recvs.Irecv(world0, got, 0, 1, 1)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return w[1].isDone(r) })
-		_, err = w[1].Wait(r)
+		_, err = w[1].Requests.Wait(r)
 		require.NoError(t, err)
 		pattern(buf, 0, i)
 		require.Equal(t, buf, got)
 	}
 	first := send(0) // it needs larger slots
 	receive(0)
-	_, err := w[0].Wait(first)
+	_, err := w[0].Requests.Wait(first)
 	require.NoError(t, err)
 	p := w[0].peers[1]
 	require.Equal(t, 1, p.ch.Phase())
@@ -40,14 +40,14 @@ func TestStream_E12_ABusyPeerIsNotWaitedFor(t *testing.T) {
 		for i := range messages - 1 {
 			r := send(round + i)
 			require.True(t, w[0].isDone(r), "message %d waits", i)
-			_, err := w[0].Wait(r)
+			_, err := w[0].Requests.Wait(r)
 			require.NoError(t, err)
 		}
 		over := make(chan error)
 		go func() {
 			buf := make([]byte, size)
 			pattern(buf, 0, round+messages-1)
-			over <- w[0].Send(world0, buf, 1, 1)
+			over <- w[0].Sends.Send(world0, buf, 1, 1)
 		}()
 		select {
 		case err := <-over:

@@ -24,16 +24,16 @@ const (
 	withdrawGranted                    // the peer has released the message; final
 )
 
-// cancellation cancels operations. It has no state of its own: how far a cancel has come is in the request.
+// Cancels cancels operations. It has no state of its own: how far a cancel has come is in the request.
 //
 // Invariants, under the lock: an operation is cancelled only while no other has matched it, and both ends see
 // the same outcome; its request completes when its buffer is free, never before.
-type cancellation struct {
+type Cancels struct {
 	e *Engine
 }
 
 // register has the router hand over the messages by which a send is withdrawn.
-func (n *cancellation) register(t *router) {
+func (n *Cancels) register(t *router) {
 	t.onMessage(channel.ATS, n.onATS)
 	t.onMessage(channel.Withdraw, n.onWithdraw)
 }
@@ -42,18 +42,19 @@ func (n *cancellation) register(t *router) {
 // Status.Cancelled set. An operation that was matched completes as if Cancel had not been called. Cancel of a
 // send does not block; Cancel of a receive returns when nothing more is placed in its buffer. The request is
 // to be waited for in any case.
-func (e *Engine) Cancel(h Request) error {
+func (n *Cancels) Cancel(h Request) error {
+	e := n.e
 	if h == (Request{}) || h == Null {
 		return nil
 	}
 	e.mu.Lock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	if r == nil {
 		e.mu.Unlock()
 		return errUsed
 	}
 	if !r.completed() {
-		e.cancels.cancelLocked(r, nil)
+		n.cancelLocked(r, nil)
 	}
 	underWay := r.kind == kindRecv && !r.completed()
 	e.mu.Unlock()
@@ -66,23 +67,23 @@ func (e *Engine) Cancel(h Request) error {
 
 // cancelLocked cancels an operation that is not complete, or begins to. The request of one that was cancelled
 // completes with cause, or if that is nil as Cancel says.
-func (n *cancellation) cancelLocked(r *request, cause error) {
+func (n *Cancels) cancelLocked(r *request, cause error) {
 	n.e.mu.assertHeld()
 	switch {
 	case r.kind == kindCollective:
 		if cause != nil { // MPI has no Cancel of a collective
-			n.e.collectives.failLocked(r.collective, cause)
+			n.e.Collectives.failLocked(r.collective, cause)
 		}
 	case r.kind == kindOneSided:
 		if cause != nil { // MPI has no Cancel of an operation on a window; it goes on by itself
-			n.e.windows.letGo(r)
-			n.e.requests.complete(r, cause)
+			n.e.Windows.letGo(r)
+			n.e.Requests.complete(r, cause)
 		}
 	case n.cancelLocallyLocked(r):
 		r.status.Cancelled = cause == nil
-		n.e.requests.complete(r, cause)
+		n.e.Requests.complete(r, cause)
 	case r.unexpected != nil: // a Message of this rank has it
-		n.e.probes.copyToMessage(r)
+		n.e.Probes.copyToMessage(r)
 	case r.kind == kindSend && r.cancel == cancelNone:
 		r.cause, r.observed, r.cancel = cause, true, cancelWanted
 		if p := r.peer; r.msg.Started() && r.msg.Done() {
@@ -95,11 +96,11 @@ func (n *cancellation) cancelLocked(r *request, cause error) {
 
 // cancelLocallyLocked takes an operation of which nothing has left this rank out of wherever it waits; the
 // caller completes it. It reports false, and does nothing, if it is too late for that.
-func (n *cancellation) cancelLocallyLocked(r *request) bool {
+func (n *Cancels) cancelLocallyLocked(r *request) bool {
 	n.e.mu.assertHeld()
 	switch {
 	case r.kind == kindRecv:
-		return n.e.matching.RemovePosted(&r.posted) || n.e.choices.remove(r)
+		return n.e.matching.RemovePosted(&r.posted) || n.e.Choices.remove(r)
 	case r.unexpected != nil:
 		a := r.unexpected
 		if !n.e.matching.RemoveUnexpected(&a.match) {
@@ -116,7 +117,7 @@ func (n *cancellation) cancelLocallyLocked(r *request) bool {
 
 // sendWithdrawLocked asks the peer for a message back that has been sent, and whose announcements have not
 // all ended. The error is of the peer.
-func (n *cancellation) sendWithdrawLocked(p *peer, r *request) error {
+func (n *Cancels) sendWithdrawLocked(p *peer, r *request) error {
 	n.e.mu.assertHeld()
 	r.cancel = withdrawSent
 	err := p.fabric.sender.Withdraw(p.ch, r.announcement-1)
@@ -125,7 +126,7 @@ func (n *cancellation) sendWithdrawLocked(p *peer, r *request) error {
 }
 
 // onATS takes ATS: an announcement has ended.
-func (n *cancellation) onATS(p *peer, body []byte) error {
+func (n *Cancels) onATS(p *peer, body []byte) error {
 	ats, err := rendezvous.ParseATS(body)
 	if err != nil {
 		return err
@@ -134,7 +135,7 @@ func (n *cancellation) onATS(p *peer, body []byte) error {
 	if err != nil {
 		return err
 	}
-	r := n.e.requests.byToken(token)
+	r := n.e.Requests.byToken(token)
 	if ats.Withdrawn && r != nil {
 		if r.cancel != withdrawSent && r.cancel != withdrawGranted {
 			return fmt.Errorf("%w: the peer has let go of announcement %#x, which it was not asked to",
@@ -142,12 +143,12 @@ func (n *cancellation) onATS(p *peer, body []byte) error {
 		}
 		r.cancel = withdrawGranted
 	}
-	n.e.sends.announcementEndedLocked(r)
+	n.e.Sends.announcementEndedLocked(r)
 	return nil
 }
 
 // setOutcomeLocked gives a send that was to be withdrawn its outcome, as it completes.
-func (n *cancellation) setOutcomeLocked(r *request) {
+func (n *Cancels) setOutcomeLocked(r *request) {
 	n.e.mu.assertHeld()
 	if r.cancel == withdrawGranted {
 		n.e.hook.withdrawn(r.msg.Envelope, r.rank)
@@ -174,7 +175,7 @@ func (p *peer) recordAnnouncement(a *unexpectedMessage, s rendezvous.Source) {
 
 // onWithdraw takes WITHDRAW: the message is released if no receive has matched it. If it is not among those
 // that wait, one has.
-func (n *cancellation) onWithdraw(p *peer, body []byte) error {
+func (n *Cancels) onWithdraw(p *peer, body []byte) error {
 	w, err := rendezvous.ParseWithdraw(body)
 	if err != nil {
 		return err
@@ -186,14 +187,14 @@ func (n *cancellation) onWithdraw(p *peer, body []byte) error {
 	case a.incomplete:
 		return fmt.Errorf("%w: a message was withdrawn before its end", transport.ErrProtocol)
 	case !n.e.matching.RemoveUnexpected(&a.match):
-		n.e.probes.fetchForMessage(a)
+		n.e.Probes.fetchForMessage(a)
 		return nil
 	}
 	return n.discardAnnouncedLocked(p, a)
 }
 
 // discardAnnouncedLocked forgets a message that was taken out of the table, and tells its sender.
-func (n *cancellation) discardAnnouncedLocked(p *peer, a *unexpectedMessage) error {
+func (n *Cancels) discardAnnouncedLocked(p *peer, a *unexpectedMessage) error {
 	n.e.mu.assertHeld()
 	var sources []rendezvous.Source
 	for i := range a.parts {
@@ -223,13 +224,14 @@ func (p *peer) removeQueued(r *request) bool {
 // CancelAndFree frees a request that the caller will not wait for, because what it was part of has failed. It
 // cancels a receive; if its message is already being read, it waits, since the buffer is in use until then. A
 // send goes on by itself: its memory is only read.
-func (e *Engine) CancelAndFree(h Request) {
+func (n *Cancels) CancelAndFree(h Request) {
+	e := n.e
 	e.mu.Lock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	switch {
 	case r == nil:
 	case r.completed() || r.kind == kindRecv && e.matching.RemovePosted(&r.posted):
-		e.requests.collect(h, r)
+		e.Requests.collect(h, r)
 	case r.kind == kindSend:
 		r.detached, r.observed = true, true
 	default:

@@ -13,14 +13,14 @@ import (
 
 // announcedSends begins sends that wait for their receives, one of each kind.
 var announcedSends = map[string]func(e *Engine, buf []byte, tag int) (Request, error){
-	"Empty": func(e *Engine, _ []byte, tag int) (Request, error) { return e.Issend(world0, nil, 1, tag) },
+	"Empty": func(e *Engine, _ []byte, tag int) (Request, error) { return e.Sends.Issend(world0, nil, 1, tag) },
 	"Small": func(e *Engine, buf []byte, tag int) (Request, error) {
-		return e.Issend(world0, buf[:10], 1,
+		return e.Sends.Issend(world0, buf[:10], 1,
 			tag)
 	},
-	"Large": func(e *Engine, buf []byte, tag int) (Request, error) { return e.Isend(world0, buf, 1, tag) },
+	"Large": func(e *Engine, buf []byte, tag int) (Request, error) { return e.Sends.Isend(world0, buf, 1, tag) },
 	"Vector": func(e *Engine, buf []byte, tag int) (Request, error) {
-		return e.IsendVec(world0, [][]byte{buf[:90_000], buf[90_000:90_010], buf[90_010:]}, 1, tag)
+		return e.Sends.IsendVec(world0, [][]byte{buf[:90_000], buf[90_000:90_010], buf[90_010:]}, 1, tag)
 	},
 }
 
@@ -34,13 +34,13 @@ func TestCancelOfAnnouncedSend(t *testing.T) {
 				r, err := send(w[0], make([]byte, 300_000), 1)
 				require.NoError(t, err)
 				drive(t, w, func() bool { return unexpected(w[1]) == 1 })
-				require.NoError(t, w[0].Cancel(r))
-				require.NoError(t, w[0].Cancel(r), "again")
+				require.NoError(t, w[0].Cancels.Cancel(r))
+				require.NoError(t, w[0].Cancels.Cancel(r), "again")
 				drive(t, w, func() bool { return w[0].isDone(r) })
-				st, err := w[0].Wait(r)
+				st, err := w[0].Requests.Wait(r)
 				require.NoError(t, err)
 				require.True(t, st.Cancelled)
-				_, ok, err := w[1].Iprobe(world0, AnySource, AnyTag)
+				_, ok, err := w[1].Probes.Iprobe(world0, AnySource, AnyTag)
 				require.NoError(t, err)
 				require.False(t, ok)
 				require.Zero(t, w[1].Stats().Kept)
@@ -62,15 +62,15 @@ func TestCancelOfMatchedSend(t *testing.T) {
 				r, err := send(w[0], buf, 1)
 				require.NoError(t, err)
 				drive(t, w, func() bool { return unexpected(w[1]) == 1 })
-				m, probed, ok, err := w[1].Improbe(world0, 0, 1)
+				m, probed, ok, err := w[1].Probes.Improbe(world0, 0, 1)
 				require.NoError(t, err)
 				require.True(t, ok)
-				require.NoError(t, w[0].Cancel(r))
+				require.NoError(t, w[0].Cancels.Cancel(r))
 				drive(t, w, func() bool { return w[0].isDone(r) })
-				st, err := w[0].Wait(r)
+				st, err := w[0].Requests.Wait(r)
 				require.NoError(t, err)
 				require.False(t, st.Cancelled)
-				got, err := w[1].Mrecv(m, in, 1)
+				got, err := w[1].Probes.Mrecv(m, in, 1)
 				require.NoError(t, err)
 				require.Equal(t, probed.Bytes, got.Bytes)
 				if name == "Large" {
@@ -89,21 +89,21 @@ func TestCancelWhileMessageIsFetched(t *testing.T) {
 		connected(t, w)
 		buf, in := make([]byte, 100_000), make([]byte, 100_000)
 		pattern(buf, 0, 3)
-		r, err := w[0].Issend(world0, buf, 1, 1)
+		r, err := w[0].Sends.Issend(world0, buf, 1, 1)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return unexpected(w[1]) == 1 })
-		m, _, ok, err := w[1].Improbe(world0, 0, 1)
+		m, _, ok, err := w[1].Probes.Improbe(world0, 0, 1)
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.NoError(t, w[0].Cancel(r))
+		require.NoError(t, w[0].Cancels.Cancel(r))
 		drive(t, w, func() bool { return m.a.fetch != nil || w[0].isDone(r) })
-		u, err := w[1].Imrecv(m, in, 1)
+		u, err := w[1].Probes.Imrecv(m, in, 1)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return w[0].isDone(r) && w[1].isDone(u) })
-		_, err = w[1].Wait(u)
+		_, err = w[1].Requests.Wait(u)
 		require.NoError(t, err)
 		require.NoError(t, checkPattern(in, 0, 3))
-		st, err := w[0].Wait(r)
+		st, err := w[0].Requests.Wait(r)
 		require.NoError(t, err)
 		require.False(t, st.Cancelled)
 	})
@@ -183,15 +183,15 @@ func (c *race) send(e *Engine) error {
 		var err error
 		switch rng.IntN(4) {
 		case 0:
-			st, done, err = e.Test(open[i])
+			st, done, err = e.Requests.Test(open[i])
 		case 1:
 			if done = tags[i] < raceTags-1; done {
-				st, err = e.Wait(open[i])
+				st, err = e.Requests.Wait(open[i])
 			}
 		}
 		if err == nil && !done {
-			if err = e.Cancel(open[i]); err == nil {
-				st, err = e.Wait(open[i])
+			if err = e.Cancels.Cancel(open[i]); err == nil {
+				st, err = e.Requests.Wait(open[i])
 			}
 		}
 		if err != nil {
@@ -212,11 +212,11 @@ func (c *race) sendOne(e *Engine, rng *rand.Rand, seq, tag int) (Request, error)
 	b := c.message(seq, []int{0, 9, 700, 5000, 70_000}[rng.IntN(5)])
 	switch rng.IntN(4) {
 	case 0:
-		return e.Isend(world0, b, 1, tag)
+		return e.Sends.Isend(world0, b, 1, tag)
 	case 1:
-		return e.IsendVec(world0, [][]byte{b[:len(b)/2], b[len(b)/2:]}, 1, tag)
+		return e.Sends.IsendVec(world0, [][]byte{b[:len(b)/2], b[len(b)/2:]}, 1, tag)
 	}
-	return e.Issend(world0, b, 1, tag)
+	return e.Sends.Issend(world0, b, 1, tag)
 }
 
 // receive takes messages of tags at random, and holds some for a while. Those that are left when the sender
@@ -231,9 +231,9 @@ func (c *race) receive(e *Engine) error {
 			over, tag = true, AnyTag
 		default:
 		}
-		m, probed, ok, err := e.Improbe(world0, 0, tag)
+		m, probed, ok, err := e.Probes.Improbe(world0, 0, tag)
 		if err == nil && ok && rng.IntN(2) == 0 {
-			_, _, err = e.Iprobe(world0, 0, raceTags) // its sender may cancel it meanwhile
+			_, _, err = e.Probes.Iprobe(world0, 0, raceTags) // its sender may cancel it meanwhile
 		}
 		if err != nil {
 			return err
@@ -244,7 +244,7 @@ func (c *race) receive(e *Engine) error {
 			}
 			continue
 		}
-		st, err := e.Mrecv(m, buf, 1)
+		st, err := e.Probes.Mrecv(m, buf, 1)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ type Canceller struct {
 const cancelTimeout = 10 * time.Second
 
 // NewCanceller makes a Canceller that cancels when ctx ends.
-func (e *Engine) NewCanceller(ctx context.Context) *Canceller {
+func (n *Cancels) NewCanceller(ctx context.Context) *Canceller {
+	e := n.e
 	s := &Canceller{e: e, ctx: ctx}
 	p := weak.Make(s)
 	stop := context.AfterFunc(ctx, func() {
@@ -45,7 +46,7 @@ func (s *Canceller) At(e *Engine) *Canceller {
 	if s == nil || s.e == e {
 		return s
 	}
-	return e.NewCanceller(s.ctx)
+	return e.Cancels.NewCanceller(s.ctx)
 }
 
 // Err is why the canceller has ended; nil while it has not.
@@ -68,13 +69,14 @@ func reason(ctx context.Context) error {
 }
 
 // Bind has the end of a canceller give up an operation that was just begun.
-func (e *Engine) Bind(h Request, s *Canceller) {
+func (n *Cancels) Bind(h Request, s *Canceller) {
+	e := n.e
 	if s == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	if r == nil || r.completed() {
 		return
 	}
@@ -96,9 +98,9 @@ func (s *Canceller) onDone() {
 
 func (s *Canceller) cancelBound() {
 	left := false
-	for r := range s.e.requests.underWay() {
+	for r := range s.e.Requests.underWay() {
 		if r.canceller == s && r.cause == nil {
-			s.e.cancels.cancelLocked(r, *s.ended.Load())
+			s.e.Cancels.cancelLocked(r, *s.ended.Load())
 			left = left || !r.completed()
 		}
 	}
@@ -111,7 +113,7 @@ func (s *Canceller) cancelBound() {
 func (s *Canceller) failUnresponsive() {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	for r := range s.e.requests.underWay() {
+	for r := range s.e.Requests.underWay() {
 		if p := r.peer; r.canceller == s && p != nil {
 			s.e.failures.failPeer(p, fmt.Errorf("it did not answer the cancellation of a message within "+
 				"%v", cancelTimeout))

@@ -5,14 +5,14 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
-// choices has an owner outside the engine decide from whom the receives and probes of any source take their
+// Choices has an owner outside the engine decide from whom the receives and probes of any source take their
 // messages, so that it can try all sources. They are numbered in the order of the calls, from 0.
 //
 // A receive of any source is held back until its source is decided. Then it is one that names its source.
 //
 // Invariants, under the lock: a receive is in held, and not posted, while an earlier one in held may take a
 // message that it would take too. So a message goes to the receive that MPI gives it to, whatever is decided.
-type choices struct {
+type Choices struct {
 	e       *Engine
 	decided func(number int) (source int, ok bool) // called under the lock
 	number  int                                    // of the next choice
@@ -26,7 +26,7 @@ type Choice struct {
 }
 
 // holds keeps a receive back if it waits for a decision, or for another that does. The lock is held.
-func (c *choices) holds(r *request) bool {
+func (c *Choices) holds(r *request) bool {
 	p := &r.posted
 	if !contextid.PointToPoint.Is(p.Context) {
 		return false
@@ -50,7 +50,7 @@ func (c *choices) holds(r *request) bool {
 }
 
 // waits reports whether one of the first n receives that are held may take a message that p would take too.
-func (c *choices) waits(n int, p *match.Posted[*request]) bool {
+func (c *Choices) waits(n int, p *match.Posted[*request]) bool {
 	for _, h := range c.held[:n] {
 		o := &h.posted
 		if o.Context == p.Context && (o.Tag == p.Tag || o.Tag == AnyTag || p.Tag == AnyTag) &&
@@ -62,13 +62,13 @@ func (c *choices) waits(n int, p *match.Posted[*request]) bool {
 }
 
 // accepts reports whether one of the first n receives that are held takes a message.
-func (c *choices) accepts(n int, m *match.Message[*unexpectedMessage]) bool {
+func (c *Choices) accepts(n int, m *match.Message[*unexpectedMessage]) bool {
 	return c.waits(n, &match.Posted[*request]{Context: m.Context, Source: m.Source, Tag: m.Tag})
 }
 
 // release posts the receives that need not be held any more: no earlier one could take what they take, or the
 // message that they take is there and is for no earlier one.
-func (c *choices) release() {
+func (c *Choices) release() {
 	for i := 0; i < len(c.held); i++ {
 		r := c.held[i]
 		p := &r.posted
@@ -82,13 +82,13 @@ func (c *choices) release() {
 			}
 		}
 		c.held = append(c.held[:i], c.held[i+1:]...)
-		c.e.recvs.post(r)
+		c.e.Recvs.post(r)
 		i = -1 // others may have waited for it
 	}
 }
 
 // remove takes a receive that is cancelled, or fails, out of those that are held; false if it is none.
-func (c *choices) remove(r *request) bool {
+func (c *Choices) remove(r *request) bool {
 	for i, h := range c.held {
 		if h == r {
 			c.held = append(c.held[:i], c.held[i+1:]...)
@@ -100,18 +100,18 @@ func (c *choices) remove(r *request) bool {
 }
 
 // onPeerFailed fails the receives that wait for a peer, as those that are posted fail.
-func (c *choices) onPeerFailed(p *peer) {
+func (c *Choices) onPeerFailed(p *peer) {
 	for _, r := range append([]*request(nil), c.held...) {
 		s := r.posted.Source
 		if s == int32(p.rank) || s == AnySource && c.e.failures.inContext(r.posted.Context, p.rank) {
 			c.remove(r)
-			c.e.requests.complete(r, p.cause)
+			c.e.Requests.complete(r, p.cause)
 		}
 	}
 }
 
 // sources are those of the messages that the i-th receive that is held can take.
-func (c *choices) sources(i int) (list []int) {
+func (c *Choices) sources(i int) (list []int) {
 	p := &c.held[i].posted
 	for source := range c.e.size {
 		m := c.e.matching.Probe(p.Context, int32(source), p.Tag)
@@ -123,7 +123,7 @@ func (c *choices) sources(i int) (list []int) {
 }
 
 // probe is what a probe of any source finds. The first time that there is a message its source is decided.
-func (c *choices) probe(context uint32, tag int) *match.Message[*unexpectedMessage] {
+func (c *Choices) probe(context uint32, tag int) *match.Message[*unexpectedMessage] {
 	source, ok := c.decided(c.number)
 	if !ok {
 		m := c.e.matching.Probe(context, AnySource, int32(tag))
@@ -140,13 +140,14 @@ func (c *choices) probe(context uint32, tag int) *match.Message[*unexpectedMessa
 	return m
 }
 
-// OpenChoices returns the receives of any source that could take a message if that was decided.
-func (e *Engine) OpenChoices() (list []Choice) {
+// Open returns the receives of any source that could take a message if that was decided.
+func (c *Choices) Open() (list []Choice) {
+	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, r := range e.choices.held {
+	for i, r := range c.held {
 		if r.posted.Source == AnySource {
-			if from := e.choices.sources(i); len(from) > 0 {
+			if from := c.sources(i); len(from) > 0 {
 				list = append(list, Choice{r.choice - 1, from})
 			}
 		}
@@ -155,23 +156,25 @@ func (e *Engine) OpenChoices() (list []Choice) {
 }
 
 // Decide decides from whom a receive that OpenChoices has returned takes its message.
-func (e *Engine) Decide(number, source int) {
+func (c *Choices) Decide(number, source int) {
+	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.choices.held {
+	for _, r := range c.held {
 		if r.choice == number+1 {
 			r.posted.Source = int32(source)
-			e.choices.release()
+			c.release()
 			return
 		}
 	}
 }
 
-// ChoiceUnmatched reports whether the receive of a choice has found no message.
-func (e *Engine) ChoiceUnmatched(number int) bool {
+// Unmatched reports whether the receive of a choice has found no message.
+func (c *Choices) Unmatched(number int) bool {
+	e := c.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for r := range e.requests.underWay() {
+	for r := range e.Requests.underWay() {
 		if r.choice == number+1 {
 			return !r.taken
 		}

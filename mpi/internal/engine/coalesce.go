@@ -202,7 +202,7 @@ func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 	if sent {
 		h.releaseBatch(p)
 	} else {
-		h.e.sends.retryIfQueueFullLocked(p)
+		h.e.Sends.retryIfQueueFullLocked(p)
 	}
 	return sent, err
 }

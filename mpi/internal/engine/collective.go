@@ -78,7 +78,7 @@ func (o *Operator) Name() string {
 type collectiveState uint8
 
 const (
-	collectiveIdle collectiveState = iota // not begun, or over; left by RunCollective and StartCollective
+	collectiveIdle collectiveState = iota // not begun, or over; left by Run and Start
 	// the messages of a round are under way; left when all of them are complete
 	collectiveMessages
 	// local steps are due that are not for the engine's lock; left by whoever takes them up
@@ -119,7 +119,7 @@ type Collective struct {
 	messages []*request
 	pending  int        // messages of the round that are not complete
 	sent     bool       // the round's send is out already
-	queued   bool       // in collectives.ready
+	queued   bool       // in Collectives.ready
 	failing  bool       // its messages are being given up
 	attended bool       // a goroutine waits, or is about to, that carries out local steps
 	noted    bool       // its beginning is recorded

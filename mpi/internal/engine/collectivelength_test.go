@@ -27,23 +27,23 @@ func TestCollective_WrongLengthDoesNotWithdrawTheAnswer(t *testing.T) {
 			c := &Collective{Call: call, Context: world0, Input: in, Output: out[rank], Signature: call.Signature(),
 				Tag: CollectiveTag(false, 1, call.Operation, call.Signature())}
 			c.Call.Build(&c.Schedule)
-			r, err := w[rank].StartCollective(c)
+			r, err := w[rank].Collectives.Start(c)
 			require.NoError(t, err)
 			return r
 		}
 		first := begin(0, 1) // an eager message
 		drive(t, w, func() bool { return unexpected(w[1]) == 1 })
 		for range 200 { // so that the answer has to wait for room in the ring
-			_, err := w[1].Isend(world0, in[:1000], 0, 1)
+			_, err := w[1].Sends.Isend(world0, in[:1000], 0, 1)
 			require.NoError(t, err)
 		}
 		second := begin(1, n) // fails at once
 		drive(t, w[1:], func() bool { return w[1].failing(second) })
 		drive(t, w, func() bool { return w[0].isDone(first) && w[1].isDone(second) })
-		_, err := w[0].Wait(first)
+		_, err := w[0].Requests.Wait(first)
 		require.NoError(t, err)
 		require.Equal(t, in, out[0])
-		_, err = w[1].Wait(second)
+		_, err = w[1].Requests.Wait(second)
 		require.ErrorIs(t, err, ErrCount)
 	})
 }
@@ -52,6 +52,6 @@ func TestCollective_WrongLengthDoesNotWithdrawTheAnswer(t *testing.T) {
 func (e *Engine) failing(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	return r.completed() || r.collective.failing
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// collectives are those under way, but for those that a blocking call carries out by itself (see
+// Collectives are those under way, but for those that a blocking call carries out by itself (see
 // mailboxcall.go).
-type collectives struct {
+type Collectives struct {
 	e      *Engine
 	active []*Collective
 	ready  []*Collective // those that can get on
@@ -33,27 +33,29 @@ type collectives struct {
 // quickBytes is the length of a local step up to which it is carried out under the lock: a few µs at most.
 const quickBytes = 16 << 10
 
-// NewCollective gives a collective for one use: it is taken back when its request is complete.
-func (e *Engine) NewCollective() *Collective {
+// New gives a collective for one use: it is taken back when its request is complete.
+func (cs *Collectives) New() *Collective {
+	e := cs.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := e.collectives.pool
+	c := cs.pool
 	if c == nil {
 		return &Collective{pooled: true}
 	}
-	e.collectives.pool, c.next = c.next, nil
+	cs.pool, c.next = c.next, nil
 	return c
 }
 
-// StartCollective begins a collective. Its buffers belong to the engine until the request is complete.
-func (e *Engine) StartCollective(c *Collective) (Request, error) {
+// Start begins a collective. Its buffers belong to the engine until the request is complete.
+func (cs *Collectives) Start(c *Collective) (Request, error) {
+	e := cs.e
 	start := e.hook.beginCollective(c)
 	defer e.hook.endLong(CallCollective, start)
-	e.collectives.pinBuffers(c)
+	cs.pinBuffers(c)
 	c.prepare()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.collectives.beginLocked(c)
+	r, err := cs.beginLocked(c)
 	if err != nil {
 		return Request{}, err
 	}
@@ -61,11 +63,11 @@ func (e *Engine) StartCollective(c *Collective) (Request, error) {
 }
 
 // beginLocked posts the current round.
-func (cs *collectives) beginLocked(c *Collective) (*request, error) {
+func (cs *Collectives) beginLocked(c *Collective) (*request, error) {
 	cs.e.mu.assertHeld()
 	err := cs.e.stopped
 	if err == nil && cs.e.failures.noted.Load() {
-		err = cs.e.recovery.mayBegin(c.Context)
+		err = cs.e.Recovery.mayBegin(c.Context)
 	}
 	if err == nil {
 		err = c.Canceller.Err()
@@ -75,7 +77,7 @@ func (cs *collectives) beginLocked(c *Collective) (*request, error) {
 		cs.recycleLocked(c)
 		return nil, err
 	}
-	r := cs.e.requests.get()
+	r := cs.e.Requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request = r
 	cs.noteLocked(c)
@@ -90,7 +92,7 @@ func (cs *collectives) beginLocked(c *Collective) (*request, error) {
 }
 
 // noteLocked records that a collective begins, once.
-func (cs *collectives) noteLocked(c *Collective) {
+func (cs *Collectives) noteLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if c.noted {
 		return
@@ -99,14 +101,14 @@ func (cs *collectives) noteLocked(c *Collective) {
 	cs.e.recorder.Note(recorder.Collective, c.Context, int(operationOf(c.Tag)), c.Tag, c.inputLen())
 }
 
-func (cs *collectives) pinBuffers(c *Collective) {
+func (cs *Collectives) pinBuffers(c *Collective) {
 	if l := &cs.e.hub.memory; l.mayHave(c.Input) || l.mayHave(c.Output) {
 		c.pinned = [2]*Memory{cs.e.hub.PinMemory(c.Input), cs.e.hub.PinMemory(c.Output)}
 	}
 }
 
 // unpinBuffersLocked ends what pinBuffers began.
-func (cs *collectives) unpinBuffersLocked(c *Collective) {
+func (cs *Collectives) unpinBuffersLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if c.pinned == [2]*Memory{} {
 		return
@@ -117,7 +119,7 @@ func (cs *collectives) unpinBuffersLocked(c *Collective) {
 	c.pinned = [2]*Memory{}
 }
 
-func (cs *collectives) recycleLocked(c *Collective) {
+func (cs *Collectives) recycleLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	c.state, c.request, c.attended = collectiveIdle, nil, false
 	if c.pooled {
@@ -128,14 +130,14 @@ func (cs *collectives) recycleLocked(c *Collective) {
 }
 
 // enterLocked has completions leave collectives to leave, and returns what that is to be given.
-func (cs *collectives) enterLocked() (outer bool) {
+func (cs *Collectives) enterLocked() (outer bool) {
 	cs.e.mu.assertHeld()
 	outer, cs.inPass = cs.inPass, true
 	return outer
 }
 
 // leaveLocked has collectives get on whose messages are complete. It tells whether there were any.
-func (cs *collectives) leaveLocked(outer bool) (busy bool) {
+func (cs *Collectives) leaveLocked(outer bool) (busy bool) {
 	cs.e.mu.assertHeld()
 	cs.inPass = outer
 	if outer || len(cs.ready) == 0 {
@@ -145,7 +147,7 @@ func (cs *collectives) leaveLocked(outer bool) (busy bool) {
 }
 
 // advanceAllLocked goes through those that can get on.
-func (cs *collectives) advanceAllLocked() (busy bool) {
+func (cs *Collectives) advanceAllLocked() (busy bool) {
 	cs.e.mu.assertHeld()
 	if cs.advancing {
 		return false
@@ -165,7 +167,7 @@ func (cs *collectives) advanceAllLocked() (busy bool) {
 
 // queueLocked appends a collective to those that can get on. Outside of a pass a goroutine comes for it,
 // since nobody may make one soon.
-func (cs *collectives) queueLocked(c *Collective) {
+func (cs *Collectives) queueLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if !c.queued {
 		c.queued = true
@@ -185,7 +187,7 @@ func (cs *collectives) queueLocked(c *Collective) {
 }
 
 // messageDoneLocked takes note of a message of a collective that is complete.
-func (cs *collectives) messageDoneLocked(r *request) {
+func (cs *Collectives) messageDoneLocked(r *request) {
 	cs.e.mu.assertHeld()
 	c := r.collective
 	if r.kind == kindCollective {
@@ -222,7 +224,7 @@ func (c *Collective) wrongLength(step *coll.Step, sent int) error {
 }
 
 // postRoundLocked posts the messages of the current round, receives first.
-func (cs *collectives) postRoundLocked(c *Collective) {
+func (cs *Collectives) postRoundLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	c.state, c.pending = collectiveMessages, 1 // until all are posted
 	var steps []coll.Step
@@ -247,9 +249,9 @@ func (cs *collectives) postRoundLocked(c *Collective) {
 	}
 }
 
-func (cs *collectives) newMessageLocked(c *Collective, span coll.Span, blocks []Block) *request {
+func (cs *Collectives) newMessageLocked(c *Collective, span coll.Span, blocks []Block) *request {
 	cs.e.mu.assertHeld()
-	r := cs.e.requests.get()
+	r := cs.e.Requests.get()
 	r.collective, r.canceller, r.observed = c, c.Canceller, true
 	if blocks != nil {
 		cs.e.views.setBufferLocked(r, blockOf(blocks, span))
@@ -261,7 +263,7 @@ func (cs *collectives) newMessageLocked(c *Collective, span coll.Span, blocks []
 	return r
 }
 
-func (cs *collectives) postReceiveLocked(c *Collective, s *coll.Step) {
+func (cs *Collectives) postReceiveLocked(c *Collective, s *coll.Step) {
 	cs.e.mu.assertHeld()
 	src := c.worldRank(s.Peer)
 	if _, unexpected := cs.e.matching.Lengths(); unexpected > 0 && c.err == nil {
@@ -269,20 +271,20 @@ func (cs *collectives) postReceiveLocked(c *Collective, s *coll.Step) {
 			c.err = c.mismatch(src, int(m.Tag), m.Value.bytes)
 		}
 	}
-	cs.e.recvs.startLocked(cs.newMessageLocked(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
+	cs.e.Recvs.startLocked(cs.newMessageLocked(c, s.Dst, c.Incoming), c.Context, src, c.Tag, 1)
 }
 
-func (cs *collectives) postSendLocked(c *Collective, s *coll.Step) {
+func (cs *Collectives) postSendLocked(c *Collective, s *coll.Step) {
 	cs.e.mu.assertHeld()
 	if cs.sendNowLocked(c, s) {
 		return
 	}
 	r := cs.newMessageLocked(c, s.Src, c.Outgoing)
-	cs.e.sends.startLocked(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
+	cs.e.Sends.startLocked(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
 }
 
 // sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
-func (cs *collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
+func (cs *Collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
 	cs.e.mu.assertHeld()
 	dst := c.worldRank(s.Peer)
 	if c.Outgoing != nil {
@@ -290,12 +292,12 @@ func (cs *collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
 		return cs.e.views.sendNowLocked(c.Context, b.Layout, b.Memory, dst, c.Tag, false)
 	}
 	p, env := cs.e.peers[dst], envelope{Context: c.Context, Tag: int32(c.Tag)}
-	return p != nil && cs.e.sends.sendNowLocked(p, env, c.span(s.Src), 0)
+	return p != nil && cs.e.Sends.sendNowLocked(p, env, c.span(s.Src), 0)
 }
 
 // checkUnexpectedLocked looks at a message without a receive, which may say that its sender is in another
 // collective than this rank.
-func (cs *collectives) checkUnexpectedLocked(env envelope, source int) {
+func (cs *Collectives) checkUnexpectedLocked(env envelope, source int) {
 	cs.e.mu.assertHeld()
 	for _, c := range cs.active {
 		if c.Context != env.Context || !c.differs(int(env.Tag)) &&
@@ -311,7 +313,7 @@ func (cs *collectives) checkUnexpectedLocked(env envelope, source int) {
 }
 
 // failLocked ends a collective with an error, as soon as its buffers are quiet.
-func (cs *collectives) failLocked(c *Collective, err error) {
+func (cs *Collectives) failLocked(c *Collective, err error) {
 	cs.e.mu.assertHeld()
 	if c.err == nil {
 		c.err = err
@@ -319,17 +321,18 @@ func (cs *collectives) failLocked(c *Collective, err error) {
 	cs.queueLocked(c)
 }
 
-// FailCollective gives up a collective that is under way. Its request is complete when its buffers are quiet.
-func (e *Engine) FailCollective(h Request, err error) {
+// Fail gives up a collective that is under way. Its request is complete when its buffers are quiet.
+func (cs *Collectives) Fail(h Request, err error) {
+	e := cs.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r := e.requests.find(h); r != nil && !r.completed() && r.collective != nil {
-		e.collectives.failLocked(r.collective, err)
+	if r := e.Requests.find(h); r != nil && !r.completed() && r.collective != nil {
+		cs.failLocked(r.collective, err)
 	}
 }
 
 // advanceLocked has one do what it can do under the lock.
-func (cs *collectives) advanceLocked(c *Collective) {
+func (cs *Collectives) advanceLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	for {
 		switch {
@@ -361,11 +364,11 @@ func (cs *collectives) advanceLocked(c *Collective) {
 }
 
 // collectMessagesLocked gives the requests of a round back.
-func (cs *collectives) collectMessagesLocked(c *Collective) {
+func (cs *Collectives) collectMessagesLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	for _, r := range c.messages {
 		if r != nil {
-			cs.e.requests.put(r)
+			cs.e.Requests.put(r)
 		}
 	}
 	c.messages = c.messages[:0]
@@ -374,7 +377,7 @@ func (cs *collectives) collectMessagesLocked(c *Collective) {
 // cancelMessagesLocked cancels the messages of a collective that has failed, and reports whether all of them
 // are complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
 // call, and would wait for it.
-func (cs *collectives) cancelMessagesLocked(c *Collective) bool {
+func (cs *Collectives) cancelMessagesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	if !c.failing {
 		c.failing = true
@@ -382,7 +385,7 @@ func (cs *collectives) cancelMessagesLocked(c *Collective) bool {
 		for i, r := range c.messages {
 			awaited := c.wrong != nil && steps[i].Kind == coll.Send && steps[i].Peer == c.wrong.Peer
 			if r != nil && !r.completed() && !awaited {
-				cs.e.cancels.cancelLocked(r, c.err)
+				cs.e.Cancels.cancelLocked(r, c.err)
 			}
 		}
 	}
@@ -390,7 +393,7 @@ func (cs *collectives) cancelMessagesLocked(c *Collective) bool {
 }
 
 // localStepsLocked carries out the rest of a round. It reports false if that has to be done without the lock.
-func (cs *collectives) localStepsLocked(c *Collective) bool {
+func (cs *Collectives) localStepsLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	steps := c.Schedule.Round(c.round)
 	for ; c.step < len(steps); c.step++ {
@@ -405,7 +408,7 @@ func (cs *collectives) localStepsLocked(c *Collective) bool {
 }
 
 // deferStepsLocked leaves local steps to who waits for the collective, or else to a goroutine.
-func (cs *collectives) deferStepsLocked(c *Collective) {
+func (cs *Collectives) deferStepsLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	c.state = collectiveReady
 	if !c.attended {
@@ -422,7 +425,7 @@ func (cs *collectives) deferStepsLocked(c *Collective) {
 
 // runSteps carries out the local steps of a round without the lock, and goes on under it. The state is
 // collectiveWorking.
-func (cs *collectives) runSteps(c *Collective) {
+func (cs *Collectives) runSteps(c *Collective) {
 	steps := c.Schedule.Round(c.round)
 	for ; c.step < len(steps); c.step++ {
 		c.carryOut(&steps[c.step])
@@ -437,7 +440,7 @@ func (cs *collectives) runSteps(c *Collective) {
 }
 
 // finishLocked completes the request of a collective.
-func (cs *collectives) finishLocked(c *Collective) {
+func (cs *Collectives) finishLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	cs.collectMessagesLocked(c)
 	cs.active = remove(cs.active, c)
@@ -448,7 +451,7 @@ func (cs *collectives) finishLocked(c *Collective) {
 	r, err, wakesProbes, context := c.request, c.err, c.wakesProbes, c.Context
 	cs.recycleLocked(c)
 	r.collective = nil
-	cs.e.requests.complete(r, err)
+	cs.e.Requests.complete(r, err)
 	cs.e.unexpected.discardFreed(context)
 	if wakesProbes {
 		c.over = true

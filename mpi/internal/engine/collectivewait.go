@@ -5,24 +5,26 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// RunCollective carries out a collective: it is StartCollective and Wait, with a fast way for short messages.
-func (e *Engine) RunCollective(c *Collective) error {
+// Run carries out a collective: it is Start and Wait, with a fast way for short messages.
+func (cs *Collectives) Run(c *Collective) error {
+	e := cs.e
 	start := e.hook.beginCollective(c)
-	err := e.runCollective(c)
+	err := cs.run(c)
 	e.hook.endLong(CallCollective, start)
 	return err
 }
 
-func (e *Engine) runCollective(c *Collective) error {
-	e.collectives.pinBuffers(c)
+func (cs *Collectives) run(c *Collective) error {
+	e := cs.e
+	cs.pinBuffers(c)
 	c.prepare()
 	if c.Canceller == nil && !e.failures.noted.Load() {
-		done, err := e.collectives.shortRounds(c)
+		done, err := cs.shortRounds(c)
 		if done || err != nil {
 			if c.pooled || c.pinned != [2]*Memory{} {
 				e.mu.Lock()
-				e.collectives.unpinBuffersLocked(c)
-				e.collectives.recycleLocked(c)
+				cs.unpinBuffersLocked(c)
+				cs.recycleLocked(c)
 				e.mu.Unlock()
 			}
 			return err
@@ -30,20 +32,20 @@ func (e *Engine) runCollective(c *Collective) error {
 	}
 	e.mu.Lock()
 	c.attended = true
-	r, err := e.collectives.beginLocked(c)
+	r, err := cs.beginLocked(c)
 	if err != nil {
 		e.mu.Unlock()
 		return err
 	}
 	h := r.handle()
 	e.mu.Unlock()
-	_, err = e.collectives.wait(r, h)
+	_, err = cs.wait(r, h)
 	return err
 }
 
 // wait waits for a collective, and carries out those of its local steps that are not for the
 // engine's lock.
-func (cs *collectives) wait(r *request, h Request) (st Status, err error) {
+func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 	at := func(int) Request { return h }
 	for {
 		var work *Collective
@@ -52,13 +54,13 @@ func (cs *collectives) wait(r *request, h Request) (st Status, err error) {
 			if done || work != nil {
 				return true
 			}
-			if cs.e.requests.find(h) != r {
+			if cs.e.Requests.find(h) != r {
 				done, err = true, errUsed
 				return true
 			}
 			if r.completed() {
 				done = true
-				st, err = cs.e.requests.collect(h, r)
+				st, err = cs.e.Requests.collect(h, r)
 				return true
 			}
 			c := r.collective
@@ -103,7 +105,7 @@ func isShort(steps []coll.Step) int {
 // shortRounds carries out rounds of short messages in the way of a blocking send and receive, without
 // requests. It stops before the first message that needs one: c.round and c.sent say where. done tells that
 // it has come to the end.
-func (cs *collectives) shortRounds(c *Collective) (done bool, err error) {
+func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	for ; c.round < c.Schedule.Rounds(); c.round++ {
 		steps := c.Schedule.Round(c.round)
 		n := isShort(steps)
@@ -123,7 +125,7 @@ func (cs *collectives) shortRounds(c *Collective) (done bool, err error) {
 // exchangeShort carries out the messages of a round that isShort has found. It reports false when one of them
 // takes longer: the send, which waits for its receive if the peer keeps no more payload, or the receive.
 // Nothing but the send has happened then.
-func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
+func (cs *Collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
 	if len(steps) == 0 {
 		return true, nil
 	}
@@ -151,9 +153,9 @@ func (cs *collectives) exchangeShort(c *Collective, steps []coll.Step) (done boo
 		buf = cs.e.views.incoming.room(s.Dst.Len)
 	}
 	var addr uintptr
-	if len(buf) == s.Dst.Len && cs.e.recvs.canRecvDirectLocked(src) {
+	if len(buf) == s.Dst.Len && cs.e.Recvs.canRecvDirectLocked(src) {
 		p := cs.e.peers[src]
-		n, ok := cs.e.recvs.recvDirectLocked(p, env, buf)
+		n, ok := cs.e.Recvs.recvDirectLocked(p, env, buf)
 		switch {
 		case ok && n != len(buf):
 			err = c.wrongLength(s, n)

@@ -3,7 +3,7 @@ package engine
 import "github.com/weft-mpi/weft/internal/sys"
 
 // complete ends an operation: its buffer is the user's again.
-func (t *requestTable) complete(r *request, err error) {
+func (t *Requests) complete(r *request, err error) {
 	if err == nil && !r.observed { // most operations, and all that they need
 		sys.StoreRelease32(&r.done, r.gen)
 		return
@@ -12,19 +12,19 @@ func (t *requestTable) complete(r *request, err error) {
 }
 
 // finish is complete for an operation that has failed, or that somebody else is told of.
-func (t *requestTable) finish(r *request, err error) {
+func (t *Requests) finish(r *request, err error) {
 	if r.err = r.located(err); err != nil {
-		t.e.noteFailureLocked(r)
+		t.noteFailureLocked(r)
 	}
 	if !r.observed {
 		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
 	if r.cancel == withdrawGranted || r.cause != nil {
-		t.e.cancels.setOutcomeLocked(r)
+		t.e.Cancels.setOutcomeLocked(r)
 	}
 	if r.probed != nil {
-		t.e.probes.fetchedForMessage(r)
+		t.e.Probes.fetchedForMessage(r)
 	}
 	r.peer = nil
 	w, shared := r.waiter, r.manyWaiters
@@ -34,7 +34,7 @@ func (t *requestTable) finish(r *request, err error) {
 		t.collect(r.handle(), r)
 	}
 	if r.collective != nil {
-		t.e.collectives.messageDoneLocked(r)
+		t.e.Collectives.messageDoneLocked(r)
 	}
 	switch {
 	case shared:
@@ -45,14 +45,14 @@ func (t *requestTable) finish(r *request, err error) {
 }
 
 // collect takes the result of a completed request, which h names, and gives the request back to the pool.
-func (t *requestTable) collect(h Request, r *request) (Status, error) {
+func (t *Requests) collect(h Request, r *request) (Status, error) {
 	st, err := r.status, r.err
 	t.release(h, r)
 	return st, err
 }
 
 // detach has a request given back as soon as it completes: nobody will collect it.
-func (t *requestTable) detach(r *request) {
+func (t *Requests) detach(r *request) {
 	if r.completed() {
 		t.collect(r.handle(), r)
 	} else {
@@ -61,7 +61,7 @@ func (t *requestTable) detach(r *request) {
 }
 
 // collectNull gives the result of a handle that names no request.
-func (t *requestTable) collectNull(h Request, into *Status) (err error) {
+func (t *Requests) collectNull(h Request, into *Status) (err error) {
 	st := nullStatus
 	if h != Null {
 		st, err = noStatus, errUsed
@@ -72,7 +72,7 @@ func (t *requestTable) collectNull(h Request, into *Status) (err error) {
 	return err
 }
 
-func (t *requestTable) allDone(n int, at func(i int) Request) bool {
+func (t *Requests) allDone(n int, at func(i int) Request) bool {
 	for i := range n {
 		if r := t.find(at(i)); r != nil && !r.completed() {
 			return false
@@ -83,7 +83,7 @@ func (t *requestTable) allDone(n int, at func(i int) Request) bool {
 
 // collectSome gives take those of n requests that are complete, and at most limit of them. It begins with the
 // first-th, or with an earlier one if no later is complete.
-func (t *requestTable) collectSome(n int, at func(i int) Request, first, limit int,
+func (t *Requests) collectSome(n int, at func(i int) Request, first, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
 	taken, active = t.collectFrom(first, n, at, limit, take)
 	if first == 0 || taken > 0 {
@@ -94,7 +94,7 @@ func (t *requestTable) collectSome(n int, at func(i int) Request, first, limit i
 }
 
 // collectFrom is collectSome of the requests from a first one on.
-func (t *requestTable) collectFrom(first, n int, at func(i int) Request, limit int,
+func (t *Requests) collectFrom(first, n int, at func(i int) Request, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
 	for i := first; i < n && taken < limit; i++ {
 		h := at(i)

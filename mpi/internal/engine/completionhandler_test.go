@@ -38,12 +38,12 @@ func TestHandler_C1_AReceiveCompletesWithoutACall(t *testing.T) {
 		t.Run(fabric, func(t *testing.T) {
 			w := withHandlers(t, fabric, 1, 2, Config{})
 			buf := make([]byte, 200_000)
-			h, err := w[1].Irecv(0, buf, 0, 5, 1)
+			h, err := w[1].Recvs.Irecv(0, buf, 0, 5, 1)
 			require.NoError(t, err)
 			passes := w[1].Stats().Passes
-			require.NoError(t, w[0].Ssend(0, make([]byte, len(buf)), 1, 5))
+			require.NoError(t, w[0].Sends.Ssend(0, make([]byte, len(buf)), 1, 5))
 			require.Greater(t, w[1].Stats().Passes, passes)
-			_, done, err := w[1].Test(h)
+			_, done, err := w[1].Requests.Test(h)
 			require.NoError(t, err)
 			require.True(t, done)
 		})

@@ -177,8 +177,8 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 			return
 		}
 	}
-	e.sends.sendQueuedLocked(p)
-	e.recovery.sendControls(p)
+	e.Sends.sendQueuedLocked(p)
+	e.Recovery.sendControls(p)
 	e.hub.queues.wake() // a sleeper must look at the new connection
 }
 

@@ -37,12 +37,12 @@ func (u *unexpectedMessages) abandoned(context uint32) bool {
 // postsReceivesLocked tells whether an operation is under way that may post receives in a context.
 func (e *Engine) postsReceivesLocked(context uint32) bool {
 	e.mu.assertHeld()
-	for _, c := range e.collectives.active {
+	for _, c := range e.Collectives.active {
 		if c.Context == context {
 			return true
 		}
 	}
-	for _, g := range e.recovery.groupCalls {
+	for _, g := range e.Recovery.groupCalls {
 		if g.Context == context {
 			return true
 		}
@@ -75,9 +75,9 @@ func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 
 // discard releases a message that was taken out of the table: its send completes.
 func (u *unexpectedMessages) discard(a *unexpectedMessage) {
-	r := u.e.recvs.newDiscardReceiveLocked(a.match.Context, int(a.match.Source), a.match.Tag)
-	u.e.recvs.deliverUnexpectedLocked(r, a)
-	u.e.requests.detach(r)
+	r := u.e.Recvs.newDiscardReceiveLocked(a.match.Context, int(a.match.Source), a.match.Tag)
+	u.e.Recvs.deliverUnexpectedLocked(r, a)
+	u.e.Requests.detach(r)
 }
 
 // ReuseContext ends FreeContext: another communicator begins to use the context.
@@ -86,15 +86,15 @@ func (e *Engine) ReuseContext(context uint32) {
 	defer e.mu.Unlock()
 	e.unexpected.freedContexts.remove(context)
 	if contextid.Communicator(context) == context {
-		e.recovery.reuse(context)
+		e.Recovery.reuse(context)
 	}
 }
 
 // newDiscardReceiveLocked gives a receive without a buffer, which takes a message to drop it. Its result is
 // nobody's; it has to be detached when it has got its message.
-func (v *recvProtocol) newDiscardReceiveLocked(context uint32, source int, tag int32) *request {
+func (v *Recvs) newDiscardReceiveLocked(context uint32, source int, tag int32) *request {
 	v.e.mu.assertHeld()
-	r := v.e.requests.get()
+	r := v.e.Requests.get()
 	r.kind, r.rank = kindRecv, source
 	r.contiguous(nil)
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(source), tag
@@ -106,12 +106,12 @@ func (v *recvProtocol) newDiscardReceiveLocked(context uint32, source int, tag i
 func (e *Engine) ContextInUse(context uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for r := range e.requests.underWay() {
+	for r := range e.Requests.underWay() {
 		if of, ok := r.context(); ok && of == context {
 			return true
 		}
 	}
-	for _, g := range e.recovery.groupCalls {
+	for _, g := range e.Recovery.groupCalls {
 		if g.Context == context {
 			return true
 		}

@@ -17,18 +17,18 @@ func TestFreeContext(t *testing.T) {
 		pattern(buf, 0, 1)
 		send := func(tag int) (open []Request) {
 			for _, begin := range []func() (Request, error){
-				func() (Request, error) { return w[0].Isend(context, buf[:100], 1, tag) },
-				func() (Request, error) { return w[0].Isend(context, buf, 1, tag) },
-				func() (Request, error) { return w[0].Issend(context, nil, 1, tag) },
+				func() (Request, error) { return w[0].Sends.Isend(context, buf[:100], 1, tag) },
+				func() (Request, error) { return w[0].Sends.Isend(context, buf, 1, tag) },
+				func() (Request, error) { return w[0].Sends.Issend(context, nil, 1, tag) },
 				func() (Request, error) {
-					return w[0].IsendVec(context,
+					return w[0].Sends.IsendVec(context,
 						[][]byte{buf[:70_000], buf[:10], buf}, 1, tag)
 				},
 				func() (Request, error) {
-					return w[0].IsendVec(context, [][]byte{buf[:600], buf[:600]}, 1,
+					return w[0].Sends.IsendVec(context, [][]byte{buf[:600], buf[:600]}, 1,
 						tag)
 				},
-				func() (Request, error) { return w[1].Issend(context, buf[:9], 1, tag) },
+				func() (Request, error) { return w[1].Sends.Issend(context, buf[:9], 1, tag) },
 			} {
 				r, err := begin()
 				require.NoError(t, err)
@@ -48,35 +48,35 @@ func TestFreeContext(t *testing.T) {
 				return true
 			})
 			for i, r := range open {
-				_, err := owner(i).Wait(r)
+				_, err := owner(i).Requests.Wait(r)
 				require.NoError(t, err)
 			}
 		}
 		first := send(1)
-		large, err := w[0].Isend(context, buf, 1, 2)
+		large, err := w[0].Sends.Isend(context, buf, 1, 2)
 		require.NoError(t, err)
 		in, late := make([]byte, len(buf)), make([]byte, 100)
 		drive(t, w, func() bool { return unexpected(w[1]) == 7 })
-		m, _, ok, err := w[1].Improbe(context, 0, 2)
+		m, _, ok, err := w[1].Probes.Improbe(context, 0, 2)
 		require.NoError(t, err)
 		require.True(t, ok)
-		posted, err := w[1].Irecv(context, late, 0, 3, 1)
+		posted, err := w[1].Recvs.Irecv(context, late, 0, 3, 1)
 		require.NoError(t, err)
 
 		w[1].FreeContext(context)
 		require.Zero(t, unexpected(w[1]))
 		done(first)
 		second := send(1)
-		last, err := w[0].Isend(context, buf[:100], 1, 3)
+		last, err := w[0].Sends.Isend(context, buf[:100], 1, 3)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return w[1].isDone(posted) })
 		require.Equal(t, 1, unexpected(w[1]), "the message to itself, sent after Retire, as no program can")
 		w[1].FreeContext(context)
 		done(second)
 		require.NoError(t, checkPattern(late, 0, 1))
-		_, err = w[0].Wait(last)
+		_, err = w[0].Requests.Wait(last)
 		require.NoError(t, err)
-		r, err := w[1].Imrecv(m, in, 1)
+		r, err := w[1].Probes.Imrecv(m, in, 1)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return w[1].isDone(r) && w[0].isDone(large) })
 		require.NoError(t, checkPattern(in, 0, 1))
@@ -86,7 +86,7 @@ func TestFreeContext(t *testing.T) {
 		require.Empty(t, w[1].peers[0].announcedUnexpected)
 
 		w[1].ReuseContext(context)
-		_, err = w[0].Isend(context, buf[:100], 1, 4)
+		_, err = w[0].Sends.Isend(context, buf[:100], 1, 4)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return unexpected(w[1]) == 1 })
 		require.Empty(t, w[1].unexpected.freedContexts)

@@ -210,7 +210,7 @@ func (h *Hub) Activity() (n uint64) {
 // activityLocked is a number that grows whenever a message moves.
 func (e *Engine) activityLocked() uint64 {
 	e.mu.assertHeld()
-	n := e.stats.Unexpected + e.collectives.begun
+	n := e.stats.Unexpected + e.Collectives.begun
 	for _, p := range e.peers {
 		if p != nil && p.ch != nil {
 			c := p.ch.Stats()
@@ -234,7 +234,7 @@ func (w *waiters) describeLocked(n int, at func(i int) Request, probed *probed) 
 		d.Bounded, d.Since = probed.canceller != nil, time.Since(w.began)-probed.began
 	}
 	for i := range n {
-		r := w.e.requests.find(at(i))
+		r := w.e.Requests.find(at(i))
 		if r == nil || r.completed() {
 			continue
 		}

@@ -33,7 +33,7 @@ func prefetch(addr uintptr) {
 
 // canRecvDirectLocked tells whether the next message of a rank may be taken straight out of its ring. Now and
 // then it makes progress first, while the message may still be on its way.
-func (v *recvProtocol) canRecvDirectLocked(src int) bool {
+func (v *Recvs) canRecvDirectLocked(src int) bool {
 	v.e.mu.assertHeld()
 	v.directRecvs++
 	if v.directRecvs%directRecvInterval == 0 || v.copyBudget <= 0 {
@@ -48,7 +48,7 @@ func (v *recvProtocol) canRecvDirectLocked(src int) bool {
 	return posted+unexpected == 0
 }
 
-func (v *recvProtocol) pollFirstLocked() {
+func (v *Recvs) pollFirstLocked() {
 	if !v.e.completionHandler.active() && v.e.stopped == nil {
 		v.e.progress.poll()
 	}
@@ -57,7 +57,7 @@ func (v *recvProtocol) pollFirstLocked() {
 // recvDirectLocked takes the next message of a peer if it comes soon and is the one that is wanted. It stops
 // as soon as anybody else wants the lock. Its results are words, which stay in
 // registers.
-func (v *recvProtocol) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
+func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	v.e.mu.assertHeld()
 	if len(v.e.coalescer.peers) > 0 {
 		v.e.coalescer.flush()
@@ -118,7 +118,7 @@ func (v *recvProtocol) recvDirectLocked(p *peer, env envelope, buf []byte) (byte
 
 // recvAnnouncedLocked takes an announced message if it is the one that is wanted, and its bytes can be copied
 // at once.
-func (v *recvProtocol) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
+func (v *Recvs) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
 	v.e.mu.assertHeld()
 	rts, err := rendezvous.ParseRTS(body)
 	if err != nil || rts.Context != env.Context || rts.Tag != env.Tag {

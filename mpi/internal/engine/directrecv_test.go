@@ -20,7 +20,7 @@ func TestDirect_AnnouncedMessages(t *testing.T) {
 		for i := range messages {
 			b := make([]byte, 101+i%(maxBytes-100))
 			pattern(b, 0, i)
-			if err := w[0].Send(world0, b, 1, i%3); err != nil {
+			if err := w[0].Sends.Send(world0, b, 1, i%3); err != nil {
 				sent <- err
 				return
 			}
@@ -56,7 +56,7 @@ func TestDirect_AnnouncedMessages(t *testing.T) {
 		n := min(room, len(want))
 		require.Equal(t, want[:n], buf[:n], "message %d", i)
 	}
-	require.NoError(t, w[1].Send(world0, nil, 0, 0))
+	require.NoError(t, w[1].Sends.Send(world0, nil, 0, 0))
 	drive(t, w[1:], func() bool { return len(sent) > 0 })
 	require.NoError(t, <-sent)
 	require.Positive(t, taken)
@@ -79,23 +79,23 @@ func TestEagerLimit_IsOfEverySend(t *testing.T) {
 						return err
 					}
 				}
-				return e.Send(world0, nil, 0, 1)
+				return e.Sends.Send(world0, nil, 0, 1)
 			}
 			var open []Request
 			for i := range 6 { // as a stream, which gathers small ones
-				r, err := e.Isend(world0, buf[:limit+i%2], 1, 1)
+				r, err := e.Sends.Isend(world0, buf[:limit+i%2], 1, 1)
 				if err != nil {
 					return err
 				}
 				open = append(open, r)
 			}
 			for _, r := range open {
-				if _, err := e.Wait(r); err != nil {
+				if _, err := e.Requests.Wait(r); err != nil {
 					return err
 				}
 			}
 			for i := range 2 {
-				if err := e.Send(world0, buf[:limit+i], 1, 1); err != nil {
+				if err := e.Sends.Send(world0, buf[:limit+i], 1, 1); err != nil {
 					return err
 				}
 			}
@@ -113,9 +113,9 @@ func TestAnnouncedAfterAFailure(t *testing.T) {
 	w := worldOf(t, fabrics["sim"](t, 7, 2), Config{EagerLimit: 10})
 	connected(t, w)
 	in := make([]byte, 100)
-	r, err := w[1].IrecvVec(world0, halves(in), 0, 1, 1)
+	r, err := w[1].Recvs.IrecvVec(world0, halves(in), 0, 1, 1)
 	require.NoError(t, err)
-	_, err = w[0].Issend(world0, make([]byte, 100), 1, 1)
+	_, err = w[0].Sends.Issend(world0, make([]byte, 100), 1, 1)
 	require.NoError(t, err)
 	e, p := w[1], w[1].peers[0]
 	placed := func() bool {
@@ -129,10 +129,10 @@ func TestAnnouncedAfterAFailure(t *testing.T) {
 	e.mu.Lock()
 	p.ch.QP().Abort(transport.ErrPeerLost)
 	require.ErrorIs(t, p.ch.QP().PostSend(&transport.SendWR{Op: transport.OpWriteImm}), transport.ErrState)
-	e.recvs.drainLocked(p)
+	e.Recvs.drainLocked(p)
 	require.Equal(t, peerFailed, p.state)
 	e.mu.Unlock()
-	_, err = e.Wait(r)
+	_, err = e.Requests.Wait(r)
 	require.ErrorIs(t, err, transport.ErrPeerLost)
 }
 
@@ -141,16 +141,16 @@ func TestAnnouncedAfterAFailure(t *testing.T) {
 func TestTakenBackAlways(t *testing.T) {
 	w := worldOf(t, fabrics["sim"](t, 8, 2), Config{EagerLimit: 1, MaxUnexpectedBytes: 1})
 	connected(t, w)
-	require.NoError(t, w[0].Send(world0, make([]byte, 1), 1, 1))
-	require.NoError(t, w[0].Send(world0, make([]byte, 1), 1, 1))
+	require.NoError(t, w[0].Sends.Send(world0, make([]byte, 1), 1, 1))
+	require.NoError(t, w[0].Sends.Send(world0, make([]byte, 1), 1, 1))
 	drive(t, w, func() bool { return unexpected(w[1]) == 2 })
-	require.NoError(t, w[1].Send(world0, nil, 0, 1)) // which says that memory is short
+	require.NoError(t, w[1].Sends.Send(world0, nil, 0, 1)) // which says that memory is short
 	drive(t, w, func() bool { return w[0].peers[1].ch.PeerRefusesPayload() })
 	ctx, cancel := context.WithCancel(t.Context())
-	canceller := w[0].NewCanceller(ctx)
-	r, err := w[0].Issend(world0, make([]byte, 100), 1, 1)
+	canceller := w[0].Cancels.NewCanceller(ctx)
+	r, err := w[0].Sends.Issend(world0, make([]byte, 100), 1, 1)
 	require.NoError(t, err)
-	w[0].Bind(r, canceller)
+	w[0].Cancels.Bind(r, canceller)
 	drive(t, w, func() bool { return unexpected(w[1]) == 3 })
 	cancel()
 	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
@@ -163,14 +163,14 @@ func TestTakenBackAlways(t *testing.T) {
 func (e *Engine) RecvNext(context uint32, buf []byte, src, tag int) (int, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.recvs.canRecvDirectLocked(src) {
+	if !e.Recvs.canRecvDirectLocked(src) {
 		return 0, false
 	}
-	return e.recvs.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
+	return e.Recvs.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 }
 
 // recv is Recv with its status as a result.
 func (e *Engine) recv(context uint32, buf []byte, src, tag, elem int) (st Status, err error) {
-	err = e.Recv(context, buf, src, tag, elem, &st)
+	err = e.Recvs.Recv(context, buf, src, tag, elem, &st)
 	return st, err
 }

@@ -39,7 +39,7 @@ const maxUnawaited = 10
 // sendLongLocked is a blocking send of a message that is not short: of one that a slot does not take, or that
 // is better announced. It gives a request where the message is not done; without ok nothing has happened. A
 // message that was withdrawn, as its request tells, is to be sent again.
-func (s *sendProtocol) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
+func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
 	if len(buf) > p.eagerLimit {
 		if s.canAnnounceDirectLocked(p) {
@@ -58,7 +58,7 @@ func (s *sendProtocol) sendLongLocked(p *peer, env envelope, buf []byte) (r *req
 			p.unawaited.inARow = min(p.unawaited.inARow+1, maxUnawaited)
 			p.unawaited.skip = 1<<p.unawaited.inARow - 1
 			if !r.completed() {
-				s.e.cancels.cancelLocked(r, nil)
+				s.e.Cancels.cancelLocked(r, nil)
 			}
 			return r, true
 		}
@@ -68,7 +68,7 @@ func (s *sendProtocol) sendLongLocked(p *peer, env envelope, buf []byte) (r *req
 
 // canAnnounceDirectLocked tells whether nothing keeps a message from being announced now, and its sender from
 // waiting for its FIN alone.
-func (s *sendProtocol) canAnnounceDirectLocked(p *peer) bool {
+func (s *Sends) canAnnounceDirectLocked(p *peer) bool {
 	s.e.mu.assertHeld()
 	return p.state == peerOpen && p.polled && !p.sendPending() && s.e.waiters.spinTime > 0 &&
 		!s.e.completionHandler.active() && s.e.stopped == nil && !s.e.failures.noted.Load()
@@ -76,7 +76,7 @@ func (s *sendProtocol) canAnnounceDirectLocked(p *peer) bool {
 
 // sendAnnouncedLocked announces a message and waits a short while for its end. It gives no request where the
 // message is done; without ok nothing has happened.
-func (s *sendProtocol) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
+func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
 	id, sent, err := p.fabric.sender.TrySendRTS(p.ch, env, buf, directToken, false)
 	if !sent || err != nil {
@@ -91,7 +91,7 @@ func (s *sendProtocol) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r
 	} else if rendezvous.EndsInWord(id) && s.awaitFINLocked(p, len(buf)) {
 		return nil, true
 	}
-	r = s.e.requests.get()
+	r = s.e.Requests.get()
 	r.contiguous(buf)
 	r.kind, r.rank = kindSend, p.rank
 	r.msg.Start(env, r.vec)
@@ -99,7 +99,7 @@ func (s *sendProtocol) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r
 	r.msg.Skip()
 	r.setPeer(p)
 	if p.state != peerOpen { // it was given up meanwhile, and the announcement with it
-		s.e.requests.complete(r, p.cause)
+		s.e.Requests.complete(r, p.cause)
 		return r, true
 	}
 	r.openTransfers, r.announcement = 1, id+1
@@ -110,7 +110,7 @@ func (s *sendProtocol) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r
 
 // awaitFINLocked looks for the FIN of the direct send for a short while, and takes it. It stops as soon as
 // anybody wants the lock, or something else has come.
-func (s *sendProtocol) awaitFINLocked(p *peer, n int) bool {
+func (s *Sends) awaitFINLocked(p *peer, n int) bool {
 	s.e.mu.assertHeld()
 	sender, last := p.fabric.sender, false
 	for poll := range finPolls + n/bytesPerPoll {
@@ -152,7 +152,7 @@ func (f *fabric) anyReady() bool {
 }
 
 // takeFINsLocked ends the announcements whose FINs have come as words.
-func (s *sendProtocol) takeFINsLocked(f *fabric) (any bool) {
+func (s *Sends) takeFINsLocked(f *fabric) (any bool) {
 	s.e.mu.assertHeld()
 	for i := 0; ; {
 		c, at := f.sender.NextFIN(i)

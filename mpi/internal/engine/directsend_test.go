@@ -36,9 +36,9 @@ func TestDirectSend_NotTakenAtOnceGoesIntoASlot(t *testing.T) {
 				return err
 			}
 			if first {
-				return errors.Join(e.Send(world0, out, peer, i), recv())
+				return errors.Join(e.Sends.Send(world0, out, peer, i), recv())
 			}
-			return errors.Join(recv(), e.Send(world0, out, peer, i))
+			return errors.Join(recv(), e.Sends.Send(world0, out, peer, i))
 		}
 		for i := range rounds {
 			// a dialogue, in which all is taken, and then both at once
@@ -72,18 +72,18 @@ func TestFINWords(t *testing.T) {
 				in[k] = make([]byte, 200+k)
 				out := make([]byte, 200+k)
 				pattern(out, e.Rank(), k)
-				s, err := e.Isend(world0, out, peer, k)
+				s, err := e.Sends.Isend(world0, out, peer, k)
 				if err != nil {
 					return err
 				}
-				r, err := e.Irecv(world0, in[k], peer, (k+i)%window, 1)
+				r, err := e.Recvs.Irecv(world0, in[k], peer, (k+i)%window, 1)
 				if err != nil {
 					return err
 				}
 				open = append(open, s, r)
 			}
 			for _, r := range open {
-				if _, err := e.Wait(r); err != nil && !errors.Is(err, ErrTruncate) {
+				if _, err := e.Requests.Wait(r); err != nil && !errors.Is(err, ErrTruncate) {
 					return err
 				}
 			}

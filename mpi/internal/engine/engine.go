@@ -91,9 +91,9 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers, and
-// hands each call of package mpi to one of the parts, which own everything else. Each part states its
-// invariants on its type; all share the lock. All methods may be called from any goroutine.
+// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers. Its
+// parts own everything else; the exported ones have the methods that package mpi calls. Each part states its
+// invariants on its type; all share the lock. All exported methods may be called from any goroutine.
 type Engine struct {
 	mu engineLock
 
@@ -112,17 +112,17 @@ type Engine struct {
 	stats    Stats
 
 	matching    match.Table[*request, *unexpectedMessage]
-	requests    requestTable
-	sends       sendProtocol
-	recvs       recvProtocol
+	Requests    Requests
+	Sends       Sends
+	Recvs       Recvs
 	unexpected  unexpectedMessages
-	probes      matchedProbes
+	Probes      Probes
 	coalescer   coalescer
-	cancels     cancellation
-	collectives collectives
-	windows     windows
+	Cancels     Cancels
+	Collectives Collectives
+	Windows     Windows
 	views       viewMessages
-	choices     choices
+	Choices     Choices
 
 	progress          progressEngine
 	routes            router
@@ -130,7 +130,7 @@ type Engine struct {
 	completionHandler completionHandler
 	connections       connections
 	failures          failures
-	recovery          recovery
+	Recovery          Recovery
 	idleShrinker      idleShrinker
 }
 
@@ -155,13 +155,13 @@ func (e *Engine) init(c Config) {
 	if c.Turns != nil {
 		e.mu.takeTurns(c.Turns)
 	}
-	e.recvs.header = c.Header
-	e.choices = choices{e: e, decided: c.Decided}
-	e.requests.e, e.sends.e, e.recvs.e, e.probes.e, e.cancels.e = e, e, e, e, e
-	e.progress.e, e.collectives.e, e.completionHandler.e = e, e, e
-	e.windows.e, e.windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
-	e.collectives.buffers.budget = c.Channel.Budget
-	e.windows.passive.init(e, c.Passive)
+	e.Recvs.header = c.Header
+	e.Choices = Choices{e: e, decided: c.Decided}
+	e.Requests.e, e.Sends.e, e.Recvs.e, e.Probes.e, e.Cancels.e = e, e, e, e, e
+	e.progress.e, e.Collectives.e, e.completionHandler.e = e, e, e
+	e.Windows.e, e.Windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
+	e.Collectives.buffers.budget = c.Channel.Budget
+	e.Windows.passive.init(e, c.Passive)
 	if n := len(c.HandlerCores); n > 0 {
 		e.completionHandler.at.Core = c.HandlerCores[e.number%n]
 		e.completionHandler.spin = min(c.SpinTime, handlerSpin)
@@ -170,7 +170,7 @@ func (e *Engine) init(c Config) {
 	e.unexpected.init(e, c)
 	e.connections.init(e, c)
 	e.failures.e, e.failures.groups = e, map[uint32][]int32{}
-	e.recovery.init(e, c)
+	e.Recovery.init(e, c)
 	e.waiters.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
@@ -207,6 +207,9 @@ func (e *Engine) Size() int { return e.size }
 
 // Number is the number of the endpoint.
 func (e *Engine) Number() int { return e.number }
+
+// Hook is what is told of the calls; nil for none.
+func (e *Engine) Hook() *Hook { return e.hook }
 
 // Hub is the rank whose endpoint it is.
 func (e *Engine) Hub() *Hub { return e.hub }

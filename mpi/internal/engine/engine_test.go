@@ -196,7 +196,7 @@ func TestPingPongOfEverySize(t *testing.T) {
 				buf := make([]byte, n)
 				if e.Rank() == 0 {
 					pattern(buf, 0, seq)
-					if err := e.Send(world0, buf, 1, 5); err != nil {
+					if err := e.Sends.Send(world0, buf, 1, 5); err != nil {
 						return err
 					}
 				}
@@ -212,7 +212,7 @@ func TestPingPongOfEverySize(t *testing.T) {
 					return err
 				}
 				if e.Rank() == 1 {
-					if err := e.Send(world0, buf, 0, 5); err != nil {
+					if err := e.Sends.Send(world0, buf, 0, 5); err != nil {
 						return err
 					}
 				}
@@ -229,7 +229,7 @@ func TestTruncation(t *testing.T) {
 				buf := make([]byte, n)
 				if e.Rank() == 0 {
 					pattern(buf, 0, n)
-					if err := e.Send(world0, buf, 1, 1); err != nil {
+					if err := e.Sends.Send(world0, buf, 1, 1); err != nil {
 						return fmt.Errorf("the sender is not to blame: %w", err)
 					}
 					continue
@@ -258,15 +258,15 @@ func TestSelf(t *testing.T) {
 			out, in := make([]byte, n), make([]byte, n)
 			pattern(out, 0, seq)
 			// before its receive: small ones are copied, large ones wait
-			s, err := e.Isend(world0, out, 0, seq)
+			s, err := e.Sends.Isend(world0, out, 0, seq)
 			require.NoError(t, err)
 			st, err := e.recv(world0, in, AnySource, AnyTag, 1)
 			require.NoError(t, err)
 			require.Equal(t, Status{Source: 0, Tag: seq, Bytes: n, Elem: 1}, st)
 			require.NoError(t, checkPattern(in, 0, seq))
-			_, err = e.Wait(s)
+			_, err = e.Requests.Wait(s)
 			require.NoError(t, err)
-			_, err = e.Wait(s)
+			_, err = e.Requests.Wait(s)
 			require.ErrorIs(t, err, ErrRequest)
 		}
 	})
@@ -279,7 +279,7 @@ func TestPeerLost(t *testing.T) {
 			one := make([]byte, 1)
 			if e.Rank() == 2 {
 				for r := range 2 { // so that they are connected
-					if err := e.Send(world0, one, r, 0); err != nil {
+					if err := e.Sends.Send(world0, one, r, 0); err != nil {
 						return err
 					}
 				}
@@ -293,27 +293,27 @@ func TestPeerLost(t *testing.T) {
 			if _, err := e.recv(world0, one, 2, 0, 1); err != nil {
 				return err
 			}
-			pending, err := e.Irecv(world0, one, 2, 1, 1)
+			pending, err := e.Recvs.Irecv(world0, one, 2, 1, 1)
 			if err != nil {
 				return err
 			}
-			if err := e.Send(world0, one, 2, 0); err != nil {
+			if err := e.Sends.Send(world0, one, 2, 0); err != nil {
 				return err
 			}
 			_, err = e.recv(world0, make([]byte, 1), AnySource, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive from any source")
 			require.ErrorContains(t, err, "rank 2")
-			_, err = e.Wait(pending)
+			_, err = e.Requests.Wait(pending)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that was posted before")
 			_, err = e.recv(world0, one, 2, 1, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a receive that is posted afterwards")
-			_, err = e.Probe(world0, 2, 1, nil)
+			_, err = e.Probes.Probe(world0, 2, 1, nil)
 			require.ErrorIs(t, err, ErrProcFailed, "a probe")
-			err = e.Send(world0, make([]byte, 1<<20), 2, 1)
+			err = e.Sends.Send(world0, make([]byte, 1<<20), 2, 1)
 			require.ErrorIs(t, err, ErrProcFailed, "a send")
 			// The two that are left go on.
 			if e.Rank() == 0 {
-				return e.Send(world0, one, 1, 9)
+				return e.Sends.Send(world0, one, 1, 9)
 			}
 			_, err = e.recv(world0, one, 0, 9, 1)
 			return err
@@ -335,7 +335,7 @@ func TestGoroutines(t *testing.T) {
 						for i := range rounds {
 							if e.Rank() == 0 {
 								pattern(buf, tag, i)
-								if err := e.Send(world0, buf, 1, tag); err != nil {
+								if err := e.Sends.Send(world0, buf, 1, tag); err != nil {
 									return err
 								}
 							}
@@ -346,7 +346,7 @@ func TestGoroutines(t *testing.T) {
 								return err
 							}
 							if e.Rank() == 1 {
-								if err := e.Send(world0, buf, 0, tag); err != nil {
+								if err := e.Sends.Send(world0, buf, 0, tag); err != nil {
 									return err
 								}
 							}
@@ -377,7 +377,7 @@ func TestFailWakesEveryWaiter(t *testing.T) {
 				require.ErrorIs(t, err, ErrAborted)
 			})
 			wg.Go(func() {
-				_, err := e.Probe(world0, 1, i, nil)
+				_, err := e.Probes.Probe(world0, 1, i, nil)
 				require.ErrorIs(t, err, ErrAborted)
 			})
 		}
@@ -393,14 +393,14 @@ func TestCoalescedSendsGoOutByThemselves(t *testing.T) {
 	w := world(t, fabrics["tcp"](t, 1, 2))
 	ranks(t, w, func(e *Engine) error { // connect
 		if e.Rank() == 0 {
-			return e.Send(world0, []byte{7}, 1, 0)
+			return e.Sends.Send(world0, []byte{7}, 1, 0)
 		}
 		_, err := e.recv(world0, make([]byte, 1), 0, 0, 1)
 		return err
 	})
 	var open []Request
 	for range 10 {
-		r, err := w[0].Isend(world0, []byte{7}, 1, 0)
+		r, err := w[0].Sends.Isend(world0, []byte{7}, 1, 0)
 		require.NoError(t, err)
 		open = append(open, r)
 	}
@@ -409,7 +409,7 @@ func TestCoalescedSendsGoOutByThemselves(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, r := range open {
-		_, err := w[0].Wait(r)
+		_, err := w[0].Requests.Wait(r)
 		require.NoError(t, err)
 	}
 }
@@ -425,14 +425,14 @@ func TestAllocations(t *testing.T) {
 				if err != nil || st.Bytes == 0 {
 					return
 				}
-				if err := w[1].Send(world0, buf, 0, n); err != nil {
+				if err := w[1].Sends.Send(world0, buf, 0, n); err != nil {
 					return
 				}
 			}
 		})
 		buf := make([]byte, n)
 		round := func() {
-			require.NoError(t, w[0].Send(world0, buf, 1, n))
+			require.NoError(t, w[0].Sends.Send(world0, buf, 1, n))
 			if _, err := w[0].recv(world0, buf, 1, n, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -442,7 +442,7 @@ func TestAllocations(t *testing.T) {
 		}
 		// Both ends are in this process, so both are counted.
 		require.Zero(t, testing.AllocsPerRun(500, round), "%d bytes", n)
-		require.NoError(t, w[0].Send(world0, nil, 1, n))
+		require.NoError(t, w[0].Sends.Send(world0, nil, 1, n))
 	}
 	wg.Wait()
 }

@@ -163,21 +163,21 @@ func operationInTrace(tag int) uint8 { return uint8(Calls) + uint8(operationOf(t
 // Finalize.
 
 // BeginCall tells of the beginning of a call with a buffer, and gives what EndCall wants.
-func (e *Engine) BeginCall(c Call, bytes int) (start int64) { return e.hook.begin(c, bytes) }
+func (h *Hook) BeginCall(c Call, bytes int) (start int64) { return h.begin(c, bytes) }
 
 // EndCall tells of the end of a call, with the world rank that it names.
-func (e *Engine) EndCall(c Call, start int64, peer, bytes int) {
-	e.hook.end(c, start, peer, AnyTag, bytes)
+func (h *Hook) EndCall(c Call, start int64, peer, bytes int) {
+	h.end(c, start, peer, AnyTag, bytes)
 }
 
 // BeginLong tells of the beginning of a call that may last, and gives what EndLong wants. The calls that it
 // consists of come within it.
-func (e *Engine) BeginLong(c Call, peer int) (start int64) {
-	return e.hook.beginLong(c, uint8(c), peer, AnyTag, 0)
+func (h *Hook) BeginLong(c Call, peer int) (start int64) {
+	return h.beginLong(c, uint8(c), peer, AnyTag, 0)
 }
 
 // EndLong tells of its end.
-func (e *Engine) EndLong(c Call, start int64) { e.hook.endLong(c, start) }
+func (h *Hook) EndLong(c Call, start int64) { h.endLong(c, start) }
 
 // slept tells that a goroutine has slept in a call.
 func (h *Hook) slept(took time.Duration) {
@@ -288,13 +288,13 @@ func (h *Hook) tellReceived(context uint32, peer int, tag int32, bytes int, star
 }
 
 // noteFailureLocked records a request that fails.
-func (e *Engine) noteFailureLocked(r *request) {
-	e.mu.assertHeld()
+func (t *Requests) noteFailureLocked(r *request) {
+	t.e.mu.assertHeld()
 	context, tag := r.posted.Context, r.posted.Tag
 	if r.kind == kindSend {
 		context, tag = r.msg.Context, r.msg.Tag
 	}
-	e.recorder.Note(recorder.Failed, context, r.rank, int(tag), r.bufferLen())
+	t.e.recorder.Note(recorder.Failed, context, r.rank, int(tag), r.bufferLen())
 }
 
 // OperationNames are the names of collectives, by the number that the recorder has of them.

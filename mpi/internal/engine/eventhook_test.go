@@ -21,10 +21,10 @@ func Test_HookIsToldOfCallsAndMatches(t *testing.T) {
 		}}
 		e.mu.Unlock()
 	}
-	h, err := w[1].Irecv(0, make([]byte, 8), 0, 5, 1)
+	h, err := w[1].Recvs.Irecv(0, make([]byte, 8), 0, 5, 1)
 	require.NoError(t, err)
-	require.NoError(t, w[0].Send(0, make([]byte, 8), 1, 5))
-	_, err = w[1].Wait(h)
+	require.NoError(t, w[0].Sends.Send(0, make([]byte, 8), 1, 5))
+	_, err = w[1].Requests.Wait(h)
 	require.NoError(t, err)
 	mu.Lock()
 	defer mu.Unlock()

@@ -79,7 +79,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 		p.ch.QP().Abort(cause)
 	}
 	y.failRequestsOf(p)
-	y.e.recovery.peerFailed(p)
+	y.e.Recovery.peerFailed(p)
 }
 
 func (y *failures) failRequestsOf(p *peer) {
@@ -89,16 +89,16 @@ func (y *failures) failRequestsOf(p *peer) {
 	for p.queued() {
 		r := p.queue[p.head]
 		p.dequeue()
-		y.e.requests.complete(r, p.cause)
+		y.e.Requests.complete(r, p.cause)
 	}
 	if r := p.incoming.r; r != nil && !r.completed() {
-		y.e.requests.complete(r, p.cause) // the rest of its message will not come
+		y.e.Requests.complete(r, p.cause) // the rest of its message will not come
 	}
 	p.incoming, p.announcedUnexpected = incoming{}, nil
 	if p.ch != nil {
 		byToken := func(token uint64) {
-			if r := y.e.requests.byToken(token); r != nil && !r.completed() {
-				y.e.requests.complete(r, p.cause)
+			if r := y.e.Requests.byToken(token); r != nil && !r.completed() {
+				y.e.Requests.complete(r, p.cause)
 			}
 		}
 		if err := errors.Join(p.fabric.sender.Fail(p.ch, byToken), p.fabric.receiver.Fail(p.ch, byToken),
@@ -108,19 +108,19 @@ func (y *failures) failRequestsOf(p *peer) {
 			})
 		}
 	}
-	y.e.windows.onPeerFailed(p)
+	y.e.Windows.onPeerFailed(p)
 	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted
 	// again.
 	for m := range y.e.matching.Posted() {
 		if m.Source == int32(p.rank) || m.Source == AnySource && y.inContext(m.Context, p.rank) {
 			y.e.matching.RemovePosted(m)
-			y.e.requests.complete(m.Value, p.cause)
+			y.e.Requests.complete(m.Value, p.cause)
 		}
 	}
-	y.e.choices.onPeerFailed(p)
-	for _, c := range y.e.collectives.inMailboxes {
+	y.e.Choices.onPeerFailed(p)
+	for _, c := range y.e.Collectives.inMailboxes {
 		if err := c.mailboxes.failedLocked(); err != nil {
-			y.e.collectives.failLocked(c, err)
+			y.e.Collectives.failLocked(c, err)
 		}
 	}
 	y.e.waiters.wakeProbesLocked() // probes look at the peer's state themselves
@@ -130,12 +130,13 @@ func (y *failures) failRequestsOf(p *peer) {
 // failure concerns its receives and probes from any source, and its collectives. It holds until
 // ReleaseContext. The slice is not copied. It tells whether another rank has revoked the communicator
 // already.
-func (e *Engine) OpenCommunicator(communicator uint32, ranks []int32) (revoked bool) {
+func (v *Recovery) OpenCommunicator(communicator uint32, ranks []int32) (revoked bool) {
+	e := v.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures.groups[communicator] = ranks
-	e.recovery.open(communicator)
-	return e.recovery.revoked[communicator]
+	v.open(communicator)
+	return v.revoked[communicator]
 }
 
 func (y *failures) inContext(context uint32, rank int) bool {
@@ -161,7 +162,7 @@ func (y *failures) unacknowledged(context uint32) error {
 	if len(y.peers) == 0 {
 		return nil
 	}
-	if err := y.since(y.e.recovery.acknowledged[contextid.Communicator(context)], context); err != nil {
+	if err := y.since(y.e.Recovery.acknowledged[contextid.Communicator(context)], context); err != nil {
 		return err
 	}
 	left := y.e.size
@@ -181,7 +182,7 @@ func (y *failures) unacknowledged(context uint32) error {
 
 // noLiveSource is why nobody will send what a receive asks for; nil if somebody may.
 func (y *failures) noLiveSource(context uint32, src int) error {
-	if err := y.e.recovery.revokedErr(context); err != nil {
+	if err := y.e.Recovery.revokedErr(context); err != nil {
 		return err
 	}
 	if src == AnySource {

@@ -91,13 +91,13 @@ func TestEveryFailureIsOfItsClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, s := withRawPeer(t)
-			begun, err := e.Irecv(world0, make([]byte, 8), 1, 0, 1)
+			begun, err := e.Recvs.Irecv(world0, make([]byte, 8), 1, 0, 1)
 			require.NoError(t, err)
 			require.NoError(t, s.ep.Connect(t.Context(), 0, e.hub.Addr("tcp")))
 			s.cq.Poll(nil)
 			c.does(s)
 			s.cq.Poll(nil)
-			_, err = e.Wait(begun)
+			_, err = e.Requests.Wait(begun)
 			require.ErrorIs(t, err, ErrProcFailed)
 			require.ErrorContains(t, err, "rank 1")
 			require.ErrorContains(t, err, c.says)
@@ -125,7 +125,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, s := withRawPeer(t)
 			s.private = c.private(s.private)
-			err := e.Send(world0, make([]byte, 8), 1, 0)
+			err := e.Sends.Send(world0, make([]byte, 8), 1, 0)
 			require.ErrorIs(t, err, ErrProcFailed)
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, "rank 1")
@@ -138,17 +138,17 @@ func TestRanksThatDoNotFit(t *testing.T) {
 func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
 	for name, receive := range map[string]func(e *Engine) error{
 		"Recv": func(e *Engine) error {
-			return e.Recv(world0, make([]byte, 8), 1, 0, 1, new(Status))
+			return e.Recvs.Recv(world0, make([]byte, 8), 1, 0, 1, new(Status))
 		},
 		"Recv from any source": func(e *Engine) error {
-			return e.Recv(world0, make([]byte, 8), AnySource, 0, 1, new(Status))
+			return e.Recvs.Recv(world0, make([]byte, 8), AnySource, 0, 1, new(Status))
 		},
 		"Probe": func(e *Engine) error {
-			_, err := e.Probe(world0, 1, 0, nil)
+			_, err := e.Probes.Probe(world0, 1, 0, nil)
 			return err
 		},
 		"Probe for any source": func(e *Engine) error {
-			_, err := e.Probe(world0, AnySource, 0, nil)
+			_, err := e.Probes.Probe(world0, AnySource, 0, nil)
 			return err
 		},
 	} {
@@ -192,7 +192,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	require.Error(t, other.ep.Connect(ctx, 0, e.hub.Addr("tcp")))
-	_, _, err = e.Iprobe(world0, 1, 0)
+	_, _, err = e.Probes.Iprobe(world0, 1, 0)
 	require.NoError(t, err)
 	require.Equal(t, transport.StateReady, (<-s.qp).State())
 	e.mu.Lock()
@@ -225,20 +225,20 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		var open []Request
 		for n := range 1 + i%8 {
 			buf := make([]byte, 1<<(2*n))
-			s, err := w[0].Isend(world0, buf, 1, n)
+			s, err := w[0].Sends.Isend(world0, buf, 1, n)
 			require.NoError(t, err)
-			r, err := w[0].Irecv(world0, buf, 1, 100+n, 1)
+			r, err := w[0].Recvs.Irecv(world0, buf, 1, 100+n, 1)
 			require.NoError(t, err)
 			open = append(open, s, r)
 		}
 		if i%4 != 0 { // in the others it may be in the middle of the connect
-			_, err := w[1].Probe(world0, 0, 0, nil)
+			_, err := w[1].Probes.Probe(world0, 0, 0, nil)
 			require.NoError(t, err)
-			require.NoError(t, w[1].Send(world0, make([]byte, 100), 0, 99))
+			require.NoError(t, w[1].Sends.Send(world0, make([]byte, 100), 0, 99))
 		}
 		require.NoError(t, w[1].hub.Destroy(ErrAborted))
 		for _, h := range open {
-			w[0].Wait(h)
+			w[0].Requests.Wait(h)
 		}
 		_, err := w[0].recv(world0, nil, 1, 98, 1)
 		require.ErrorIs(t, err, ErrProcFailed)

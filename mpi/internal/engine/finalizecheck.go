@@ -41,10 +41,10 @@ func (u *unexpectedMessages) discardAll() {
 		u.countUnreceived(m.Context, int(m.Source), m.Tag, m.Value.head())
 	}
 	u.discardWhere(func(uint32) bool { return true })
-	for len(u.e.probes.messages) > 0 {
-		a := u.e.probes.messages[0]
+	for len(u.e.Probes.messages) > 0 {
+		a := u.e.Probes.messages[0]
 		u.countUnreceived(a.match.Context, int(a.match.Source), a.match.Tag, a.head())
-		u.e.probes.remove(a)
+		u.e.Probes.remove(a)
 		if a.fetch == nil {
 			u.discard(a)
 		}
@@ -75,7 +75,7 @@ func (u *unexpectedMessages) discards(env envelope, source int, head []byte) boo
 // countUnreceived notes a message that the program has not received, unless it could not: receives fail on a
 // communicator that was revoked, and where a member has failed they were given up, whoever the sender is.
 func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32, head []byte) {
-	if u.freedContexts.has(context) || u.e.recovery.revokedErr(context) != nil ||
+	if u.freedContexts.has(context) || u.e.Recovery.revokedErr(context) != nil ||
 		u.e.failures.since(0, context) != nil {
 		return
 	}
@@ -111,7 +111,7 @@ func (e *Engine) addUnfinished(all map[UnfinishedKey]int) {
 	for k, n := range e.unexpected.unfinished {
 		all[k] += n
 	}
-	for r := range e.requests.uncollected() {
+	for r := range e.Requests.uncollected() {
 		switch r.kind {
 		case kindRecv:
 			all[UnfinishedKey{UnfinishedReceive, r.posted.Context, r.rank, int(r.posted.Tag)}]++

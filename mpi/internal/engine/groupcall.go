@@ -14,41 +14,44 @@ type GroupCall struct {
 }
 
 // BeginGroupCall begins a call, before its first message. After an error nothing is to be ended.
-func (e *Engine) BeginGroupCall(g *GroupCall) error {
+func (v *Recovery) BeginGroupCall(g *GroupCall) error {
+	e := v.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if g.err = e.recovery.revokedErr(g.Context); g.err == nil {
+	if g.err = v.revokedErr(g.Context); g.err == nil {
 		for _, p := range e.failures.peers {
-			if e.recovery.takesPart(g, p.rank) {
+			if v.takesPart(g, p.rank) {
 				g.err = p.cause
 				break
 			}
 		}
 	}
 	if g.err == nil {
-		e.recovery.groupCalls = append(e.recovery.groupCalls, g)
+		v.groupCalls = append(v.groupCalls, g)
 	}
 	return g.err
 }
 
 // EndGroupCall ends what BeginGroupCall began.
-func (e *Engine) EndGroupCall(g *GroupCall) {
+func (v *Recovery) EndGroupCall(g *GroupCall) {
+	e := v.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.recovery.groupCalls = remove(e.recovery.groupCalls, g)
+	v.groupCalls = remove(v.groupCalls, g)
 	e.unexpected.discardFreed(g.Context)
 }
 
 // GroupCallErr is why a call cannot come to its end: a rank of it has failed, or the communicator was
 // revoked. Messages that were begun before that end by themselves. Those that are begun later do not: look
 // at this after their beginning.
-func (e *Engine) GroupCallErr(g *GroupCall) error {
+func (v *Recovery) GroupCallErr(g *GroupCall) error {
+	e := v.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return g.err
 }
 
-func (v *recovery) takesPart(g *GroupCall, rank int) bool {
+func (v *Recovery) takesPart(g *GroupCall, rank int) bool {
 	if g.Ranks == nil {
 		return v.e.failures.inContext(g.Context, rank)
 	}
@@ -56,16 +59,16 @@ func (v *recovery) takesPart(g *GroupCall, rank int) bool {
 }
 
 // endGroupCalls ends the messages of calls.
-func (v *recovery) endGroupCalls(err error, which func(g *GroupCall) bool) {
+func (v *Recovery) endGroupCalls(err error, which func(g *GroupCall) bool) {
 	for _, g := range v.groupCalls {
 		if g.err != nil || !which(g) {
 			continue
 		}
 		g.err = err
-		for r := range v.e.requests.underWay() {
+		for r := range v.e.Requests.underWay() {
 			context, ok := r.context()
 			if ok && context == g.Context && r.collective == nil && r.tag() == g.Tag {
-				v.e.cancels.cancelLocked(r, err)
+				v.e.Cancels.cancelLocked(r, err)
 			}
 		}
 	}

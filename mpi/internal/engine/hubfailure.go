@@ -96,7 +96,7 @@ func (l *failedRanks) tellLocked(e *Engine) {
 		case e.stopped != nil:
 			return
 		case f.told:
-			e.recovery.toldLocked(f.rank, f.cause)
+			e.Recovery.toldLocked(f.rank, f.cause)
 		default:
 			e.failures.failPeer(e.peerLocked(f.rank), f.cause)
 		}

@@ -11,7 +11,7 @@ import (
 // handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints
 // one after another, so a request that completes meanwhile may be seen or not.
 
-// WaitSome is Engine.WaitSome.
+// WaitSome is Requests.WaitSome.
 func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
 	take func(i int, st *Status, err error)) int {
 	start := h.conf.Hook.begin(CallWait, 0)
@@ -35,7 +35,7 @@ func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
 	}
 }
 
-// TestSome is Engine.TestSome.
+// TestSome is Requests.TestSome.
 func (h *Hub) TestSome(n int, at func(i int) (*Engine, Request), limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
 	start := h.conf.Hook.begin(CallTest, 0)
@@ -47,7 +47,7 @@ func (h *Hub) TestSome(n int, at func(i int) (*Engine, Request), limit int,
 	return taken, active
 }
 
-// TestAll is Engine.TestAll.
+// TestAll is Requests.TestAll.
 func (h *Hub) TestAll(n int, at func(i int) (*Engine, Request), take func(i int, st *Status,
 	err error)) bool {
 	start := h.conf.Hook.begin(CallTest, 0)
@@ -68,7 +68,7 @@ func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
 			continue
 		}
 		e.mu.Lock()
-		done := e.requests.allDone(1, func(int) Request { return handle })
+		done := e.Requests.allDone(1, func(int) Request { return handle })
 		e.mu.Unlock()
 		if !done {
 			return false
@@ -88,7 +88,7 @@ func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
 		}
 		active = true
 		e.mu.Lock()
-		found, _ := e.requests.collectFrom(0, 1, func(int) Request { return handle }, 1,
+		found, _ := e.Requests.collectFrom(0, 1, func(int) Request { return handle }, 1,
 			func(_ int, st *Status, err error) { take(i, st, err) })
 		e.mu.Unlock()
 		if taken += found; found == 0 {
@@ -122,7 +122,7 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	done := false
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			done = o.requests.watch(handle, s, d) || done
+			done = o.Requests.watch(handle, s, d) || done
 		}
 	}
 	e.waiters.describeAs(d)
@@ -142,7 +142,7 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	}
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			o.requests.unwatch(handle, s)
+			o.Requests.unwatch(handle, s)
 		}
 	}
 	h.sleepers.put(s)
@@ -151,7 +151,7 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 
 // watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
 // the description of the wait, if that is not nil.
-func (t *requestTable) watch(handle Request, s *waiter, d *Wait) (done bool) {
+func (t *Requests) watch(handle Request, s *waiter, d *Wait) (done bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	r := t.find(handle)
@@ -172,7 +172,7 @@ func (t *requestTable) watch(handle Request, s *waiter, d *Wait) (done bool) {
 }
 
 // unwatch ends watch.
-func (t *requestTable) unwatch(handle Request, s *waiter) {
+func (t *Requests) unwatch(handle Request, s *waiter) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	if r := t.find(handle); r != nil && r.waiter == s {

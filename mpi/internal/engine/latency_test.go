@@ -206,7 +206,7 @@ func (c *loopCQ) Wake() {
 // receive is what package mpi makes of a blocking receive.
 func receive(e *Engine, buf []byte, src int) {
 	var st Status
-	if err := e.Recv(0, buf, src, 1, 1, &st); err != nil {
+	if err := e.Recvs.Recv(0, buf, src, 1, 1, &st); err != nil {
 		panic(err)
 	}
 }
@@ -248,7 +248,7 @@ func BenchmarkLoopLatency(b *testing.B) {
 		buf := make([]byte, 8)
 		for range n {
 			receive(w[1], buf, 0)
-			w[1].Send(0, buf, 0, 1)
+			w[1].Sends.Send(0, buf, 0, 1)
 		}
 	}()
 	pin(0)
@@ -257,7 +257,7 @@ func BenchmarkLoopLatency(b *testing.B) {
 		if i == 1000 {
 			b.ResetTimer()
 		}
-		w[0].Send(0, buf, 1, 1)
+		w[0].Sends.Send(0, buf, 1, 1)
 		receive(w[0], buf, 1)
 	}
 	b.StopTimer()
@@ -269,13 +269,13 @@ func BenchmarkLoopLatency(b *testing.B) {
 func BenchmarkLoopMessage(b *testing.B) {
 	w := loopWorld(b)
 	buf := make([]byte, 8)
-	w[0].Send(0, buf, 1, 1)
+	w[0].Sends.Send(0, buf, 1, 1)
 	receive(w[1], buf, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		w[0].Send(0, buf, 1, 1)
+		w[0].Sends.Send(0, buf, 1, 1)
 		receive(w[1], buf, 0)
-		w[1].Send(0, buf, 0, 1) // the credit comes back with the answer
+		w[1].Sends.Send(0, buf, 0, 1) // the credit comes back with the answer
 		receive(w[0], buf, 1)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/message")
@@ -306,14 +306,14 @@ func BenchmarkFlag(b *testing.B) {
 func BenchmarkLoopWindow(b *testing.B) {
 	w := loopWorld(b)
 	buf := make([]byte, 8)
-	w[0].Send(0, buf, 1, 1)
+	w[0].Sends.Send(0, buf, 1, 1)
 	receive(w[1], buf, 0)
-	w[1].Send(0, buf, 0, 1)
+	w[1].Sends.Send(0, buf, 0, 1)
 	receive(w[0], buf, 1)
 	var sends, recvs [64]Request
 	done := func(e *Engine, rs *[64]Request) {
 		for i := 0; i < len(rs); {
-			n, err := e.Collect(rs[i:], nil)
+			n, err := e.Requests.Collect(rs[i:], nil)
 			if err != nil {
 				panic(err)
 			}
@@ -328,14 +328,14 @@ func BenchmarkLoopWindow(b *testing.B) {
 	}
 	for b.Loop() {
 		for i := range recvs {
-			recvs[i], _ = w[1].Irecv(0, buf, 0, 1, 1)
+			recvs[i], _ = w[1].Recvs.Irecv(0, buf, 0, 1, 1)
 		}
 		for i := range sends {
-			sends[i], _ = w[0].Isend(0, buf, 1, 1)
+			sends[i], _ = w[0].Sends.Isend(0, buf, 1, 1)
 		}
 		done(w[0], &sends)
 		done(w[1], &recvs)
-		w[1].Send(0, buf, 0, 1)
+		w[1].Sends.Send(0, buf, 0, 1)
 		receive(w[0], buf, 1)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(64*b.N), "ns/message")
@@ -372,7 +372,7 @@ func BenchmarkLoopTraced(b *testing.B) {
 		for i := range n {
 			hook(1, i)
 			receive(w[1], buf, 0)
-			w[1].Send(0, buf, 0, 1)
+			w[1].Sends.Send(0, buf, 0, 1)
 		}
 	}()
 	pin(0)
@@ -381,7 +381,7 @@ func BenchmarkLoopTraced(b *testing.B) {
 	began := time.Now()
 	for i := range n {
 		hook(0, i)
-		w[0].Send(0, buf, 1, 1)
+		w[0].Sends.Send(0, buf, 1, 1)
 		receive(w[0], buf, 1)
 		if i%turn == turn-1 {
 			now := time.Now()

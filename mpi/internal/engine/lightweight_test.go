@@ -19,7 +19,7 @@ func TestReceipts(t *testing.T) {
 			receipts := 0
 			for i := range hs {
 				var err error
-				hs[i], err = e.Isend(world0, []byte{byte(i)}, 1, 7)
+				hs[i], err = e.Sends.Isend(world0, []byte{byte(i)}, 1, 7)
 				require.NoError(t, err)
 				if hs[i].index&lightweightBit != 0 {
 					receipts++
@@ -27,21 +27,21 @@ func TestReceipts(t *testing.T) {
 			}
 			require.Greater(t, receipts, burst/2, "a burst hardly shares slots: the test shows nothing")
 			for _, h := range earlier {
-				_, err := e.Wait(h)
+				_, err := e.Requests.Wait(h)
 				require.ErrorIs(t, err, ErrRequest)
-				require.ErrorIs(t, e.Cancel(h), ErrRequest)
+				require.ErrorIs(t, e.Cancels.Cancel(h), ErrRequest)
 			}
 			earlier = append([]Request(nil), hs...)
 
 			last := hs[burst-1]
-			require.True(t, e.Live(last))
-			require.NoError(t, e.Cancel(last), "too late, and no error")
-			st, err := e.Wait(last)
+			require.True(t, e.Requests.Live(last))
+			require.NoError(t, e.Cancels.Cancel(last), "too late, and no error")
+			st, err := e.Requests.Wait(last)
 			require.NoError(t, err)
 			require.Equal(t, Status{}, st)
-			require.False(t, e.Live(last))
+			require.False(t, e.Requests.Live(last))
 			hs[burst-1] = Request{}
-			_, ok, err := e.Test(hs[0])
+			_, ok, err := e.Requests.Test(hs[0])
 			require.NoError(t, err)
 			hs[0] = Request{}
 			require.True(t, ok)
@@ -52,21 +52,21 @@ func TestReceipts(t *testing.T) {
 				hs[i] = Request{}
 				taken++
 			}
-			require.Equal(t, 1, e.WaitSome(burst, at, 1, take))
-			require.True(t, e.TestAll(burst, at, take))
+			require.Equal(t, 1, e.Requests.WaitSome(burst, at, 1, take))
+			require.True(t, e.Requests.TestAll(burst, at, take))
 			require.Equal(t, burst-2, taken)
 
 			for i := range burst {
 				in := make([]byte, 1)
-				h, err := p.Irecv(world0, in, 0, 7, 1)
+				h, err := p.Recvs.Irecv(world0, in, 0, 7, 1)
 				require.NoError(t, err)
 				drive(t, w, func() bool { return p.isDone(h) })
-				_, err = p.Wait(h)
+				_, err = p.Requests.Wait(h)
 				require.NoError(t, err)
 				require.Equal(t, byte(i), in[0])
 			}
 		}
-		_, err := e.Wait(Request{lightweightBit | 1<<20, 1})
+		_, err := e.Requests.Wait(Request{lightweightBit | 1<<20, 1})
 		require.ErrorIs(t, err, ErrRequest, "a handle that was made up")
 	})
 }

@@ -61,9 +61,9 @@ func TestUnexpectedMessagesHaveALimit(t *testing.T) {
 					for i := range 10 * limit {
 						var err error
 						if i%2 == 0 {
-							_, err = e.Isend(world0, nil, 1, 1)
+							_, err = e.Sends.Isend(world0, nil, 1, 1)
 						} else {
-							_, err = e.Issend(world0, nil, 1, 1)
+							_, err = e.Sends.Issend(world0, nil, 1, 1)
 						}
 						if err != nil {
 							return err
@@ -72,11 +72,11 @@ func TestUnexpectedMessagesHaveALimit(t *testing.T) {
 					return nil
 				case 2:
 					for range limit / 10 {
-						if err := e.Send(world0, nil, 1, 2); err != nil {
+						if err := e.Sends.Send(world0, nil, 1, 2); err != nil {
 							return err
 						}
 					}
-					return e.Send(world0, nil, 1, 3)
+					return e.Sends.Send(world0, nil, 1, 3)
 				}
 				_, err := e.recv(world0, nil, 0, 9, 1)
 				require.ErrorIs(t, err, ErrLimit)

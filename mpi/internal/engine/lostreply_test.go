@@ -64,7 +64,7 @@ func sendToForgetful(t *testing.T, losses int64) (w []*Engine, err error) {
 		_, err := w[1].recv(world0, make([]byte, n), 0, 1, 1)
 		received <- err
 	}()
-	err = w[0].Send(world0, make([]byte, n), 1, 1)
+	err = w[0].Sends.Send(world0, make([]byte, n), 1, 1)
 	if err != nil {
 		w[1].hub.PeerFailed(0, err) // it would wait for the message
 	}

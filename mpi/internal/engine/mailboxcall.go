@@ -20,16 +20,17 @@ const (
 
 // RunInMailboxes carries out a collective whose messages fit the mailboxes, in one round unless it pulls. One
 // goroutine of a rank at a time does so.
-func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
+func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
+	e := cs.e
 	start := e.hook.beginCollective(c)
-	e.collectives.pinBuffers(c)
+	cs.pinBuffers(c)
 	c.prepare()
 	var err error
 	first := m.call + 1 // nobody else changes it
 	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
-		err = e.collectives.pullRounds(c, m)
-	} else if err = e.collectives.exchangeInMailboxes(c, m); err == nil && c.Schedule.Rounds() > 0 {
+		err = cs.pullRounds(c, m)
+	} else if err = cs.exchangeInMailboxes(c, m); err == nil && c.Schedule.Rounds() > 0 {
 		steps := c.Schedule.Round(0)
 		for i := c.step; i < len(steps); i++ {
 			c.carryOut(&steps[i])
@@ -37,8 +38,8 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
-		e.collectives.unpinBuffersLocked(c)
-		e.collectives.tellFailureLocked(m, first, err)
+		cs.unpinBuffersLocked(c)
+		cs.tellFailureLocked(m, first, err)
 		e.mu.Unlock()
 	}
 	e.hook.endLong(CallCollective, start)
@@ -46,7 +47,7 @@ func (e *Engine) RunInMailboxes(c *Collective, m *Mailboxes) error {
 }
 
 // exchangeInMailboxes carries out the messages of a round.
-func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
+func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	e.mu.Lock()
 	m.call++
@@ -79,7 +80,7 @@ func (cs *collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 }
 
 // giveUpInMailboxesLocked ends the present call of this rank: the others may go on to the next.
-func (cs *collectives) giveUpInMailboxesLocked(m *Mailboxes) {
+func (cs *Collectives) giveUpInMailboxesLocked(m *Mailboxes) {
 	cs.e.mu.assertHeld()
 	m.done = m.call
 	cs.oweLocked(m)
@@ -99,7 +100,7 @@ func (c *Collective) begin() {
 
 // lookInMailboxesLocked looks for the messages of a call for a while; false if they have not come. It
 // releases the lock while another rank is given the processor.
-func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
+func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
 	crowded := e.waiters.spinTime == 0
@@ -122,7 +123,7 @@ func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
 			}
 			word, room = c.awaited()
 			if check {
-				e.windows.copyShared()
+				e.Windows.copyShared()
 			}
 			if look%mailboxPassEvery == 0 && !e.completionHandler.active() {
 				e.progress.poll()
@@ -134,7 +135,7 @@ func (cs *collectives) lookInMailboxesLocked(c *Collective) bool {
 }
 
 // lookInTurnsLocked looks for the messages of a call where other ranks have to be given the processor.
-func (cs *collectives) lookInTurnsLocked(c *Collective) bool {
+func (cs *Collectives) lookInTurnsLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
 	for look := 1; ; look++ {
@@ -166,7 +167,7 @@ func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1
 
 // advanceInMailboxesLocked sends and receives what it can, and tells whether the call is over; if it is to
 // check that, also if the others' messages may not come any more.
-func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
+func (cs *Collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
 	cs.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
 		return true
@@ -204,7 +205,7 @@ func (cs *collectives) advanceInMailboxesLocked(c *Collective, check bool) (done
 }
 
 // interruptedLocked tells why messages of a call may not come any more.
-func (cs *collectives) interruptedLocked(c *Collective) error {
+func (cs *Collectives) interruptedLocked(c *Collective) error {
 	cs.e.mu.assertHeld()
 	if err := c.mailboxes.failedLocked(); err != nil {
 		return err
@@ -212,7 +213,7 @@ func (cs *collectives) interruptedLocked(c *Collective) error {
 	if err := c.mailboxes.givenUpLocked(c); err != nil {
 		return err
 	}
-	return cs.e.recovery.revokedErr(c.Context)
+	return cs.e.Recovery.revokedErr(c.Context)
 }
 
 // receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is
@@ -266,7 +267,7 @@ func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
 }
 
 // sleepAndUnlock has passes look for the messages of a call, and waits for that.
-func (cs *collectives) sleepAndUnlock(c *Collective) error {
+func (cs *Collectives) sleepAndUnlock(c *Collective) error {
 	cs.e.mu.assertHeld()
 	e := cs.e
 	if c.Canceller != nil {
@@ -282,7 +283,7 @@ func (cs *collectives) sleepAndUnlock(c *Collective) error {
 		e.mu.Unlock()
 		return err
 	}
-	r := e.requests.get()
+	r := e.Requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request, c.state = r, collectiveInMailboxes
 	cs.active = append(cs.active, c)
@@ -294,7 +295,7 @@ func (cs *collectives) sleepAndUnlock(c *Collective) error {
 }
 
 // pollMailboxesLocked has the calls get on that wait for messages in mailboxes.
-func (cs *collectives) pollMailboxesLocked() (busy bool) {
+func (cs *Collectives) pollMailboxesLocked() (busy bool) {
 	cs.e.mu.assertHeld()
 	for i := 0; i < len(cs.inMailboxes); {
 		c := cs.inMailboxes[i]
@@ -311,7 +312,7 @@ func (cs *collectives) pollMailboxesLocked() (busy bool) {
 }
 
 // finishInMailboxesLocked completes the request of a call.
-func (cs *collectives) finishInMailboxesLocked(c *Collective) {
+func (cs *Collectives) finishInMailboxesLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	cs.inMailboxes = remove(cs.inMailboxes, c)
 	cs.active = remove(cs.active, c)
@@ -322,7 +323,7 @@ func (cs *collectives) finishInMailboxesLocked(c *Collective) {
 	} else {
 		cs.giveUpInMailboxesLocked(m)
 	}
-	cs.e.requests.complete(r, c.err)
+	cs.e.Requests.complete(r, c.err)
 	cs.e.unexpected.discardFreed(c.Context)
 }
 

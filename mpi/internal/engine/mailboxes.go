@@ -41,7 +41,7 @@ type Mailboxes struct {
 	state   mailboxState
 	setup   *Collective // under way in mailboxesAgreeing and mailboxesProbing
 	wait    Request     // of setup; zero when nobody will wait for it
-	owing   bool        // in collectives.owing
+	owing   bool        // in Collectives.owing
 	probe   transport.MR
 	notice  failureNotice
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
@@ -127,7 +127,9 @@ func messageBytes(n int) int {
 // NewMailboxes makes mailboxes of a communicator for messages of up to longest bytes, FirstMailboxBytes or
 // MailboxBytes. They have no memory before they are first needed. The messages by which the ranks agree on
 // them have the context and the tag.
-func (e *Engine) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int) *Mailboxes {
+func (cs *Collectives) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int,
+) *Mailboxes {
+	e := cs.e
 	slot := messageBytes(longest)
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
 		longest: longest, slot: slot, part: mailboxLine + mailboxDepth*slot}
@@ -183,7 +185,7 @@ func (m *Mailboxes) Skip(plain, pulling int) {
 	m.skipped[0] += uint64(plain)
 	m.skipped[1] += uint64(pulling)
 	m.countSkippedLocked()
-	m.e.collectives.oweLocked(m)
+	m.e.Collectives.oweLocked(m)
 }
 
 // countSkippedLocked counts what was skipped, once it is known how much that is.
@@ -293,7 +295,7 @@ func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
 		return
 	}
 	if !m.tellLocked(b, m.done) {
-		m.e.collectives.oweLocked(m)
+		m.e.Collectives.oweLocked(m)
 	}
 }
 
@@ -311,7 +313,7 @@ func (m *Mailboxes) tellLocked(b *mailbox, done uint64) bool {
 }
 
 // oweLocked has passes tell all ranks what this one is done with, as it may not come to another call.
-func (cs *collectives) oweLocked(m *Mailboxes) {
+func (cs *Collectives) oweLocked(m *Mailboxes) {
 	cs.e.mu.assertHeld()
 	if !m.owing {
 		m.owing = true
@@ -320,7 +322,7 @@ func (cs *collectives) oweLocked(m *Mailboxes) {
 }
 
 // acknowledgeOwedLocked tells what is owed, where it can be told.
-func (cs *collectives) acknowledgeOwedLocked() {
+func (cs *Collectives) acknowledgeOwedLocked() {
 	cs.e.mu.assertHeld()
 	cs.owing = slices.DeleteFunc(cs.owing, func(m *Mailboxes) bool {
 		m.settleLocked()
@@ -350,7 +352,8 @@ const mailboxesFreed = ^uint64(0)
 
 // ReleaseMailboxes ends the use of mailboxes by this rank. Their memory goes when the other ranks have ended
 // it too.
-func (e *Engine) ReleaseMailboxes(m *Mailboxes) {
+func (cs *Collectives) ReleaseMailboxes(m *Mailboxes) {
+	e := cs.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for buf := range m.regions {
@@ -358,13 +361,13 @@ func (e *Engine) ReleaseMailboxes(m *Mailboxes) {
 	}
 	if m.state == mailboxesReady {
 		m.state = mailboxesAbsent
-		e.collectives.released = append(e.collectives.released, m)
+		cs.released = append(cs.released, m)
 	}
-	e.collectives.freeReleasedLocked()
+	cs.freeReleasedLocked()
 }
 
 // freeReleasedLocked gives back the memory of released mailboxes that nobody writes any more.
-func (cs *collectives) freeReleasedLocked() {
+func (cs *Collectives) freeReleasedLocked() {
 	cs.e.mu.assertHeld()
 	kept := cs.released[:0]
 	for _, m := range cs.released {

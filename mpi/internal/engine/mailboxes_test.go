@@ -45,7 +45,7 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 // randomCollectives has one rank carry out the collectives of a communicator, which all ranks draw alike.
 func randomCollectives(e *Engine, n, communicator int) error {
 	context := uint32(100 + 2*communicator)
-	m := e.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+	m := e.Collectives.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
 		MailboxBytes(n))
 	if ready, err := m.Prepare(nil); err != nil || !ready {
 		return fmt.Errorf("no mailboxes: %v", err)
@@ -65,7 +65,7 @@ func randomCollectives(e *Engine, n, communicator int) error {
 			runtime.Gosched()
 		}
 	}
-	e.ReleaseMailboxes(m)
+	e.Collectives.ReleaseMailboxes(m)
 	return nil
 }
 
@@ -114,9 +114,9 @@ func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root,
 		Tag:       CollectiveTag(false, uint32(number+1), call.Operation, call.Signature()),
 		Signature: call.Signature(), Beside: m}
 	c.Call.Build(&c.Schedule)
-	run := e.RunCollective
+	run := e.Collectives.Run
 	if c.Schedule.Mailboxes {
-		c.Beside, run = nil, func(c *Collective) error { return e.RunInMailboxes(c, m) }
+		c.Beside, run = nil, func(c *Collective) error { return e.Collectives.RunInMailboxes(c, m) }
 	}
 	if err := run(c); err != nil {
 		return err
@@ -171,7 +171,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
+		m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
 			MailboxBytes(2))
 		if ready, err := m.Prepare(nil); err != nil || !ready {
 			return fmt.Errorf("no mailboxes: %v", err)
@@ -187,7 +187,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 			c.Signature = c.Call.Signature()
 			c.Tag = CollectiveTag(false, uint32(number), o, c.Signature)
 			c.Call.Build(&c.Schedule)
-			return e.RunInMailboxes(c, m)
+			return e.Collectives.RunInMailboxes(c, m)
 		}
 		b := &m.peers[1-e.rank]
 		var wrong []error // which keep no rank from the calls to come, that the other waits in
@@ -197,7 +197,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		for round := range 20 {
 			worded := max(b.ackWritten, 2)
 			e.mu.Lock()
-			e.collectives.inMailboxes = nil
+			e.Collectives.inMailboxes = nil
 			e.mu.Unlock()
 			for range 20 {
 				if err := errors.Join(call(coll.OpBcast), call(coll.OpBarrier)); err != nil {
@@ -205,7 +205,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 				}
 			}
 			e.mu.Lock()
-			leftToPasses := cap(e.collectives.inMailboxes) > 0
+			leftToPasses := cap(e.Collectives.inMailboxes) > 0
 			e.mu.Unlock()
 			switch {
 			case b.ackWritten <= worded:
@@ -243,12 +243,12 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
+		m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
 			MailboxBytes(len(devices)))
 		if ready, err := m.Prepare(nil); err != nil || !ready || !m.Pulls() {
 			return fmt.Errorf("no mailboxes that pull: %v", err)
 		}
-		stage := &e.collectives.stage
+		stage := &e.Collectives.stage
 		number := 0
 		for _, x := range []struct {
 			o           coll.Operation
@@ -296,7 +296,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 // or senders share a line.
 func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
-		m := (&Engine{}).NewMailboxes(0, 0, nil, size-1, size, MailboxBytes(size))
+		m := (&Engine{}).Collectives.NewMailboxes(0, 0, nil, size-1, size, MailboxBytes(size))
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
 		require.Zero(t, m.part%mailboxLine)
 		for owner := range size {
@@ -348,15 +348,15 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				devices[i] = d
 			}
 			engines := world(t, devices)
-			bytes := (&Engine{}).NewMailboxes(0, 0, nil, 0, n, MailboxBytes(n)).bytes()
+			bytes := (&Engine{}).Collectives.NewMailboxes(0, 0, nil, 0, n, MailboxBytes(n)).bytes()
 			for i, e := range engines {
-				e.collectives.buffers.budget = channel.NewBudget(bytes)
+				e.Collectives.buffers.budget = channel.NewBudget(bytes)
 				if spent && i == 0 {
-					require.True(t, e.collectives.buffers.budget.Reserve(1))
+					require.True(t, e.Collectives.buffers.budget.Reserve(1))
 				}
 			}
 			ranks(t, engines, func(e *Engine) error {
-				m := e.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+				m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
 					MailboxBytes(n))
 				ready, err := m.Prepare(nil)
 				if err != nil || ready == spent {
@@ -365,15 +365,15 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				if got := e.Stats().Collective; ready && got != bytes || !ready && got != 0 {
 					return fmt.Errorf("%d bytes are counted, of %d", got, bytes)
 				}
-				e.ReleaseMailboxes(m)
+				e.Collectives.ReleaseMailboxes(m)
 				e.waiters.waitUntil(0, nil, func() bool {
-					e.collectives.freeReleasedLocked()
-					return e.collectives.buffers.bytes == 0
+					e.Collectives.freeReleasedLocked()
+					return e.Collectives.buffers.bytes == 0
 				})
 				if spent && e.rank == 0 {
 					return nil
 				}
-				if !e.collectives.buffers.budget.Reserve(bytes) {
+				if !e.Collectives.buffers.budget.Reserve(bytes) {
 					return errors.New("the budget is still spent")
 				}
 				return nil

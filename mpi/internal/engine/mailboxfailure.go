@@ -71,7 +71,7 @@ func (n failureNotice) err(rank string, o coll.Operation) error {
 
 // tellFailureLocked tells all others how the collective of the calls since the first has failed, if that is
 // for them.
-func (cs *collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
+func (cs *Collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
 	cs.e.mu.assertHeld()
 	if n := noticeOf(first, m.call, err); n != 0 {
 		m.notice = n
@@ -96,7 +96,7 @@ func (m *Mailboxes) tellNoticeLocked(b *mailbox) bool {
 // finds another, which is no mailbox's; and one that has posted receives finds a message in a mailbox.
 
 // sentOtherwiseLocked finds a message of the present call that has come to where no mailbox is.
-func (cs *collectives) sentOtherwiseLocked(c *Collective) error {
+func (cs *Collectives) sentOtherwiseLocked(c *Collective) error {
 	cs.e.mu.assertHeld()
 	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (cs *collectives) sentOtherwiseLocked(c *Collective) error {
 
 // checkBesideLocked has collectives fail whose messages do not go through mailboxes, but those of another
 // rank do.
-func (cs *collectives) checkBesideLocked() {
+func (cs *Collectives) checkBesideLocked() {
 	cs.e.mu.assertHeld()
 	for _, c := range cs.beside {
 		m := c.Beside

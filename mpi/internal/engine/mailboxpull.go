@@ -35,7 +35,7 @@ const (
 )
 
 // pullRounds carries out a schedule that pulls.
-func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
+func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
 	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
 	var speed copySpeed
@@ -80,7 +80,7 @@ func (cs *collectives) pullRounds(c *Collective, m *Mailboxes) error {
 }
 
 // expose lets the others read what the schedule says.
-func (cs *collectives) expose(c *Collective, m *Mailboxes) (err error) {
+func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
 	if c.Schedule.Stages {
@@ -122,7 +122,7 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
 }
 
 // concealLocked ends what expose began, for a call with such an end.
-func (cs *collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
+func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.e.mu.assertHeld()
 	m.kept++
 	for buf := range m.regions {
@@ -175,7 +175,7 @@ func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, di
 }
 
 // pull reads memory of a peer.
-func (cs *collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
+func (cs *Collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
 	dst, at := c.span(s.Dst), uint64(s.Src.Off)
 	for len(dst) > 0 {
 		piece := dst[:min(len(dst), pullPiece)]
@@ -224,7 +224,7 @@ const pullAgain = 10 * time.Millisecond
 
 // pullLater reads what could not be read at once: the peer has still to carry out something; or it has given
 // the collective up, and this rank waits as for a message that does not come.
-func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
+func (cs *Collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
 	at uint64) (err error) {
 	over := make(chan struct{})
 	defer close(over)
@@ -236,7 +236,7 @@ func (cs *collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *col
 			case <-over:
 				return
 			case <-again.C:
-				cs.e.WakeProbes()
+				cs.e.Probes.Wake()
 			}
 		}
 	}()

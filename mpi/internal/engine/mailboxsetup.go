@@ -74,7 +74,7 @@ func (m *Mailboxes) settleLocked() {
 		return
 	case m.memory != nil:
 		// Nobody writes there: this offer has come to nothing everywhere.
-		_ = m.e.collectives.buffers.free(m.memory)
+		_ = m.e.Collectives.buffers.free(m.memory)
 	}
 	if m.probe != nil {
 		_ = m.probe.Deregister()
@@ -92,7 +92,7 @@ func (m *Mailboxes) beginProbingLocked() {
 		}
 	}
 	if h, err := m.exchangeSetupLocked(input); err == nil {
-		m.e.requests.detach(m.e.requests.find(h))
+		m.e.Requests.detach(m.e.Requests.find(h))
 		m.state = mailboxesProbing
 	}
 }
@@ -120,7 +120,8 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 
 // SharesMemory tells whether this rank writes into the memory of all others of a communicator by itself,
 // once it is connected. All of them find the same: who shares a host is the same for all.
-func (e *Engine) SharesMemory(ranks []int32, size int) bool {
+func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
+	e := cs.e
 	for rank := range size {
 		if ranks != nil {
 			rank = int(ranks[rank])
@@ -141,13 +142,13 @@ func (m *Mailboxes) beginSetup() error {
 	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.e.collectives.freeReleasedLocked()
+	m.e.Collectives.freeReleasedLocked()
 	for _, f := range m.e.fabrics {
 		attr := f.Device.Query()
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := m.e.collectives.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
+		mr, err := m.e.Collectives.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
@@ -180,7 +181,7 @@ func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	coll.ExchangeAll(&c.Schedule, m.rank, m.size, n)
 	copy(c.Output[m.rank*n:], input)
 	c.prepare()
-	r, err := m.e.collectives.beginLocked(c)
+	r, err := m.e.Collectives.beginLocked(c)
 	if err != nil {
 		return Request{}, err
 	}
@@ -193,12 +194,12 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	if scope == nil && m.wait != (Request{}) {
 		h := m.wait
 		m.wait = Request{}
-		_, err = m.e.waiters.waitFor(m.e.requestOf(h), h)
+		_, err = m.e.waiters.waitFor(m.e.Requests.of(h), h)
 		return err
 	}
 	m.e.mu.Lock()
 	if m.wait != (Request{}) {
-		m.e.requests.detach(m.e.requests.find(m.wait))
+		m.e.Requests.detach(m.e.Requests.find(m.wait))
 		m.wait = Request{}
 	}
 	m.e.mu.Unlock()
@@ -209,11 +210,12 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	return err
 }
 
-// requestOf is the request of a handle that nobody else uses.
-func (e *Engine) requestOf(h Request) *request {
+// of is the request of a handle that nobody else uses.
+func (t *Requests) of(h Request) *request {
+	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.requests.find(h)
+	return t.find(h)
 }
 
 // acceptLocked takes the offers of all ranks; false if one of them has no memory.

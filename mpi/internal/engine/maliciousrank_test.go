@@ -185,14 +185,14 @@ func exchangeHonestly(e *Engine, peer int, random *rand.Rand) error {
 		n := sizeOf(random)
 		out, in := make([]byte, n), make([]byte, n)
 		pattern(out, e.Rank(), seq)
-		r, err := e.Irecv(world0, in, peer, 1, 1)
+		r, err := e.Recvs.Irecv(world0, in, peer, 1, 1)
 		if err != nil {
 			return err
 		}
-		if err := e.Send(world0, out, peer, 1); err != nil {
+		if err := e.Sends.Send(world0, out, peer, 1); err != nil {
 			return err
 		}
-		if _, err := e.Wait(r); err != nil {
+		if _, err := e.Requests.Wait(r); err != nil {
 			return err
 		}
 		if err := checkPattern(in, peer, seq); err != nil {
@@ -204,7 +204,7 @@ func exchangeHonestly(e *Engine, peer int, random *rand.Rand) error {
 
 func sendTo(e *Engine, peer int, random *rand.Rand) error {
 	for i := range maliceMessages {
-		if err := e.Send(world0, make([]byte, sizeOf(random)), peer, 2+i%2); err != nil {
+		if err := e.Sends.Send(world0, make([]byte, sizeOf(random)), peer, 2+i%2); err != nil {
 			return err
 		}
 	}

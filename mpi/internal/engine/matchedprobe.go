@@ -12,19 +12,20 @@ type Message struct {
 // ErrNoMessage says that a Message names no message; it wraps ErrRequest.
 var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there never was one", ErrRequest)
 
-// matchedProbes has the messages that matched probes have taken out of the table, until they are received.
+// Probes has the messages that matched probes have taken out of the table, until they are received.
 //
 // Invariants, under the lock: a message is in messages exactly while a Message can receive it, and its
 // probedIndex says where. Its bytes are fetched as soon as its sender wants its buffer back.
-type matchedProbes struct {
+type Probes struct {
 	e        *Engine
 	messages []*unexpectedMessage
 }
 
 // Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It
 // ends when canceller, which may be nil, does.
-func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m Message, st Status,
+func (q *Probes) Mprobe(context uint32, src, tag int, canceller *Canceller) (m Message, st Status,
 	err error) {
+	e := q.e
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
@@ -33,7 +34,7 @@ func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 		if ok || err != nil {
 			return true // asked again: it is taken
 		}
-		m, st, ok, err = e.probes.match(context, src, tag)
+		m, st, ok, err = q.match(context, src, tag)
 		if err == nil && !ok {
 			err = since.end(e, context, src, canceller)
 		}
@@ -43,14 +44,15 @@ func (e *Engine) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 }
 
 // Improbe makes progress once and takes such a message if there is one.
-func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
+func (q *Probes) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
+	e := q.e
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
-	m, st, ok, err := e.probes.match(context, src, tag)
+	m, st, ok, err := q.match(context, src, tag)
 	if !ok && err == nil {
 		e.progress.poll()
-		m, st, ok, err = e.probes.match(context, src, tag)
+		m, st, ok, err = q.match(context, src, tag)
 	}
 	e.mu.Unlock()
 	if !ok {
@@ -59,7 +61,7 @@ func (e *Engine) Improbe(context uint32, src, tag int) (Message, Status, bool, e
 	return m, st, ok, err
 }
 
-func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bool, error) {
+func (q *Probes) match(context uint32, src, tag int) (Message, Status, bool, error) {
 	st, ok, err := q.probe(context, src, tag)
 	if !ok {
 		return Message{}, st, false, err
@@ -73,7 +75,7 @@ func (q *matchedProbes) match(context uint32, src, tag int) (Message, Status, bo
 }
 
 // remove takes an unexpected message from those that Messages hold.
-func (q *matchedProbes) remove(a *unexpectedMessage) {
+func (q *Probes) remove(a *unexpectedMessage) {
 	last := len(q.messages)
 	q.messages[last-1].probedIndex = a.probedIndex
 	q.messages[a.probedIndex-1] = q.messages[last-1]
@@ -83,11 +85,12 @@ func (q *matchedProbes) remove(a *unexpectedMessage) {
 }
 
 // Mrecv receives a message that was matched, as Recv would.
-func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
+func (q *Probes) Mrecv(m Message, buf []byte, elem int) (Status, error) {
+	e := q.e
 	start := e.hook.begin(CallRecv, len(buf))
 	defer e.hook.end(CallRecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
-	r, err := e.probes.startRecv(m, buf, nil, elem)
+	r, err := q.startRecv(m, buf, nil, elem)
 	e.mu.Unlock()
 	if err != nil {
 		return Status{}, err
@@ -96,12 +99,13 @@ func (e *Engine) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 }
 
 // Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.
-func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
+func (q *Probes) Imrecv(m Message, buf []byte, elem int) (Request, error) {
+	e := q.e
 	start := e.hook.begin(CallIrecv, len(buf))
 	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, len(buf))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.probes.startRecv(m, buf, nil, elem)
+	r, err := q.startRecv(m, buf, nil, elem)
 	if err != nil {
 		return Request{}, err
 	}
@@ -109,12 +113,13 @@ func (e *Engine) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 }
 
 // ImrecvVec is Imrecv into several buffers, one after the other.
-func (e *Engine) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
+func (q *Probes) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
+	e := q.e
 	start := e.hook.begin(CallIrecv, bytesIn(vec))
 	defer e.hook.end(CallIrecv, start, AnySource, AnyTag, bytesIn(vec))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.probes.startRecv(m, nil, vec, elem)
+	r, err := q.startRecv(m, nil, vec, elem)
 	if err != nil {
 		return Request{}, err
 	}
@@ -122,7 +127,7 @@ func (e *Engine) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
 }
 
 // startRecv begins to receive a message into vec, or into buf where there is no vec.
-func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int) (*request, error) {
+func (q *Probes) startRecv(m Message, buf []byte, vec [][]byte, elem int) (*request, error) {
 	a := m.a
 	if a == nil || a.gen != m.gen {
 		return nil, ErrNoMessage
@@ -131,7 +136,7 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 		return nil, q.e.stopped
 	}
 	q.remove(a)
-	r := q.e.requests.get()
+	r := q.e.Requests.get()
 	r.kind, r.rank = kindRecv, int(a.match.Source)
 	if r.vec = vec; vec == nil {
 		r.contiguous(buf)
@@ -148,36 +153,36 @@ func (q *matchedProbes) startRecv(m Message, buf []byte, vec [][]byte, elem int)
 
 // deliver gives a message whose bytes were fetched for it, or are where they were, to the receive of
 // its Message.
-func (q *matchedProbes) deliver(r *request, a *unexpectedMessage) {
+func (q *Probes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {
-		q.e.recvs.deliverUnexpectedLocked(r, a)
+		q.e.Recvs.deliverUnexpectedLocked(r, a)
 		return
 	}
 	r.status.Source, r.status.Tag = int(a.match.Source), int(a.match.Tag)
-	q.e.requests.complete(r, a.fetchErr)
+	q.e.Requests.complete(r, a.fetchErr)
 	q.e.unexpected.release(a)
 }
 
 // fetchForMessage fetches the bytes of a message that a Message holds, as its sender wants its buffer back
 // and the Message may never be received: a message that was matched cannot be withdrawn.
-func (q *matchedProbes) fetchForMessage(a *unexpectedMessage) {
+func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 	if a.fetch != nil || a.local() {
 		return
 	}
-	r := q.e.requests.get()
+	r := q.e.Requests.get()
 	r.kind, r.rank, r.complete = kindRecv, int(a.match.Source), true
 	r.contiguous(make([]byte, a.bytes))
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
 	r.probed, r.observed = a, true
 	a.fetch = r
-	q.e.recvs.placePartsLocked(r, a)
-	q.e.recvs.completeIfWholeLocked(r)
-	q.e.requests.detach(r)
+	q.e.Recvs.placePartsLocked(r, a)
+	q.e.Recvs.completeIfWholeLocked(r)
+	q.e.Requests.detach(r)
 }
 
 // fetchedForMessage takes the end of what fetchForMessage began: the message has its bytes, or will never
 // have them.
-func (q *matchedProbes) fetchedForMessage(r *request) {
+func (q *Probes) fetchedForMessage(r *request) {
 	a := r.probed
 	r.probed, a.fetch, a.fetchErr = nil, nil, r.err
 	if a.fetchErr == nil {
@@ -195,9 +200,9 @@ func (q *matchedProbes) fetchedForMessage(r *request) {
 
 // copyToMessage ends a send of this rank to itself whose message a Message holds: its bytes are copied, and
 // the send is complete.
-func (q *matchedProbes) copyToMessage(r *request) {
+func (q *Probes) copyToMessage(r *request) {
 	a := r.unexpected
 	a.self = nil
 	q.e.unexpected.storeSent(a, r)
-	q.e.requests.complete(r, nil)
+	q.e.Requests.complete(r, nil)
 }

@@ -19,7 +19,7 @@ func connected(t *testing.T, w []*Engine) {
 	ranks(t, w, func(e *Engine) error {
 		one := make([]byte, 1)
 		if e.Rank() == 0 {
-			if err := e.Send(world0, one, 1, 0); err != nil {
+			if err := e.Sends.Send(world0, one, 1, 0); err != nil {
 				return err
 			}
 			_, err := e.recv(world0, one, 1, 0, 1)
@@ -28,7 +28,7 @@ func connected(t *testing.T, w []*Engine) {
 		if _, err := e.recv(world0, one, 0, 0, 1); err != nil {
 			return err
 		}
-		return e.Send(world0, one, 0, 0)
+		return e.Sends.Send(world0, one, 0, 0)
 	})
 }
 
@@ -50,7 +50,7 @@ func drive(t *testing.T, w []*Engine, cond func() bool) {
 func (e *Engine) isDone(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	return r == nil || r.completed()
 }
 
@@ -58,7 +58,7 @@ func (e *Engine) isDone(h Request) bool {
 func (e *Engine) fetching(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.requests.find(h)
+	r := e.Requests.find(h)
 	return r.peer != nil && !r.completed()
 }
 
@@ -90,7 +90,7 @@ func stuff(t *testing.T, e *Engine, dst, tag, n int) (sent [][]byte, open []Requ
 	for queued(e, dst) < n {
 		b := make([]byte, 8)
 		pattern(b, 0, len(sent))
-		r, err := e.Isend(world0, b, dst, tag)
+		r, err := e.Sends.Isend(world0, b, dst, tag)
 		require.NoError(t, err)
 		sent, open = append(sent, b), append(open, r)
 		require.Less(t, len(open), 10_000, "there is always room")
@@ -111,7 +111,7 @@ func TestSynchronousSend(t *testing.T) {
 					if _, err := e.recv(world0, one, 0, 2, 1); err != nil {
 						return err
 					}
-					if err := e.Send(world0, one, 0, 3); err != nil {
+					if err := e.Sends.Send(world0, one, 0, 3); err != nil {
 						return err
 					}
 					if _, err := e.recv(world0, one, 0, 4, 1); err != nil {
@@ -133,27 +133,27 @@ func TestSynchronousSend(t *testing.T) {
 					continue
 				}
 				pattern(buf, 0, seq)
-				r, err := e.Issend(world0, buf, 1, 1)
+				r, err := e.Sends.Issend(world0, buf, 1, 1)
 				if err != nil {
 					return err
 				}
-				if err := e.Send(world0, one, 1, 2); err != nil {
+				if err := e.Sends.Send(world0, one, 1, 2); err != nil {
 					return err
 				}
 				if _, err := e.recv(world0, one, 1, 3, 1); err != nil {
 					return err
 				}
-				if _, done, err := e.Test(r); done || err != nil {
+				if _, done, err := e.Requests.Test(r); done || err != nil {
 					return fmt.Errorf("a synchronous send of %d bytes is complete without a receive (%v)",
 						n, err)
 				}
-				if err := e.Send(world0, one, 1, 4); err != nil {
+				if err := e.Sends.Send(world0, one, 1, 4); err != nil {
 					return err
 				}
-				if _, err := e.Wait(r); err != nil {
+				if _, err := e.Requests.Wait(r); err != nil {
 					return err
 				}
-				if err := e.Ssend(world0, buf, 1, 5); err != nil {
+				if err := e.Sends.Ssend(world0, buf, 1, 5); err != nil {
 					return err
 				}
 			}
@@ -167,15 +167,15 @@ func TestSynchronousSendToSelf(t *testing.T) {
 	for _, n := range []int{0, 8, 5000} {
 		out, in := make([]byte, n), make([]byte, n)
 		pattern(out, 0, n)
-		r, err := e.Issend(world0, out, 0, 1)
+		r, err := e.Sends.Issend(world0, out, 0, 1)
 		require.NoError(t, err)
-		_, done, err := e.Test(r)
+		_, done, err := e.Requests.Test(r)
 		require.NoError(t, err)
 		require.False(t, done, "%d bytes", n)
 		_, err = e.recv(world0, in, 0, 1, 1)
 		require.NoError(t, err)
 		require.Equal(t, out, in)
-		_, done, err = e.Test(r)
+		_, done, err = e.Requests.Test(r)
 		require.NoError(t, err)
 		require.True(t, done)
 	}
@@ -191,14 +191,14 @@ func TestMatchedProbe(t *testing.T) {
 				if e.Rank() == 0 {
 					pattern(first, 0, 1)
 					pattern(second, 0, 2)
-					a, err := e.Isend(world0, first, 1, 7)
+					a, err := e.Sends.Isend(world0, first, 1, 7)
 					if err != nil {
 						return err
 					}
-					if err := e.Send(world0, second, 1, 7); err != nil {
+					if err := e.Sends.Send(world0, second, 1, 7); err != nil {
 						return err
 					}
-					if _, err := e.Wait(a); err != nil {
+					if _, err := e.Requests.Wait(a); err != nil {
 						return err
 					}
 					// nothing more comes while rank 1 looks
@@ -207,39 +207,39 @@ func TestMatchedProbe(t *testing.T) {
 					}
 					continue
 				}
-				m, st, err := e.Mprobe(world0, AnySource, AnyTag, nil)
+				m, st, err := e.Probes.Mprobe(world0, AnySource, AnyTag, nil)
 				require.NoError(t, err)
 				require.Equal(t, Status{Source: 0, Tag: 7, Bytes: n, Elem: 1}, st)
-				m2, _, err := e.Mprobe(world0, 0, 7, nil)
+				m2, _, err := e.Probes.Mprobe(world0, 0, 7, nil)
 				require.NoError(t, err)
-				_, _, ok, err := e.Improbe(world0, AnySource, AnyTag)
-				require.NoError(t, err)
-				require.False(t, ok, "both are taken")
-				_, ok, err = e.Iprobe(world0, AnySource, AnyTag)
+				_, _, ok, err := e.Probes.Improbe(world0, AnySource, AnyTag)
 				require.NoError(t, err)
 				require.False(t, ok, "both are taken")
-				wild, err := e.Irecv(world0, make([]byte, n), AnySource, AnyTag, 1)
+				_, ok, err = e.Probes.Iprobe(world0, AnySource, AnyTag)
+				require.NoError(t, err)
+				require.False(t, ok, "both are taken")
+				wild, err := e.Recvs.Irecv(world0, make([]byte, n), AnySource, AnyTag, 1)
 				require.NoError(t, err)
 				require.False(t, e.isDone(wild), "both are taken")
 
-				st, err = e.Mrecv(m2, second, 1) // in the other order
+				st, err = e.Probes.Mrecv(m2, second, 1) // in the other order
 				require.NoError(t, err)
 				require.Equal(t, n, st.Bytes)
 				require.NoError(t, checkPattern(second, 0, 2))
-				r, err := e.Imrecv(m, first, 1)
+				r, err := e.Probes.Imrecv(m, first, 1)
 				require.NoError(t, err)
-				_, err = e.Wait(r)
+				_, err = e.Requests.Wait(r)
 				require.NoError(t, err)
 				require.NoError(t, checkPattern(first, 0, 1))
 				for _, m := range []Message{m, m2, {}} {
-					_, err = e.Mrecv(m, first, 1)
+					_, err = e.Probes.Mrecv(m, first, 1)
 					require.ErrorIs(t, err, ErrRequest)
 				}
-				require.NoError(t, e.Cancel(wild))
-				st, err = e.Wait(wild)
+				require.NoError(t, e.Cancels.Cancel(wild))
+				st, err = e.Requests.Wait(wild)
 				require.NoError(t, err)
 				require.True(t, st.Cancelled)
-				require.NoError(t, e.Send(world0, nil, 0, 8))
+				require.NoError(t, e.Sends.Send(world0, nil, 0, 8))
 			}
 			return nil
 		})
@@ -259,7 +259,7 @@ func TestMatchedProbesOfManyGoroutines(t *testing.T) {
 				for i := range each {
 					buf := make([]byte, 8+mixtureLen(rng, largest))
 					pattern(buf, e.Rank(), len(buf))
-					if err := e.Send(world0, buf, 0, i); err != nil {
+					if err := e.Sends.Send(world0, buf, 0, i); err != nil {
 						return err
 					}
 				}
@@ -280,13 +280,13 @@ func TestMatchedProbesOfManyGoroutines(t *testing.T) {
 						if over {
 							return
 						}
-						m, st, err := e.Mprobe(world0, AnySource, AnyTag, nil)
+						m, st, err := e.Probes.Mprobe(world0, AnySource, AnyTag, nil)
 						if err != nil {
 							errs[g] = err
 							return
 						}
 						buf := make([]byte, st.Bytes)
-						got, err := e.Mrecv(m, buf, 1)
+						got, err := e.Probes.Mrecv(m, buf, 1)
 						if err == nil && got != st {
 							err = fmt.Errorf("asked about %+v, received %+v", st, got)
 						}
@@ -320,7 +320,7 @@ func TestWaitsForSeveral(t *testing.T) {
 		for g := range sleepers {
 			hs := make([]Request, 4)
 			for i := range 3 {
-				r, err := e.Irecv(world0, make([]byte, 1), 1, 10*g+i, 1)
+				r, err := e.Recvs.Irecv(world0, make([]byte, 1), 1, 10*g+i, 1)
 				require.NoError(t, err)
 				hs[i+1] = r
 			}
@@ -328,7 +328,7 @@ func TestWaitsForSeveral(t *testing.T) {
 				n, at := handles(hs)
 				for _, expect := range []int{2, 1, 3} {
 					got := -1
-					taken := e.WaitSome(n, at, 1, func(i int, st *Status, err error) {
+					taken := e.Requests.WaitSome(n, at, 1, func(i int, st *Status, err error) {
 						got = i
 						require.NoError(t, err)
 						require.Equal(t, 10*g+expect-1, st.Tag)
@@ -337,7 +337,7 @@ func TestWaitsForSeveral(t *testing.T) {
 					require.Equal(t, 1, taken)
 					require.Equal(t, expect, got)
 				}
-				require.Zero(t, e.WaitSome(n, at, 1, nil), "none is active")
+				require.Zero(t, e.Requests.WaitSome(n, at, 1, nil), "none is active")
 			})
 		}
 		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+sleepers }, time.Minute,
@@ -345,7 +345,7 @@ func TestWaitsForSeveral(t *testing.T) {
 		ranks(t, w[1:], func(p *Engine) error {
 			for _, i := range []int{1, 0, 2} {
 				for g := range sleepers {
-					if err := p.Send(world0, []byte{1}, 0, 10*g+i); err != nil {
+					if err := p.Sends.Send(world0, []byte{1}, 0, 10*g+i); err != nil {
 						return err
 					}
 				}
@@ -379,7 +379,7 @@ func TestWaitsForSeveral(t *testing.T) {
 func (e *Engine) collected(source, tag int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.requests.all {
+	for _, r := range e.Requests.all {
 		if r.kind == kindRecv && r.completed() && r.status.Source == source && r.status.Tag == tag {
 			return false
 		}
@@ -401,46 +401,46 @@ func TestSeveralAtOnce(t *testing.T) {
 		hs[i] = Request{}
 	}
 	post := func(tag int) Request {
-		r, err := e.Irecv(world0, make([]byte, 4), 0, tag, 1)
+		r, err := e.Recvs.Irecv(world0, make([]byte, 4), 0, tag, 1)
 		require.NoError(t, err)
 		return r
 	}
 	a, b, c := post(1), post(2), post(3)
-	require.NoError(t, e.Send(world0, []byte{1, 2}, 0, 3))
-	require.NoError(t, e.Send(world0, []byte{1, 2, 3, 4, 5}, 0, 1))
+	require.NoError(t, e.Sends.Send(world0, []byte{1, 2}, 0, 3))
+	require.NoError(t, e.Sends.Send(world0, []byte{1, 2, 3, 4, 5}, 0, 1))
 
 	hs = []Request{{}, a, b, c}
 	n, at := handles(hs)
-	require.False(t, e.TestAll(n, at, take))
+	require.False(t, e.Requests.TestAll(n, at, take))
 	require.Empty(t, got, "nothing has happened to any")
-	taken, active := e.TestSome(n, at, n, take)
+	taken, active := e.Requests.TestSome(n, at, n, take)
 	require.True(t, active)
 	require.Equal(t, 2, taken)
 	require.Equal(t, []int{1, 3}, []int{got[0].i, got[1].i})
 	require.ErrorIs(t, got[0].err, ErrTruncate)
 	require.Equal(t, 2, got[1].st.Bytes)
 	require.NoError(t, got[1].err)
-	taken, active = e.TestSome(n, at, n, take)
+	taken, active = e.Requests.TestSome(n, at, n, take)
 	require.Zero(t, taken)
 	require.True(t, active)
 
 	// A stale handle, the same one twice, and one of nobody.
 	got = nil
-	require.NoError(t, e.Send(world0, nil, 0, 2))
+	require.NoError(t, e.Sends.Send(world0, nil, 0, 2))
 	hs = []Request{a, b, b, Null}
 	n, at = handles(hs)
-	require.True(t, e.TestAll(n, at, take))
+	require.True(t, e.Requests.TestAll(n, at, take))
 	require.Len(t, got, 4)
 	require.ErrorIs(t, got[0].err, ErrRequest)
 	require.NoError(t, got[1].err)
 	require.ErrorIs(t, got[2].err, ErrRequest)
 	require.Equal(t, nullStatus, got[3].st)
-	taken, active = e.TestSome(n, at, n, take)
+	taken, active = e.Requests.TestSome(n, at, n, take)
 	require.Zero(t, taken)
 	require.False(t, active)
-	require.True(t, e.TestAll(n, at, take))
-	require.True(t, e.TestAll(0, nil, take))
-	require.Zero(t, e.WaitSome(0, nil, 1, take))
+	require.True(t, e.Requests.TestAll(n, at, take))
+	require.True(t, e.Requests.TestAll(0, nil, take))
+	require.Zero(t, e.Requests.WaitSome(0, nil, 1, take))
 }
 
 // TestTwoWaitForOne: two goroutines that wait for one request, which is wrong, do not hang: one of them gets
@@ -449,9 +449,9 @@ func TestTwoWaitForOne(t *testing.T) {
 	e := world(t, fabrics["sim"](t, 1, 1))[0]
 	for _, several := range []bool{false, true} {
 		before := e.Stats().Sleeps
-		r, err := e.Irecv(world0, make([]byte, 1), 0, 0, 1)
+		r, err := e.Recvs.Irecv(world0, make([]byte, 1), 0, 0, 1)
 		require.NoError(t, err)
-		other, err := e.Irecv(world0, make([]byte, 1), 0, 1, 1)
+		other, err := e.Recvs.Irecv(world0, make([]byte, 1), 0, 1, 1)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		errs := make([]error, 3)
@@ -459,15 +459,15 @@ func TestTwoWaitForOne(t *testing.T) {
 			wg.Go(func() {
 				if several && i == 0 {
 					n, at := handles([]Request{other, r})
-					e.WaitSome(n, at, 1, func(_ int, _ *Status, err error) { errs[i] = err })
+					e.Requests.WaitSome(n, at, 1, func(_ int, _ *Status, err error) { errs[i] = err })
 					return
 				}
-				_, errs[i] = e.Wait(r)
+				_, errs[i] = e.Requests.Wait(r)
 			})
 		}
 		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+3 }, time.Minute,
 			time.Millisecond)
-		require.NoError(t, e.Send(world0, []byte{1}, 0, 0))
+		require.NoError(t, e.Sends.Send(world0, []byte{1}, 0, 0))
 		wg.Wait()
 		used := 0
 		for _, err := range errs {
@@ -477,8 +477,8 @@ func TestTwoWaitForOne(t *testing.T) {
 			}
 		}
 		require.Equal(t, 2, used)
-		require.NoError(t, e.Cancel(other))
-		_, err = e.Wait(other)
+		require.NoError(t, e.Cancels.Cancel(other))
+		_, err = e.Requests.Wait(other)
 		require.NoError(t, err)
 	}
 }
@@ -488,24 +488,24 @@ func TestCancelReceive(t *testing.T) {
 		connected(t, w)
 		e, p := w[0], w[1]
 		buf := make([]byte, 4)
-		r, err := e.Irecv(world0, buf, 1, 1, 1)
+		r, err := e.Recvs.Irecv(world0, buf, 1, 1, 1)
 		require.NoError(t, err)
-		require.NoError(t, e.Cancel(r))
-		require.NoError(t, e.Cancel(r), "again, before the wait")
-		require.NoError(t, p.Send(world0, []byte("late"), 0, 1))
+		require.NoError(t, e.Cancels.Cancel(r))
+		require.NoError(t, e.Cancels.Cancel(r), "again, before the wait")
+		require.NoError(t, p.Sends.Send(world0, []byte("late"), 0, 1))
 		drive(t, w, func() bool { return unexpected(e) == 1 })
-		st, err := e.Wait(r)
+		st, err := e.Requests.Wait(r)
 		require.NoError(t, err)
 		require.True(t, st.Cancelled)
 		require.Equal(t, make([]byte, 4), buf, "the withdrawn receive took a message")
-		require.ErrorIs(t, e.Cancel(r), ErrRequest)
-		require.NoError(t, e.Cancel(Request{}))
-		require.NoError(t, e.Cancel(Null))
+		require.ErrorIs(t, e.Cancels.Cancel(r), ErrRequest)
+		require.NoError(t, e.Cancels.Cancel(Request{}))
+		require.NoError(t, e.Cancels.Cancel(Null))
 
-		r, err = e.Irecv(world0, buf, 1, 1, 1) // matched: too late to cancel
+		r, err = e.Recvs.Irecv(world0, buf, 1, 1, 1) // matched: too late to cancel
 		require.NoError(t, err)
-		require.NoError(t, e.Cancel(r))
-		st, err = e.Wait(r)
+		require.NoError(t, e.Cancels.Cancel(r))
+		st, err = e.Requests.Wait(r)
 		require.NoError(t, err)
 		require.False(t, st.Cancelled)
 		require.Equal(t, "late", string(buf))
@@ -522,24 +522,24 @@ func TestCancelReceiveUnderWay(t *testing.T) {
 		connected(t, w)
 		out, in := make([]byte, 100_000), make([]byte, 100_000)
 		pattern(out, 0, 1)
-		s, err := w[0].Issend(world0, out, 1, 1)
+		s, err := w[0].Sends.Issend(world0, out, 1, 1)
 		require.NoError(t, err)
-		r, err := w[1].IrecvVec(world0, halves(in), 0, 1, 1)
+		r, err := w[1].Recvs.IrecvVec(world0, halves(in), 0, 1, 1)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return w[1].fetching(r) })
 		all := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() { w[0].hub.DriveUntil(all) })
-		require.NoError(t, w[1].Cancel(r))
+		require.NoError(t, w[1].Cancels.Cancel(r))
 		require.True(t, w[1].isDone(r), "Cancel returned before the buffer was quiet")
-		st, err := w[1].Wait(r)
+		st, err := w[1].Requests.Wait(r)
 		require.NoError(t, err)
 		require.False(t, st.Cancelled)
 		require.NoError(t, checkPattern(in, 0, 1))
 		close(all)
 		wg.Wait()
 		drive(t, w, func() bool { return w[0].isDone(s) })
-		_, err = w[0].Wait(s)
+		_, err = w[0].Requests.Wait(s)
 		require.NoError(t, err)
 	})
 }
@@ -550,12 +550,12 @@ func TestCancelSend(t *testing.T) {
 		connected(t, w)
 		sent, open := stuff(t, w[0], 1, 1, 5)
 		gone := len(sent) - 3
-		require.NoError(t, w[0].Cancel(open[gone]))
-		require.NoError(t, w[0].Cancel(open[0]), "it has left: this does nothing")
+		require.NoError(t, w[0].Cancels.Cancel(open[gone]))
+		require.NoError(t, w[0].Cancels.Cancel(open[0]), "it has left: this does nothing")
 		ranks(t, w, func(e *Engine) error {
 			if e.Rank() == 0 {
 				for i, r := range open {
-					st, err := e.Wait(r)
+					st, err := e.Requests.Wait(r)
 					require.NoError(t, err)
 					require.Equal(t, i == gone, st.Cancelled, "message %d", i)
 				}
@@ -581,23 +581,23 @@ func TestCancelSend(t *testing.T) {
 
 func TestCancelSendToSelf(t *testing.T) {
 	e := world(t, fabrics["sim"](t, 1, 1))[0]
-	r, err := e.Issend(world0, []byte{1}, 0, 1)
+	r, err := e.Sends.Issend(world0, []byte{1}, 0, 1)
 	require.NoError(t, err)
-	held, err := e.Issend(world0, []byte{2}, 0, 1)
+	held, err := e.Sends.Issend(world0, []byte{2}, 0, 1)
 	require.NoError(t, err)
-	require.NoError(t, e.Cancel(r))
-	st, err := e.Wait(r)
+	require.NoError(t, e.Cancels.Cancel(r))
+	st, err := e.Requests.Wait(r)
 	require.NoError(t, err)
 	require.True(t, st.Cancelled)
-	m, _, ok, err := e.Improbe(world0, 0, AnyTag)
+	m, _, ok, err := e.Probes.Improbe(world0, 0, AnyTag)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.NoError(t, e.Cancel(held), "it is matched")
-	st, err = e.Wait(held)
+	require.NoError(t, e.Cancels.Cancel(held), "it is matched")
+	st, err = e.Requests.Wait(held)
 	require.NoError(t, err)
 	require.False(t, st.Cancelled)
 	buf := make([]byte, 1)
-	_, err = e.Mrecv(m, buf, 1)
+	_, err = e.Probes.Mrecv(m, buf, 1)
 	require.NoError(t, err)
 	require.Equal(t, byte(2), buf[0])
 }
@@ -610,38 +610,38 @@ func TestCanceller_Ends(t *testing.T) {
 		e, p := w[0], w[1]
 		ctx, cancel := context.WithCancelCause(t.Context())
 		reason := errors.New("the user has left")
-		canceller := e.NewCanceller(ctx)
+		canceller := e.Cancels.NewCanceller(ctx)
 		require.NoError(t, canceller.Err())
 		bound := func(r Request, err error) Request {
 			require.NoError(t, err)
-			e.Bind(r, canceller)
+			e.Cancels.Bind(r, canceller)
 			return r
 		}
 		buf := make([]byte, 5000)
-		recv := bound(e.Irecv(world0, buf, 1, 1, 1))
-		self := bound(e.Issend(world0, buf[:3], 0, 77))
-		announced := bound(e.Issend(world0, buf, 1, 2))
-		held := bound(e.Issend(world0, buf, 1, 3)) // a Message of the receiver will hold it
+		recv := bound(e.Recvs.Irecv(world0, buf, 1, 1, 1))
+		self := bound(e.Sends.Issend(world0, buf[:3], 0, 77))
+		announced := bound(e.Sends.Issend(world0, buf, 1, 2))
+		held := bound(e.Sends.Issend(world0, buf, 1, 3)) // a Message of the receiver will hold it
 		drive(t, w, func() bool { return unexpected(p) == 2 })
-		m, _, ok, err := p.Improbe(world0, 0, 3)
+		m, _, ok, err := p.Probes.Improbe(world0, 0, 3)
 		require.NoError(t, err)
 		require.True(t, ok)
 		_, open := stuff(t, e, 1, 4, 2)
-		queued := bound(e.Isend(world0, buf[:8], 1, 5))
-		free, err := e.Irecv(world0, make([]byte, 8), 1, 6, 1) // of no canceller
+		queued := bound(e.Sends.Isend(world0, buf[:8], 1, 5))
+		free, err := e.Recvs.Irecv(world0, make([]byte, 8), 1, 6, 1) // of no canceller
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		before := e.Stats().Sleeps
 		wg.Go(func() {
-			_, err := e.Probe(world0, 1, 9, canceller)
+			_, err := e.Probes.Probe(world0, 1, 9, canceller)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		wg.Go(func() {
-			_, _, err := e.Mprobe(world0, 1, 9, canceller)
+			_, _, err := e.Probes.Mprobe(world0, 1, 9, canceller)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		wg.Go(func() {
-			_, err := e.Wait(recv)
+			_, err := e.Requests.Wait(recv)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		require.Eventually(t, func() bool { return e.Stats().Sleeps >= before+3 }, time.Minute,
@@ -649,7 +649,7 @@ func TestCanceller_Ends(t *testing.T) {
 		cancel(reason)
 		wg.Wait()
 		for _, r := range []Request{self, queued} {
-			_, err := e.Wait(r)
+			_, err := e.Requests.Wait(r)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, reason)
 		}
@@ -657,22 +657,22 @@ func TestCanceller_Ends(t *testing.T) {
 		require.False(t, e.isDone(held), "the peer has not let go of its buffer")
 		drive(t, w, func() bool { return e.isDone(announced) && e.isDone(held) })
 		require.Zero(t, outstanding(e, 1))
-		_, err = e.Wait(announced)
+		_, err = e.Requests.Wait(announced)
 		require.ErrorIs(t, err, context.Canceled)
-		_, err = e.Wait(held)
+		_, err = e.Requests.Wait(held)
 		require.NoError(t, err, "it was matched")
-		st, err := p.Mrecv(m, make([]byte, 5000), 1)
+		st, err := p.Probes.Mrecv(m, make([]byte, 5000), 1)
 		require.NoError(t, err)
 		require.Equal(t, 5000, st.Bytes)
-		late := bound(e.Irecv(world0, buf, 1, 1, 1))
-		_, err = e.Wait(late)
+		late := bound(e.Recvs.Irecv(world0, buf, 1, 1, 1))
+		_, err = e.Requests.Wait(late)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, canceller.Err().Error())
 
 		ranks(t, w, func(e *Engine) error {
 			if e.Rank() == 1 {
 				for _, tag := range []int{2, 3, 5} {
-					if _, ok, err := e.Iprobe(world0, 0, tag); ok || err != nil {
+					if _, ok, err := e.Probes.Iprobe(world0, 0, tag); ok || err != nil {
 						return fmt.Errorf("a message with tag %d is there: %v", tag, err)
 					}
 				}
@@ -681,14 +681,14 @@ func TestCanceller_Ends(t *testing.T) {
 						return err
 					}
 				}
-				return e.Send(world0, make([]byte, 8), 0, 6)
+				return e.Sends.Send(world0, make([]byte, 8), 0, 6)
 			}
 			for _, r := range open {
-				if _, err := e.Wait(r); err != nil {
+				if _, err := e.Requests.Wait(r); err != nil {
 					return err
 				}
 			}
-			_, err := e.Wait(free)
+			_, err := e.Requests.Wait(free)
 			return err
 		})
 	})
@@ -703,18 +703,18 @@ func scopeEndsUnderAFetch(t *testing.T, w []*Engine) {
 	connected(t, w)
 	out, in := make([]byte, 100_000), make([]byte, 100_000)
 	pattern(out, 0, 1)
-	s, err := w[0].Issend(world0, out, 1, 1)
+	s, err := w[0].Sends.Issend(world0, out, 1, 1)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	canceller := w[1].NewCanceller(ctx)
-	r, err := w[1].IrecvVec(world0, halves(in), 0, 1, 1)
+	canceller := w[1].Cancels.NewCanceller(ctx)
+	r, err := w[1].Recvs.IrecvVec(world0, halves(in), 0, 1, 1)
 	require.NoError(t, err)
-	w[1].Bind(r, canceller)
+	w[1].Cancels.Bind(r, canceller)
 	drive(t, w, func() bool { return w[1].fetching(r) })
 	cancel()
 	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 	drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
-	_, err = w[1].Wait(r)
+	_, err = w[1].Requests.Wait(r)
 	require.NoError(t, err)
 	require.NoError(t, checkPattern(in, 0, 1))
 }
@@ -725,15 +725,15 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
 		ctx, cancel := context.WithCancel(t.Context())
-		canceller := w[0].NewCanceller(ctx)
-		r, err := w[0].Issend(world0, make([]byte, 5000), 1, 1)
+		canceller := w[0].Cancels.NewCanceller(ctx)
+		r, err := w[0].Sends.Issend(world0, make([]byte, 5000), 1, 1)
 		require.NoError(t, err)
-		w[0].Bind(r, canceller)
+		w[0].Cancels.Bind(r, canceller)
 		cancel()
 		require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 		require.False(t, w[0].isDone(r))
 		canceller.failUnresponsive() // as its timer does
-		_, err = w[0].Wait(r)
+		_, err = w[0].Requests.Wait(r)
 		require.ErrorIs(t, err, ErrProcFailed)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "rank 1")
@@ -746,27 +746,27 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 func TestMatchedMessageOfLostPeer(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
 		connected(t, w)
-		require.NoError(t, w[0].Send(world0, []byte("here"), 1, 1))
-		r, err := w[0].Issend(world0, []byte("away"), 1, 2)
+		require.NoError(t, w[0].Sends.Send(world0, []byte("here"), 1, 1))
+		r, err := w[0].Sends.Issend(world0, []byte("away"), 1, 2)
 		require.NoError(t, err)
 		drive(t, w, func() bool { return unexpected(w[1]) == 2 })
-		here, _, ok, err := w[1].Improbe(world0, 0, 1)
+		here, _, ok, err := w[1].Probes.Improbe(world0, 0, 1)
 		require.NoError(t, err)
 		require.True(t, ok)
-		away, _, ok, err := w[1].Improbe(world0, 0, 2)
+		away, _, ok, err := w[1].Probes.Improbe(world0, 0, 2)
 		require.NoError(t, err)
 		require.True(t, ok)
 		w[0].hub.Fail(ErrAborted)
-		_, err = w[0].Wait(r)
+		_, err = w[0].Requests.Wait(r)
 		require.ErrorIs(t, err, ErrAborted)
 		w[1].mu.Lock()
 		w[1].failures.failPeer(w[1].peers[0], errors.New("the test says so"))
 		w[1].mu.Unlock()
 		buf := make([]byte, 4)
-		_, err = w[1].Mrecv(here, buf, 1)
+		_, err = w[1].Probes.Mrecv(here, buf, 1)
 		require.NoError(t, err)
 		require.Equal(t, "here", string(buf))
-		_, err = w[1].Mrecv(away, buf, 1)
+		_, err = w[1].Probes.Mrecv(away, buf, 1)
 		require.ErrorIs(t, err, ErrProcFailed)
 	})
 }
@@ -775,19 +775,19 @@ func TestMatchedMessageOfLostPeer(t *testing.T) {
 // Message or not.
 func TestFailEndsSendsToSelf(t *testing.T) {
 	e := world(t, fabrics["sim"](t, 1, 1))[0]
-	a, err := e.Issend(world0, make([]byte, 10), 0, 1)
+	a, err := e.Sends.Issend(world0, make([]byte, 10), 0, 1)
 	require.NoError(t, err)
-	b, err := e.Issend(world0, make([]byte, 10), 0, 2)
+	b, err := e.Sends.Issend(world0, make([]byte, 10), 0, 2)
 	require.NoError(t, err)
-	m, _, ok, err := e.Improbe(world0, 0, 2)
+	m, _, ok, err := e.Probes.Improbe(world0, 0, 2)
 	require.NoError(t, err)
 	require.True(t, ok)
 	e.hub.Fail(ErrAborted)
 	for _, r := range []Request{a, b} {
-		_, err = e.Wait(r)
+		_, err = e.Requests.Wait(r)
 		require.ErrorIs(t, err, ErrAborted)
 	}
-	_, err = e.Mrecv(m, make([]byte, 10), 1)
+	_, err = e.Probes.Mrecv(m, make([]byte, 10), 1)
 	require.ErrorIs(t, err, ErrAborted)
 }
 
@@ -795,26 +795,26 @@ func TestBusy(t *testing.T) {
 	e := world(t, fabrics["sim"](t, 1, 1))[0]
 	const context = 40
 	require.False(t, e.ContextInUse(context))
-	r, err := e.Irecv(context, make([]byte, 1), 0, 0, 1)
+	r, err := e.Recvs.Irecv(context, make([]byte, 1), 0, 0, 1)
 	require.NoError(t, err)
 	require.True(t, e.ContextInUse(context), "a receive is posted")
-	require.NoError(t, e.Send(context, []byte{1}, 0, 0))
+	require.NoError(t, e.Sends.Send(context, []byte{1}, 0, 0))
 	require.False(t, e.ContextInUse(context), "complete, though not waited for")
-	_, err = e.Wait(r)
+	_, err = e.Requests.Wait(r)
 	require.NoError(t, err)
-	require.NoError(t, e.Send(context, []byte{1}, 0, 0))
+	require.NoError(t, e.Sends.Send(context, []byte{1}, 0, 0))
 	require.True(t, e.ContextInUse(context), "a message waits")
 	_, err = e.recv(context, make([]byte, 1), 0, 0, 1)
 	require.NoError(t, err)
-	s, err := e.Issend(context, []byte{1}, 0, 0)
+	s, err := e.Sends.Issend(context, []byte{1}, 0, 0)
 	require.NoError(t, err)
 	require.True(t, e.ContextInUse(context), "a send waits")
-	require.NoError(t, e.Cancel(s))
+	require.NoError(t, e.Cancels.Cancel(s))
 	require.False(t, e.ContextInUse(context))
-	task, err := e.BeginTask(context)
+	task, err := e.Requests.BeginTask(context)
 	require.NoError(t, err)
 	require.True(t, e.ContextInUse(context), "an agreement is under way")
-	e.EndTask(task, nil)
+	e.Requests.EndTask(task, nil)
 	require.False(t, e.ContextInUse(context))
 	e.ReleaseContext(context)
 }
@@ -827,14 +827,14 @@ func TestAllocationsOfSeveral(t *testing.T) {
 	wg.Go(func() {
 		buf := make([]byte, 600)
 		for {
-			m, st, err := w[1].Mprobe(world0, 0, AnyTag, nil)
+			m, st, err := w[1].Probes.Mprobe(world0, 0, AnyTag, nil)
 			if err != nil || st.Bytes == 0 {
 				return
 			}
-			if _, err := w[1].Mrecv(m, buf, 1); err != nil {
+			if _, err := w[1].Probes.Mrecv(m, buf, 1); err != nil {
 				return
 			}
-			if err := w[1].Ssend(world0, buf[:st.Bytes], 0, st.Tag); err != nil {
+			if err := w[1].Sends.Ssend(world0, buf[:st.Bytes], 0, st.Tag); err != nil {
 				return
 			}
 		}
@@ -843,18 +843,18 @@ func TestAllocationsOfSeveral(t *testing.T) {
 	hs := make([]Request, 30)
 	round := func() {
 		for i := range 3 {
-			r, err := w[0].Irecv(world0, in[i*200:(i+1)*200], 1, i, 1)
+			r, err := w[0].Recvs.Irecv(world0, in[i*200:(i+1)*200], 1, i, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := w[0].Issend(world0, out[i*200:(i+1)*200], 1, i)
+			s, err := w[0].Sends.Issend(world0, out[i*200:(i+1)*200], 1, i)
 			if err != nil {
 				t.Fatal(err)
 			}
 			hs[i*7], hs[i*7+3] = r, s
 		}
 		for {
-			taken := w[0].WaitSome(len(hs), func(i int) Request { return hs[i] }, 2,
+			taken := w[0].Requests.WaitSome(len(hs), func(i int) Request { return hs[i] }, 2,
 				func(i int, _ *Status, err error) {
 					if err != nil {
 						t.Error(err)
@@ -870,7 +870,7 @@ func TestAllocationsOfSeveral(t *testing.T) {
 		round()
 	}
 	require.Zero(t, testing.AllocsPerRun(300, round))
-	require.NoError(t, w[0].Send(world0, nil, 1, 0))
+	require.NoError(t, w[0].Sends.Send(world0, nil, 1, 0))
 	wg.Wait()
 }
 
@@ -911,15 +911,15 @@ func unreceivedThenAPair(e *Engine, messages int) error {
 		buf := make([]byte, 100)
 		pattern(buf, 0, i)
 		var err error
-		if open[i], err = e.Isend(world0, buf, 1, 1); err != nil {
+		if open[i], err = e.Sends.Isend(world0, buf, 1, 1); err != nil {
 			return err
 		}
 	}
-	if err := e.Send(world0, []byte{1}, 1, 2); err != nil {
+	if err := e.Sends.Send(world0, []byte{1}, 1, 2); err != nil {
 		return err
 	}
 	for _, r := range open {
-		if _, err := e.Wait(r); err != nil {
+		if _, err := e.Requests.Wait(r); err != nil {
 			return err
 		}
 	}

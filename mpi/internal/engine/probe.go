@@ -8,7 +8,8 @@ import (
 
 // Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
 // when canceller does, which may be nil.
-func (e *Engine) Probe(context uint32, src, tag int, canceller *Canceller) (Status, error) {
+func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Status, error) {
+	e := q.e
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	var st Status
@@ -16,7 +17,7 @@ func (e *Engine) Probe(context uint32, src, tag int, canceller *Canceller) (Stat
 	var since probeFailures
 	e.waiters.waitUntilProbed(0, nil, func() bool {
 		var ok bool
-		st, ok, err = e.probes.probe(context, src, tag)
+		st, ok, err = q.probe(context, src, tag)
 		if err == nil && !ok {
 			err = since.end(e, context, src, canceller)
 		}
@@ -54,14 +55,15 @@ func (f *probeFailures) end(e *Engine, context uint32, src int, canceller *Cance
 }
 
 // Iprobe makes progress once and tells whether there is such a message.
-func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
+func (q *Probes) Iprobe(context uint32, src, tag int) (Status, bool, error) {
+	e := q.e
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	e.mu.Lock()
-	st, ok, err := e.probes.probe(context, src, tag)
+	st, ok, err := q.probe(context, src, tag)
 	if !ok && err == nil {
 		e.progress.poll()
-		st, ok, err = e.probes.probe(context, src, tag)
+		st, ok, err = q.probe(context, src, tag)
 	}
 	e.mu.Unlock()
 	if !ok {
@@ -70,10 +72,10 @@ func (e *Engine) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	return st, ok, err
 }
 
-func (q *matchedProbes) probe(context uint32, src, tag int) (Status, bool, error) {
+func (q *Probes) probe(context uint32, src, tag int) (Status, bool, error) {
 	var m *match.Message[*unexpectedMessage]
-	if src == AnySource && q.e.choices.decided != nil {
-		m = q.e.choices.probe(context, tag)
+	if src == AnySource && q.e.Choices.decided != nil {
+		m = q.e.Choices.probe(context, tag)
 	} else {
 		m = q.e.matching.Probe(context, int32(src), int32(tag))
 	}

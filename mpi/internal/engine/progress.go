@@ -27,8 +27,8 @@ type progressEngine struct {
 // poll drives everything once, under the lock, and tells whether anything happened.
 func (g *progressEngine) poll() bool {
 	g.e.stats.Passes++
-	outer := g.e.collectives.enterLocked()
-	g.e.recvs.copyBudget = copyBudgetPerPass
+	outer := g.e.Collectives.enterLocked()
+	g.e.Recvs.copyBudget = copyBudgetPerPass
 	g.e.coalescer.flush()
 	g.beginPass()
 	if len(g.deferred) > 0 {
@@ -38,19 +38,19 @@ func (g *progressEngine) poll() bool {
 	for _, f := range g.e.fabrics {
 		busy = g.pollFabric(f) || busy
 	}
-	if len(g.e.collectives.inMailboxes) > 0 {
-		busy = g.e.collectives.pollMailboxesLocked() || busy
+	if len(g.e.Collectives.inMailboxes) > 0 {
+		busy = g.e.Collectives.pollMailboxesLocked() || busy
 	}
-	if len(g.e.collectives.beside) > 0 {
-		g.e.collectives.checkBesideLocked()
+	if len(g.e.Collectives.beside) > 0 {
+		g.e.Collectives.checkBesideLocked()
 	}
-	busy = g.e.windows.copyShared() || busy
-	busy = g.e.collectives.leaveLocked(outer) || busy
-	if len(g.e.collectives.released) > 0 {
-		g.e.collectives.freeReleasedLocked()
+	busy = g.e.Windows.copyShared() || busy
+	busy = g.e.Collectives.leaveLocked(outer) || busy
+	if len(g.e.Collectives.released) > 0 {
+		g.e.Collectives.freeReleasedLocked()
 	}
-	if len(g.e.collectives.owing) > 0 {
-		g.e.collectives.acknowledgeOwedLocked()
+	if len(g.e.Collectives.owing) > 0 {
+		g.e.Collectives.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
 		g.e.waiters.wakeProbesLocked()
@@ -60,7 +60,7 @@ func (g *progressEngine) poll() bool {
 
 // pollFabric drives one fabric.
 func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
-	if g.e.sends.takeFINsLocked(f) {
+	if g.e.Sends.takeFINsLocked(f) {
 		return true // a send may be done, and the next message be for a receive that takes it itself
 	}
 	for {
@@ -78,7 +78,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 		n := f.cq.Placed(g.qps[:])
 		for _, q := range g.qps[:n] {
 			if p := f.peerOf(q); p != nil {
-				g.e.recvs.drainLocked(p)
+				g.e.Recvs.drainLocked(p)
 			}
 		}
 		g.e.stats.Completions += uint64(n)
@@ -89,7 +89,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	}
 	for _, p := range f.polled {
 		if p.ch.Ready() {
-			g.e.recvs.drainLocked(p)
+			g.e.Recvs.drainLocked(p)
 			busy = true
 		}
 	}
@@ -163,14 +163,14 @@ func (g *progressEngine) advancePeer(p *peer) {
 // advanceProtocols sends to a peer what lacked room until now; false if the peer is not open.
 func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state == peerOpen && p.sendPending() {
-		g.e.sends.sendQueuedLocked(p)
+		g.e.Sends.sendQueuedLocked(p)
 	}
-	g.e.recovery.sendControls(p)
+	g.e.Recovery.sendControls(p)
 	if p.state != peerOpen {
 		return false
 	}
 	if !p.outbox.empty() {
-		if g.e.windows.sendWaiting(p); p.state != peerOpen {
+		if g.e.Windows.sendWaiting(p); p.state != peerOpen {
 			return false
 		}
 	}

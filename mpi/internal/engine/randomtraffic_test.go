@@ -93,7 +93,7 @@ func mixtureSend(e *Engine, n, largest int, rng *rand.Rand) error {
 	var open []Request
 	wait := func() error {
 		for _, r := range open {
-			if _, err := e.Wait(r); err != nil {
+			if _, err := e.Requests.Wait(r); err != nil {
 				return err
 			}
 		}
@@ -107,12 +107,12 @@ func mixtureSend(e *Engine, n, largest int, rng *rand.Rand) error {
 		buf := make([]byte, mixtureLen(rng, largest))
 		pattern(buf, e.Rank()*mixtureTags+tag, next[dst][tag])
 		if rng.IntN(4) == 0 && dst != e.Rank() {
-			if err := e.Send(world0, buf, dst, tag); err != nil {
+			if err := e.Sends.Send(world0, buf, dst, tag); err != nil {
 				return err
 			}
 			continue
 		}
-		r, err := e.Isend(world0, buf, dst, tag)
+		r, err := e.Sends.Isend(world0, buf, dst, tag)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func mixtureReceive(e *Engine, n, largest int, rng *rand.Rand) error {
 			st, err = e.recv(world0, buf, AnySource, AnyTag, 1)
 		case 1:
 			var probed Status
-			if probed, err = e.Probe(world0, AnySource, AnyTag, nil); err != nil {
+			if probed, err = e.Probes.Probe(world0, AnySource, AnyTag, nil); err != nil {
 				return err
 			}
 			buf = make([]byte, probed.Bytes)
@@ -147,8 +147,8 @@ func mixtureReceive(e *Engine, n, largest int, rng *rand.Rand) error {
 			}
 		default:
 			var r Request
-			if r, err = e.Irecv(world0, buf, AnySource, AnyTag, 1); err == nil {
-				st, err = e.Wait(r)
+			if r, err = e.Recvs.Irecv(world0, buf, AnySource, AnyTag, 1); err == nil {
+				st, err = e.Requests.Wait(r)
 			}
 		}
 		if err != nil {

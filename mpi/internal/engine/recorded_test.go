@@ -43,23 +43,23 @@ func TestRecorder_CountsTheMessagesOfABurst(t *testing.T) {
 			if e == w[1] {
 				var rs [burst]Request
 				for i := range rs {
-					rs[i], _ = e.Irecv(world0, in, 0, 5, 1)
+					rs[i], _ = e.Recvs.Irecv(world0, in, 0, 5, 1)
 				}
-				require.NoError(t, e.Send(world0, in, 0, 4))
+				require.NoError(t, e.Sends.Send(world0, in, 0, 4))
 				for _, r := range rs {
-					_, err := e.Wait(r)
+					_, err := e.Requests.Wait(r)
 					require.NoError(t, err)
 				}
 				return nil
 			}
 			var st Status
-			require.NoError(t, e.Recv(world0, in, 1, 4, 1, &st))
+			require.NoError(t, e.Recvs.Recv(world0, in, 1, 4, 1, &st))
 			var ss [burst]Request
 			for i := range ss {
-				ss[i], _ = e.Isend(world0, in, 1, 5)
+				ss[i], _ = e.Sends.Isend(world0, in, 1, 5)
 			}
 			for _, s := range ss {
-				_, err := e.Wait(s)
+				_, err := e.Requests.Wait(s)
 				require.NoError(t, err)
 			}
 			return nil
@@ -107,13 +107,13 @@ func TestRecorder_SaysWhatASleeperWaitsFor(t *testing.T) {
 			in := make([]byte, 8)
 			if e == w[1] {
 				var st Status
-				return e.Recv(world0, in, 0, 9, 1, &st)
+				return e.Recvs.Recv(world0, in, 0, 9, 1, &st)
 			}
 			require.Eventually(t, func() bool { return strings.Contains(events(), "sleeps") }, 20*time.Second,
 				time.Millisecond)
 			before, _, _ := strings.Cut(events(), "sleeps")
 			require.Contains(t, before, "receive waits from 0, tag 9, 8 bytes")
-			return e.Send(world0, in, 1, 9)
+			return e.Sends.Send(world0, in, 1, 9)
 		})
 	})
 }

@@ -15,13 +15,13 @@ import (
 // ErrRevoked is the error of operations on a communicator that a rank has revoked.
 var ErrRevoked = errors.New("communicator was revoked")
 
-// recovery is what the remaining ranks need to go on: which failures they have acknowledged, communicators
+// Recovery is what the remaining ranks need to go on: which failures they have acknowledged, communicators
 // that are revoked, and agreements (docs/internals/spec/agree.md).
 //
 // Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
 // learns of it tells all others once, so that all survivors learn of it if one does. An agreement is decided
 // by its table alone; what it sends waits at the peer while there is no room.
-type recovery struct {
+type Recovery struct {
 	e            *Engine
 	acknowledged map[uint32]int // by communicator: how many of failures.peers
 	revoked      map[uint32]bool
@@ -62,7 +62,7 @@ type control struct {
 	body []byte
 }
 
-func (v *recovery) init(e *Engine, c Config) {
+func (v *Recovery) init(e *Engine, c Config) {
 	v.e, v.onRevoke, v.alone, v.told = e, c.Revoked, c.FindsFailures, c.FailuresTold
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
@@ -73,7 +73,7 @@ func (v *recovery) init(e *Engine, c Config) {
 
 // sendControl sends a control message after those that wait, and connects if need be. A peer that has failed
 // needs none.
-func (v *recovery) sendControl(p *peer, m control) {
+func (v *Recovery) sendControl(p *peer, m control) {
 	switch p.state {
 	case peerFailed, peerClosed:
 		return
@@ -89,7 +89,7 @@ func (v *recovery) sendControl(p *peer, m control) {
 }
 
 // sendControls sends what waits at a peer, as far as there is room.
-func (v *recovery) sendControls(p *peer) {
+func (v *Recovery) sendControls(p *peer) {
 	if p.state != peerOpen || len(p.controls) == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func (v *recovery) sendControls(p *peer) {
 			return
 		}
 		if !sent {
-			v.e.sends.retryIfQueueFullLocked(p)
+			v.e.Sends.retryIfQueueFullLocked(p)
 			break
 		}
 		p.controls = p.controls[1:]
@@ -118,7 +118,8 @@ var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.
 
 // lockWithFailures locks the engine, which knows then of all failures that the rank knows of: a call that
 // asks for them may follow one at another endpoint that has met them.
-func (e *Engine) lockWithFailures() {
+func (v *Recovery) lockWithFailures() {
+	e := v.e
 	e.mu.Lock()
 	if e.hub.several.Load() {
 		e.hub.failed.tellLocked(e)
@@ -126,8 +127,9 @@ func (e *Engine) lockWithFailures() {
 }
 
 // Failed lists the world ranks that are known to have failed, in the order of their failures.
-func (e *Engine) Failed() []int {
-	e.lockWithFailures()
+func (v *Recovery) Failed() []int {
+	e := v.e
+	v.lockWithFailures()
 	defer e.mu.Unlock()
 	var list []int
 	for _, p := range e.failures.peers {
@@ -138,21 +140,23 @@ func (e *Engine) Failed() []int {
 
 // AckFailed acknowledges the failures that are known: they keep no receive from any source on the
 // communicator from waiting for the others.
-func (e *Engine) AckFailed(communicator uint32) {
-	e.lockWithFailures()
+func (v *Recovery) AckFailed(communicator uint32) {
+	e := v.e
+	v.lockWithFailures()
 	defer e.mu.Unlock()
-	e.recovery.acknowledged[communicator] = len(e.failures.peers)
+	v.acknowledged[communicator] = len(e.failures.peers)
 }
 
 // Unacknowledged tells whether a rank of the communicator has failed and this was not acknowledged.
-func (e *Engine) Unacknowledged(communicator uint32) bool {
-	e.lockWithFailures()
+func (v *Recovery) Unacknowledged(communicator uint32) bool {
+	e := v.e
+	v.lockWithFailures()
 	defer e.mu.Unlock()
-	return e.failures.since(e.recovery.acknowledged[communicator], communicator) != nil
+	return e.failures.since(v.acknowledged[communicator], communicator) != nil
 }
 
 // toldLocked takes note that a rank has failed, as others have seen.
-func (v *recovery) toldLocked(rank int, cause error) {
+func (v *Recovery) toldLocked(rank int, cause error) {
 	v.e.mu.assertHeld()
 	p := v.e.peerLocked(rank)
 	if known := p.state == peerFailed; known && v.told && !p.failureTold {
@@ -166,17 +170,18 @@ func (v *recovery) toldLocked(rank int, cause error) {
 
 // Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with
 // ErrRevoked, but for agreements. It does not wait for the others.
-func (e *Engine) Revoke(communicator uint32) error {
+func (v *Recovery) Revoke(communicator uint32) error {
+	e := v.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
 		return e.stopped
 	}
-	e.recovery.revoke(communicator)
+	v.revoke(communicator)
 	return nil
 }
 
-func (v *recovery) revoke(communicator uint32) {
+func (v *Recovery) revoke(communicator uint32) {
 	if v.revoked[communicator] {
 		return
 	}
@@ -194,12 +199,12 @@ func (v *recovery) revoke(communicator uint32) {
 	v.endGroupCalls(ErrRevoked, func(g *GroupCall) bool {
 		return contextid.Communicator(g.Context) == communicator
 	})
-	for r := range v.e.requests.underWay() {
+	for r := range v.e.Requests.underWay() {
 		if r.completed() || r.kind != kindCollective && r.collective != nil {
 			continue
 		}
 		if context, ok := r.context(); ok && contextid.Communicator(context) == communicator {
-			v.e.cancels.cancelLocked(r, ErrRevoked)
+			v.e.Cancels.cancelLocked(r, ErrRevoked)
 		}
 	}
 	v.e.waiters.wakeProbesLocked()
@@ -219,14 +224,14 @@ func (r *request) context() (context uint32, ok bool) {
 }
 
 // revokedErr is ErrRevoked for a context of a communicator that was revoked, else nil.
-func (v *recovery) revokedErr(context uint32) error {
+func (v *Recovery) revokedErr(context uint32) error {
 	if len(v.revoked) > 0 && v.revoked[contextid.Communicator(context)] {
 		return ErrRevoked
 	}
 	return nil
 }
 
-func (v *recovery) onRevokeMessage(p *peer, body []byte) error {
+func (v *Recovery) onRevokeMessage(p *peer, body []byte) error {
 	if len(body) != 4 {
 		return fmt.Errorf("%w: a REVOKE of %d bytes", transport.ErrProtocol, len(body))
 	}
@@ -248,22 +253,23 @@ func (v *recovery) onRevokeMessage(p *peer, body []byte) error {
 }
 
 // known tells whether this rank has a communicator, or has had it and may be asked of its agreements.
-func (v *recovery) known(communicator uint32) bool {
+func (v *Recovery) known(communicator uint32) bool {
 	_, open := v.e.failures.groups[communicator]
 	return open || v.agreements[communicator] != nil
 }
 
 // Agree contributes to the next agreement of a communicator and waits until it is decided. It ends with an
 // error when the engine stops or canceller ends; then the agreement counts as called all the same.
-func (e *Engine) Agree(communicator uint32, value agree.Value, canceller *Canceller) (agree.Value, error) {
+func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canceller) (agree.Value, error) {
+	e := v.e
 	e.mu.Lock()
 	if e.stopped != nil {
 		e.mu.Unlock()
 		return agree.Value{}, e.stopped
 	}
-	a := e.recovery.of(communicator)
+	a := v.of(communicator)
 	number, out := a.table.Start(value)
-	e.recovery.post(communicator, a, out)
+	v.post(communicator, a, out)
 	e.mu.Unlock()
 	var decided bool
 	var err error
@@ -277,7 +283,7 @@ func (e *Engine) Agree(communicator uint32, value agree.Value, canceller *Cancel
 				err = canceller.Err()
 			}
 			if err == nil {
-				e.recovery.connectTo(a, number)
+				v.connectTo(a, number)
 			}
 		}
 		return decided || err != nil
@@ -286,7 +292,7 @@ func (e *Engine) Agree(communicator uint32, value agree.Value, canceller *Cancel
 }
 
 // of gives the agreements of a communicator.
-func (v *recovery) of(communicator uint32) *agreements {
+func (v *Recovery) of(communicator uint32) *agreements {
 	a := v.agreements[communicator]
 	if a == nil {
 		a = &agreements{members: v.e.failures.groups[communicator]}
@@ -322,14 +328,14 @@ func (a *agreements) worldRank(i int) int {
 
 // connectTo has connections to all from whom an agreement waits for a message: without one nobody would
 // notice that they have failed.
-func (v *recovery) connectTo(a *agreements, number uint32) {
+func (v *Recovery) connectTo(a *agreements, number uint32) {
 	for _, i := range a.table.AwaitedFrom(number) {
 		v.watch(a.worldRank(i))
 	}
 }
 
 // watch has a connection to a rank, whose end shows that the rank has failed.
-func (v *recovery) watch(rank int) {
+func (v *Recovery) watch(rank int) {
 	if rank == v.e.rank {
 		return
 	}
@@ -341,7 +347,7 @@ func (v *recovery) watch(rank int) {
 // watchSources has, before this rank sleeps and once a heartbeat, connections to all from whom a receive or
 // the probe waits for a message, if nobody else tells of failures: one of them may have failed before it
 // connected to this rank.
-func (v *recovery) watchSources(probed *probed) {
+func (v *Recovery) watchSources(probed *probed) {
 	if !v.alone || v.e.stopped != nil {
 		return
 	}
@@ -356,7 +362,7 @@ func (v *recovery) watchSources(probed *probed) {
 // watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks
 // go on without others to all from whom one waits at all. Where others tell of ranks that have ended, one
 // that stands still is noticed by its silence alone, and by those that are connected with it.
-func (v *recovery) watchAwaited() {
+func (v *Recovery) watchAwaited() {
 	if v.e.closing {
 		return
 	}
@@ -367,7 +373,7 @@ func (v *recovery) watchAwaited() {
 	}
 }
 
-func (v *recovery) watchSource(context uint32, source int) {
+func (v *Recovery) watchSource(context uint32, source int) {
 	if source != AnySource {
 		v.watch(source)
 		return
@@ -380,7 +386,7 @@ func (v *recovery) watchSource(context uint32, source int) {
 }
 
 // post sends what a table has given.
-func (v *recovery) post(communicator uint32, a *agreements, out []agree.Send) {
+func (v *Recovery) post(communicator uint32, a *agreements, out []agree.Send) {
 	for i := range out {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
@@ -388,7 +394,7 @@ func (v *recovery) post(communicator uint32, a *agreements, out []agree.Send) {
 	v.e.waiters.wakeProbesLocked()
 }
 
-func (v *recovery) onAgree(p *peer, body []byte) error {
+func (v *Recovery) onAgree(p *peer, body []byte) error {
 	if len(body) < 4 {
 		return fmt.Errorf("%w: an AGREE of %d bytes", transport.ErrProtocol, len(body))
 	}
@@ -404,7 +410,7 @@ func (v *recovery) onAgree(p *peer, body []byte) error {
 }
 
 // keep has a message wait in one of the maps.
-func (v *recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p *peer,
+func (v *Recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p *peer,
 	m *agree.Message) error {
 	if p.earlySteps++; p.earlySteps > maxEarly {
 		return fmt.Errorf("%w: too many messages of communicators that do not exist, or of failures that "+
@@ -415,7 +421,7 @@ func (v *recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p 
 }
 
 // takeUp takes messages that have waited.
-func (v *recovery) takeUp(communicator uint32, list []earlyMessage) {
+func (v *Recovery) takeUp(communicator uint32, list []earlyMessage) {
 	for i := range list {
 		p := list[i].from
 		if p.earlySteps--; p.state == peerFailed {
@@ -429,13 +435,13 @@ func (v *recovery) takeUp(communicator uint32, list []earlyMessage) {
 
 // holdsBack tells whether a message has to wait until this rank is told of a failure: it says of one that is
 // not known here, or comes after such a message of the same peer.
-func (v *recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agree.Message) bool {
+func (v *Recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agree.Message) bool {
 	return v.told && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
 		func(h earlyMessage) bool { return h.from == p }))
 }
 
 // step has a communicator's table take a message.
-func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
+func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	a := v.of(communicator)
 	from := a.index(p.rank)
 	if from < 0 {
@@ -470,12 +476,12 @@ func (v *recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 }
 
 // peerFailed has every agreement do without a peer, and ends the collectives that need it.
-func (v *recovery) peerFailed(p *peer) {
+func (v *Recovery) peerFailed(p *peer) {
 	v.e.failures.noted.Store(true)
 	p.controls = nil
-	for _, c := range slices.Clone(v.e.collectives.active) {
+	for _, c := range slices.Clone(v.e.Collectives.active) {
 		if v.e.failures.inContext(c.Context, p.rank) {
-			v.e.collectives.failLocked(c, p.cause)
+			v.e.Collectives.failLocked(c, p.cause)
 		}
 	}
 	v.endGroupCalls(p.cause, func(g *GroupCall) bool { return v.takesPart(g, p.rank) })
@@ -486,10 +492,10 @@ func (v *recovery) peerFailed(p *peer) {
 
 // certain tells whether agreements may do without a peer that has failed. Of two ranks that have lost each
 // other one lives on: which of them it is, the launcher decides, and no agreement before it.
-func (v *recovery) certain(p *peer) bool { return !v.told || p.failureTold }
+func (v *Recovery) certain(p *peer) bool { return !v.told || p.failureTold }
 
 // agreeWithout has all agreements do without a peer, and takes up what said so before.
-func (v *recovery) agreeWithout(p *peer) {
+func (v *Recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
 			v.post(communicator, a, a.table.Fail(i))
@@ -504,7 +510,7 @@ func (v *recovery) agreeWithout(p *peer) {
 
 // open begins the use of a communicator, whose agreements other ranks may have begun already, or which they
 // have revoked.
-func (v *recovery) open(communicator uint32) {
+func (v *Recovery) open(communicator uint32) {
 	early := v.early[communicator]
 	delete(v.early, communicator)
 	v.takeUp(communicator, early)
@@ -515,7 +521,7 @@ func (v *recovery) open(communicator uint32) {
 }
 
 // reuse forgets a communicator whose context a new one uses.
-func (v *recovery) reuse(communicator uint32) {
+func (v *Recovery) reuse(communicator uint32) {
 	delete(v.agreements, communicator)
 	delete(v.revoked, communicator)
 	delete(v.earlyRevokes, communicator)
@@ -528,7 +534,7 @@ func (v *recovery) reuse(communicator uint32) {
 
 // mayBegin is why a collective cannot begin on a context: its communicator was revoked, or a rank of it has
 // failed.
-func (v *recovery) mayBegin(context uint32) error {
+func (v *Recovery) mayBegin(context uint32) error {
 	if err := v.revokedErr(context); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func says(e *Engine, to int, list ...control) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range list {
-		e.recovery.sendControl(peerOf(e, to), m)
+		e.Recovery.sendControl(peerOf(e, to), m)
 	}
 }
 
@@ -76,7 +76,7 @@ func fourRanks(t *testing.T, config Config) []*Engine {
 func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 	w := fourRanks(t, Config{FailuresTold: true})
 	for _, e := range w {
-		e.OpenCommunicator(worldOfTest, nil)
+		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
 	value := agree.Neutral
 	value.Add(0)
@@ -90,7 +90,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 	agreed := make(chan agree.Value)
 	for _, e := range w[:3] {
 		go func() {
-			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			v, err := e.Recovery.Agree(worldOfTest, agree.Neutral, nil)
 			if err != nil {
 				t.Errorf("rank %d: %v", e.Rank(), err)
 			}
@@ -104,7 +104,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		require.Equal(t, agree.Neutral, <-agreed)
 	}
 	for _, e := range w[:3] {
-		require.Equal(t, []int{3}, e.Failed())
+		require.Equal(t, []int{3}, e.Recovery.Failed())
 		require.Zero(t, peerOf(e, 3).earlySteps)
 	}
 }
@@ -113,13 +113,13 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 	w := fourRanks(t, Config{FailuresTold: true})
 	for _, e := range w {
-		e.OpenCommunicator(worldOfTest, nil)
+		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
 	w[1].hub.PeerFailed(0, transport.ErrPeerLost)
 	agreed := make(chan agree.Value)
 	for _, e := range w[1:] {
 		go func() {
-			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			v, err := e.Recovery.Agree(worldOfTest, agree.Neutral, nil)
 			if err != nil {
 				t.Errorf("rank %d: %v", e.Rank(), err)
 			}
@@ -140,16 +140,16 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 	w := fourRanks(t, Config{FailuresTold: true})
 	for _, e := range w {
-		e.OpenCommunicator(worldOfTest, nil)
+		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
 	w[0].mu.Lock()
 	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
-	require.Empty(t, w[0].recovery.of(worldOfTest).table.Failed())
+	require.Empty(t, w[0].Recovery.of(worldOfTest).table.Failed())
 	w[0].mu.Unlock()
 	agreed := make(chan agree.Value)
 	for _, e := range []*Engine{w[0], w[2], w[3]} {
 		go func() {
-			v, err := e.Agree(worldOfTest, agree.Neutral, nil)
+			v, err := e.Recovery.Agree(worldOfTest, agree.Neutral, nil)
 			if err != nil {
 				t.Errorf("rank %d: %v", e.Rank(), err)
 			}

@@ -20,12 +20,12 @@ const (
 
 var errInsideMessage = fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 
-// recvProtocol carries out receives, and takes the messages that come.
+// Recvs carries out receives, and takes the messages that come.
 //
 // Invariants, under the lock: a message goes to the receive that the table matches, or else to the unexpected
 // messages, before the next message of its channel is looked at; a receive is complete when all of its bytes
 // are placed and no transfer can place more.
-type recvProtocol struct {
+type Recvs struct {
 	e           *Engine
 	directRecvs uint32   // receives that were tried in the ring itself
 	destination [][]byte // of the fetch that is being started
@@ -37,38 +37,40 @@ type recvProtocol struct {
 
 // Recv receives into buf and returns when the message is there: straight out of the peer's ring if that will
 // do, else with a request. elem is the size of an element, for st, the status.
-func (e *Engine) Recv(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+func (v *Recvs) Recv(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+	e := v.e
 	if e.hook != nil {
-		return e.recvHooked(context, buf, src, tag, elem, st)
+		return v.recvHooked(context, buf, src, tag, elem, st)
 	}
 	e.mu.Lock()
-	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
+	if src != AnySource && tag != AnyTag && v.canRecvDirectLocked(src) {
 		p := e.peers[src]
-		if n, ok := e.recvs.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
+		if n, ok := v.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf); ok {
 			addr := eager.PrefetchAddr(p.ch, n)
 			e.mu.Unlock()
 			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
-			if e.recvs.partial(n, elem) {
-				return e.recvs.partialError(st)
+			if v.partial(n, elem) {
+				return v.partialError(st)
 			}
 			return nil
 		}
 	}
-	*st, err = e.recvs.waitAndUnlock(context, buf, src, tag, elem)
+	*st, err = v.waitAndUnlock(context, buf, src, tag, elem)
 	return err
 }
 
 // recvHooked is Recv with a hook. A receive that takes its message straight out of the ring tells the hook of
 // both with one record, under the lock.
-func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+func (v *Recvs) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
+	e := v.e
 	start := e.hook.begin(CallRecv, len(buf))
 	e.mu.Lock()
-	if src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
-		e.recvs.began = start
+	if src != AnySource && tag != AnyTag && v.canRecvDirectLocked(src) {
+		v.began = start
 		p := e.peers[src]
-		n, ok := e.recvs.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf)
-		e.recvs.began = 0
+		n, ok := v.recvDirectLocked(p, envelope{Context: context, Tag: int32(tag)}, buf)
+		v.began = 0
 		if ok {
 			addr := eager.PrefetchAddr(p.ch, n)
 			e.mu.Unlock()
@@ -77,38 +79,40 @@ func (e *Engine) recvHooked(context uint32, buf []byte, src, tag, elem int, st *
 			if e.hook.Tell != nil {
 				e.hook.callEnded(CallRecv, start)
 			}
-			if e.recvs.partial(n, elem) {
-				return e.recvs.partialError(st)
+			if v.partial(n, elem) {
+				return v.partialError(st)
 			}
 			return nil
 		}
 	}
-	*st, err = e.recvs.waitAndUnlock(context, buf, src, tag, elem)
+	*st, err = v.waitAndUnlock(context, buf, src, tag, elem)
 	e.hook.end(CallRecv, start, src, tag, len(buf))
 	return err
 }
 
 // Irecv begins a receive. buf is weft's until the request is complete.
-func (e *Engine) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
+func (v *Recvs) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
+	e := v.e
 	if e.hook != nil {
-		return e.irecvHooked(context, buf, src, tag, elem)
+		return v.irecvHooked(context, buf, src, tag, elem)
 	}
-	return e.recvs.nonblocking(context, buf, src, tag, elem)
+	return v.nonblocking(context, buf, src, tag, elem)
 }
 
 // irecvHooked is Irecv with a hook.
-func (e *Engine) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Request, error) {
+func (v *Recvs) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Request, error) {
+	e := v.e
 	start := e.hook.begin(CallIrecv, len(buf))
-	h, err := e.recvs.nonblocking(context, buf, src, tag, elem)
+	h, err := v.nonblocking(context, buf, src, tag, elem)
 	e.hook.end(CallIrecv, start, src, tag, len(buf))
 	return h, err
 }
 
 // nonblocking posts a receive and gives its handle.
-func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem int) (h Request, err error) {
+func (v *Recvs) nonblocking(context uint32, buf []byte, src, tag, elem int) (h Request, err error) {
 	e := v.e
 	e.mu.Lock()
-	r, err := e.recvs.beginLocked(context, buf, src, tag, elem)
+	r, err := e.Recvs.beginLocked(context, buf, src, tag, elem)
 	if err == nil {
 		h = r.handle()
 	}
@@ -118,7 +122,8 @@ func (v *recvProtocol) nonblocking(context uint32, buf []byte, src, tag, elem in
 
 // IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until
 // the request is complete.
-func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
+func (v *Recvs) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
+	e := v.e
 	if e.hook != nil {
 		n := bytesIn(vec)
 		start := e.hook.begin(CallIrecv, n)
@@ -129,14 +134,14 @@ func (e *Engine) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Req
 	if e.stopped != nil {
 		return Request{}, e.stopped
 	}
-	r := e.requests.get()
+	r := e.Requests.get()
 	r.vec = vec
-	e.recvs.startLocked(r, context, src, tag, elem)
+	v.startLocked(r, context, src, tag, elem)
 	return r.handle(), nil
 }
 
 // waitAndUnlock carries out a receive with a request, to its end.
-func (v *recvProtocol) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (Status, error) {
+func (v *Recvs) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	v.e.mu.assertHeld()
 	r, err := v.beginLocked(context, buf, src, tag, elem)
 	v.e.mu.Unlock()
@@ -147,12 +152,12 @@ func (v *recvProtocol) waitAndUnlock(context uint32, buf []byte, src, tag, elem 
 }
 
 // beginLocked posts a receive into one buffer.
-func (v *recvProtocol) beginLocked(context uint32, buf []byte, src, tag, elem int) (*request, error) {
+func (v *Recvs) beginLocked(context uint32, buf []byte, src, tag, elem int) (*request, error) {
 	v.e.mu.assertHeld()
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
-	r := v.e.requests.get()
+	r := v.e.Requests.get()
 	r.contiguous(buf)
 	v.startLocked(r, context, src, tag, elem)
 	return r, nil
@@ -160,19 +165,19 @@ func (v *recvProtocol) beginLocked(context uint32, buf []byte, src, tag, elem in
 
 // startLocked posts a receive that has a request and its buffer, or gives it the unexpected message that it
 // matches.
-func (v *recvProtocol) startLocked(r *request, context uint32, src, tag, elem int) {
+func (v *Recvs) startLocked(r *request, context uint32, src, tag, elem int) {
 	v.e.mu.assertHeld()
 	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
-	if v.e.choices.decided != nil && v.e.choices.holds(r) {
+	if v.e.Choices.decided != nil && v.e.Choices.holds(r) {
 		return
 	}
 	v.post(r)
 }
 
 // post posts a receive that says what it matches, or gives it the unexpected message that it matches.
-func (v *recvProtocol) post(r *request) {
+func (v *Recvs) post(r *request) {
 	context, src := r.posted.Context, int(r.posted.Source)
 	if m := v.e.matching.Post(&r.posted); m != nil {
 		v.e.recorder.Note(recorder.Matched, context, int(m.Source), int(m.Tag), m.Value.bytes)
@@ -183,23 +188,23 @@ func (v *recvProtocol) post(r *request) {
 	if v.e.failures.noted.Load() {
 		if err := v.e.failures.noLiveSource(context, src); err != nil {
 			v.e.matching.RemovePosted(&r.posted)
-			v.e.requests.complete(r, err)
+			v.e.Requests.complete(r, err)
 		}
 	}
 }
 
 // deliverUnexpectedLocked gives an unexpected message that was queued to the receive that matched it.
-func (v *recvProtocol) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
+func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	v.e.mu.assertHeld()
 	if a.self != nil {
-		v.e.sends.deliverSelfLocked(r, a.self)
+		v.e.Sends.deliverSelfLocked(r, a.self)
 		v.e.unexpected.release(a)
 		return
 	}
 	r.matched(int(a.match.Source), int(a.match.Tag), a.bytes)
 	p := a.peer
 	if p != nil && p.state != peerOpen && !a.local() {
-		v.e.requests.complete(r, p.cause) // what has not come will not come any more
+		v.e.Requests.complete(r, p.cause) // what has not come will not come any more
 		v.e.unexpected.release(a)
 		return
 	}
@@ -214,7 +219,7 @@ func (v *recvProtocol) deliverUnexpectedLocked(r *request, a *unexpectedMessage)
 }
 
 // placePartsLocked gives a receive what has come of its message, and has it fetch what was announced.
-func (v *recvProtocol) placePartsLocked(r *request, a *unexpectedMessage) {
+func (v *Recvs) placePartsLocked(r *request, a *unexpectedMessage) {
 	v.e.mu.assertHeld()
 	for i := range a.parts {
 		if part := &a.parts[i]; part.announced {
@@ -227,7 +232,7 @@ func (v *recvProtocol) placePartsLocked(r *request, a *unexpectedMessage) {
 }
 
 // partial reports whether a message is no whole number of elements.
-func (v *recvProtocol) partial(bytes, elem int) bool {
+func (v *Recvs) partial(bytes, elem int) bool {
 	if elem <= 1 {
 		return false
 	}
@@ -237,33 +242,33 @@ func (v *recvProtocol) partial(bytes, elem int) bool {
 	return bytes%elem != 0
 }
 
-func (v *recvProtocol) partialError(st *Status) error {
+func (v *Recvs) partialError(st *Status) error {
 	return &PartialError{max(0, st.Bytes-v.header), st.Elem, st.Source, st.Tag}
 }
 
 // completeLocked ends a receive whose message is all there.
-func (v *recvProtocol) completeLocked(r *request) {
+func (v *Recvs) completeLocked(r *request) {
 	v.e.mu.assertHeld()
 	if v.partial(r.status.Bytes, r.status.Elem) {
 		err := v.partialError(&r.status)
 		r.status.Bytes = min(r.status.Bytes, r.bufferLen())
-		v.e.requests.complete(r, err)
+		v.e.Requests.complete(r, err)
 		return
 	}
 	if len(r.vec) == 1 && r.status.Bytes <= len(r.vec[0]) {
-		v.e.requests.complete(r, nil)
+		v.e.Requests.complete(r, nil)
 		return
 	}
 	if room := r.bufferLen(); r.status.Bytes > room {
 		bytes := r.status.Bytes
 		r.status.Bytes = room
-		v.e.requests.complete(r, &TruncateError{bytes, room, r.status.Source, r.status.Tag})
+		v.e.Requests.complete(r, &TruncateError{bytes, room, r.status.Source, r.status.Tag})
 		return
 	}
-	v.e.requests.complete(r, nil)
+	v.e.Requests.complete(r, nil)
 }
 
-func (v *recvProtocol) completeIfWholeLocked(r *request) {
+func (v *Recvs) completeIfWholeLocked(r *request) {
 	v.e.mu.assertHeld()
 	if r.complete && r.openTransfers == 0 && !r.completed() {
 		v.completeLocked(r)
@@ -271,7 +276,7 @@ func (v *recvProtocol) completeIfWholeLocked(r *request) {
 }
 
 // drainLocked takes every message that has come on a peer's channel.
-func (v *recvProtocol) drainLocked(p *peer) {
+func (v *Recvs) drainLocked(p *peer) {
 	v.e.mu.assertHeld()
 	if p.state != peerOpen {
 		return
@@ -309,7 +314,7 @@ func (v *recvProtocol) drainLocked(p *peer) {
 // that is owed for them. A message of ours carries that. Often one is about to be sent, in answer to what has
 // just come: so CREDIT waits for the next pass, unless the peer might be waiting for it, or whoever makes
 // this pass may be the last for a while.
-func (v *recvProtocol) progressAfterRecvLocked(p *peer) {
+func (v *Recvs) progressAfterRecvLocked(p *peer) {
 	v.e.mu.assertHeld()
 	if p.ch.Due() >= channel.DueNow || v.e.hub.sleepers.owned.Load() {
 		v.e.progress.advancePeer(p)
@@ -320,7 +325,7 @@ func (v *recvProtocol) progressAfterRecvLocked(p *peer) {
 
 // register has the router hand the receiver's messages and completions over, but for channel.Eager, which
 // drain takes itself.
-func (v *recvProtocol) register(t *router) {
+func (v *Recvs) register(t *router) {
 	t.onMessage(channel.Batch, v.onBatch)
 	t.onMessage(channel.First, v.onFirst)
 	t.onMessage(channel.More, v.onMore)
@@ -337,7 +342,7 @@ func (v *recvProtocol) register(t *router) {
 	})
 }
 
-func (v *recvProtocol) onEagerMessage(p *peer, body []byte) error {
+func (v *Recvs) onEagerMessage(p *peer, body []byte) error {
 	env, payload, err := eager.Parse(body)
 	if err != nil {
 		return err
@@ -346,7 +351,7 @@ func (v *recvProtocol) onEagerMessage(p *peer, body []byte) error {
 }
 
 // onBatch takes several small messages.
-func (v *recvProtocol) onBatch(p *peer, body []byte) error {
+func (v *Recvs) onBatch(p *peer, body []byte) error {
 	var run eager.Run
 	for len(body) > 0 {
 		rest, err := eager.ParseRun(body, &run)
@@ -363,7 +368,7 @@ func (v *recvProtocol) onBatch(p *peer, body []byte) error {
 
 // onRun takes the messages of one run. The recorder is told of those that match together, since that costs as
 // much as to tell of one.
-func (v *recvProtocol) onRun(p *peer, run *eager.Run) error {
+func (v *Recvs) onRun(p *peer, run *eager.Run) error {
 	if p.incoming.active() {
 		return errInsideMessage
 	}
@@ -385,13 +390,13 @@ func (v *recvProtocol) onRun(p *peer, run *eager.Run) error {
 	return nil
 }
 
-func (v *recvProtocol) recordReceivedLocked(p *peer, run *eager.Run, messages int) {
+func (v *Recvs) recordReceivedLocked(p *peer, run *eager.Run, messages int) {
 	if messages > 0 {
 		v.e.recorder.NoteTimes(recorder.Received, run.Context, p.rank, int(run.Tag), run.Length, messages)
 	}
 }
 
-func (v *recvProtocol) onFirst(p *peer, body []byte) error {
+func (v *Recvs) onFirst(p *peer, body []byte) error {
 	env, total, payload, err := eager.ParseFirst(body)
 	if err == nil {
 		err = v.onFirstPiece(p, env, total, payload)
@@ -402,14 +407,14 @@ func (v *recvProtocol) onFirst(p *peer, body []byte) error {
 	return v.onPiece(p, payload)
 }
 
-func (v *recvProtocol) onMore(p *peer, body []byte) error {
+func (v *Recvs) onMore(p *peer, body []byte) error {
 	if len(body) == 0 {
 		return fmt.Errorf("%w: a piece of a message with no bytes", transport.ErrProtocol)
 	}
 	return v.onPiece(p, body)
 }
 
-func (v *recvProtocol) onRTS(p *peer, body []byte) error {
+func (v *Recvs) onRTS(p *peer, body []byte) error {
 	rts, err := rendezvous.ParseRTS(body)
 	if err == nil {
 		err = v.onFirstPiece(p, envelope{Context: rts.Context, Tag: rts.Tag}, int(rts.Length), nil)
@@ -420,7 +425,7 @@ func (v *recvProtocol) onRTS(p *peer, body []byte) error {
 	return v.onAnnouncement(p, rts.Source)
 }
 
-func (v *recvProtocol) onAnnouncedPiece(p *peer, body []byte) error {
+func (v *Recvs) onAnnouncedPiece(p *peer, body []byte) error {
 	source, err := rendezvous.ParseSource(body)
 	if err != nil {
 		return err
@@ -429,7 +434,7 @@ func (v *recvProtocol) onAnnouncedPiece(p *peer, body []byte) error {
 }
 
 // onEager takes a whole message that came by itself.
-func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
+func (v *Recvs) onEager(p *peer, env envelope, payload []byte) error {
 	if p.incoming.active() {
 		return errInsideMessage
 	}
@@ -443,7 +448,7 @@ func (v *recvProtocol) onEager(p *peer, env envelope, payload []byte) error {
 }
 
 // deliverLocked gives a whole message to the receive that matched it: by far the most common case.
-func (v *recvProtocol) deliverLocked(p *peer, r *request, env envelope, payload []byte) {
+func (v *Recvs) deliverLocked(p *peer, r *request, env envelope, payload []byte) {
 	v.e.mu.assertHeld()
 	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
 	r.matched(p.rank, int(env.Tag), len(payload))
@@ -453,10 +458,10 @@ func (v *recvProtocol) deliverLocked(p *peer, r *request, env envelope, payload 
 		v.completeLocked(r)
 	case len(r.vec) == 1 && len(payload) <= len(r.vec[0]):
 		wordcopy.Copy(r.vec[0], payload)
-		v.e.requests.complete(r, nil)
+		v.e.Requests.complete(r, nil)
 	case r.view != nil && len(payload) <= r.view.bytes():
 		r.view.Scatter(0, payload)
-		v.e.requests.complete(r, nil)
+		v.e.Requests.complete(r, nil)
 	default:
 		r.copyIn(0, payload)
 		v.completeLocked(r)
@@ -464,7 +469,7 @@ func (v *recvProtocol) deliverLocked(p *peer, r *request, env envelope, payload 
 }
 
 // storeUnexpectedLocked keeps a whole message that no receive matches.
-func (v *recvProtocol) storeUnexpectedLocked(p *peer, env envelope, payload []byte) error {
+func (v *Recvs) storeUnexpectedLocked(p *peer, env envelope, payload []byte) error {
 	v.e.mu.assertHeld()
 	if v.e.unexpected.discards(env, p.rank, payload) {
 		return nil
@@ -493,7 +498,7 @@ type incoming struct {
 func (in *incoming) active() bool { return in.r != nil || in.a != nil }
 
 // onFirstPiece matches a message that comes in pieces, and begins with head.
-func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byte) error {
+func (v *Recvs) onFirstPiece(p *peer, env envelope, total int, head []byte) error {
 	in := &p.incoming
 	if in.active() {
 		return errInsideMessage
@@ -524,7 +529,7 @@ func (v *recvProtocol) onFirstPiece(p *peer, env envelope, total int, head []byt
 }
 
 // onPiece takes the next bytes of the message that is arriving.
-func (v *recvProtocol) onPiece(p *peer, payload []byte) error {
+func (v *Recvs) onPiece(p *peer, payload []byte) error {
 	in := &p.incoming
 	if !in.active() || len(payload) > in.remaining {
 		return fmt.Errorf("%w: %d bytes more where a message has %d to come", transport.ErrProtocol,
@@ -546,7 +551,7 @@ func (v *recvProtocol) onPiece(p *peer, payload []byte) error {
 
 // onAnnouncement takes the announcement of the next bytes of the message that is arriving: all of them, or an
 // element.
-func (v *recvProtocol) onAnnouncement(p *peer, s rendezvous.Source) error {
+func (v *Recvs) onAnnouncement(p *peer, s rendezvous.Source) error {
 	in := &p.incoming
 	if !in.active() || s.Length > uint64(in.remaining) {
 		return fmt.Errorf("%w: %d bytes announced where a message has %d to come", transport.ErrProtocol,
@@ -565,7 +570,7 @@ func (v *recvProtocol) onAnnouncement(p *peer, s rendezvous.Source) error {
 }
 
 // onPieceDone ends the message when it was its last piece.
-func (v *recvProtocol) onPieceDone(in *incoming) {
+func (v *Recvs) onPieceDone(in *incoming) {
 	if in.remaining > 0 {
 		return
 	}
@@ -580,7 +585,7 @@ func (v *recvProtocol) onPieceDone(in *incoming) {
 }
 
 // onClaims takes where a sender and this rank claim what they copy.
-func (v *recvProtocol) onClaims(p *peer, body []byte) error {
+func (v *Recvs) onClaims(p *peer, body []byte) error {
 	d, err := rendezvous.ParseClaims(body)
 	if err != nil {
 		return err
@@ -593,13 +598,13 @@ const copyBudgetPerPass = 4 << 20
 
 // fetchLocked has announced bytes come into the receive that matched their message, after what has come so
 // far.
-func (v *recvProtocol) fetchLocked(r *request, p *peer, s rendezvous.Source) {
+func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	v.e.mu.assertHeld()
 	if r.completed() {
 		return // it has failed already
 	}
 	if p.state != peerOpen {
-		v.e.requests.complete(r, p.cause)
+		v.e.Requests.complete(r, p.cause)
 		return
 	}
 	r.setPeer(p)
@@ -636,7 +641,7 @@ func (v *recvProtocol) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 }
 
 // fetchBegunLocked notes what has become of the beginning of a fetch: with done it has ended too.
-func (v *recvProtocol) fetchBegunLocked(r *request, p *peer, done bool, err error) {
+func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {
 	v.e.mu.assertHeld()
 	if done {
 		r.openTransfers--
@@ -644,7 +649,7 @@ func (v *recvProtocol) fetchBegunLocked(r *request, p *peer, done bool, err erro
 	if err != nil {
 		v.e.failures.failPeer(p, err)
 		if !r.completed() { // the rendezvous receiver had not taken it
-			v.e.requests.complete(r, p.cause)
+			v.e.Requests.complete(r, p.cause)
 		}
 	} else {
 		v.e.progress.deferUnsent(p)
@@ -652,8 +657,8 @@ func (v *recvProtocol) fetchBegunLocked(r *request, p *peer, done bool, err erro
 }
 
 // onFetchDone notes what has become of a fetch: with done all of it is there.
-func (v *recvProtocol) onFetchDone(p *peer, token uint64, done bool, err error) {
-	if r := v.e.requests.byToken(token); done && r != nil && !r.completed() {
+func (v *Recvs) onFetchDone(p *peer, token uint64, done bool, err error) {
+	if r := v.e.Requests.byToken(token); done && r != nil && !r.completed() {
 		r.openTransfers--
 		v.completeIfWholeLocked(r)
 	}

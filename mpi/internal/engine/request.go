@@ -175,9 +175,9 @@ func (r *request) bufferRange(list [][]byte, from, to int) [][]byte {
 // token names the request to the rendezvous protocol; a token of an earlier use finds nothing.
 func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
 
-// requestTable hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by
+// Requests hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by
 // the largest number of operations that were under way at once.
-type requestTable struct {
+type Requests struct {
 	e    *Engine
 	all  []*request // by index; made in chunks
 	free *request
@@ -193,7 +193,7 @@ const lightweightBit = 1 << 31
 
 const requestChunk = 256
 
-func (p *requestTable) get() *request {
+func (p *Requests) get() *request {
 	if p.free == nil {
 		chunk := make([]request, requestChunk)
 		for i := range chunk {
@@ -211,7 +211,7 @@ func (p *requestTable) get() *request {
 }
 
 // put takes a request back; its handles and tokens match nothing from now on.
-func (p *requestTable) put(r *request) {
+func (p *Requests) put(r *request) {
 	r.gen++
 	if r.gen == 0 {
 		r.gen = 1
@@ -224,7 +224,7 @@ func (p *requestTable) put(r *request) {
 }
 
 // forget takes out of a request what most receives never have.
-func (p *requestTable) forget(r *request) {
+func (p *Requests) forget(r *request) {
 	if r.view != nil {
 		p.e.views.releaseLocked(r.view)
 	}
@@ -232,7 +232,7 @@ func (p *requestTable) forget(r *request) {
 		r.msg = eager.Message{}
 	}
 	if r.observed {
-		if p.e.choices.decided != nil && r.kind == kindRecv && r.taken {
+		if p.e.Choices.decided != nil && r.kind == kindRecv && r.taken {
 			p.e.hook.Tell(Event{Kind: EventCollected, Context: r.posted.Context, Peer: r.status.Source,
 				Tag: r.status.Tag, Choice: r.choice})
 		}
@@ -241,7 +241,7 @@ func (p *requestTable) forget(r *request) {
 }
 
 // newCompleted gives the handle of a send that is complete.
-func (p *requestTable) newCompleted() Request {
+func (p *Requests) newCompleted() Request {
 	last := len(p.freeLightweight) - 1
 	if last < 0 {
 		p.completedSend.kind = kindSend
@@ -255,7 +255,7 @@ func (p *requestTable) newCompleted() Request {
 }
 
 // find gives the request behind a handle, nil if the handle is stale or made up.
-func (p *requestTable) find(h Request) *request {
+func (p *Requests) find(h Request) *request {
 	if h.index&lightweightBit != 0 {
 		if i := h.index &^ lightweightBit; int(i) < len(p.lightweight) && p.lightweight[i] == h.gen {
 			return &p.completedSend
@@ -274,7 +274,7 @@ func (p *requestTable) find(h Request) *request {
 }
 
 // polled is find, with one pass if the request is not complete.
-func (p *requestTable) polled(h Request) (*request, error) {
+func (p *Requests) polled(h Request) (*request, error) {
 	r := p.find(h)
 	if r == nil {
 		return nil, errUsed
@@ -286,7 +286,7 @@ func (p *requestTable) polled(h Request) (*request, error) {
 }
 
 // uncollected goes through the requests that somebody could still wait for.
-func (p *requestTable) uncollected() iter.Seq[*request] {
+func (p *Requests) uncollected() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
 		for _, r := range p.all {
 			if r.kind != 0 && !r.detached && !yield(r) {
@@ -298,7 +298,7 @@ func (p *requestTable) uncollected() iter.Seq[*request] {
 
 // underWay goes through the requests that are not complete. The loop may complete the one at hand, and begin
 // others.
-func (p *requestTable) underWay() iter.Seq[*request] {
+func (p *Requests) underWay() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
 		for _, r := range p.all {
 			if r.kind != 0 && !r.completed() && !yield(r) {
@@ -308,12 +308,12 @@ func (p *requestTable) underWay() iter.Seq[*request] {
 	}
 }
 
-func (p *requestTable) byToken(t uint64) *request {
+func (p *Requests) byToken(t uint64) *request {
 	return p.find(Request{uint32(t) + 1, uint32(t >> 32)})
 }
 
 // release takes a completed request back, or a lightweight request.
-func (p *requestTable) release(h Request, r *request) {
+func (p *Requests) release(h Request, r *request) {
 	if r != &p.completedSend {
 		p.put(r)
 		return

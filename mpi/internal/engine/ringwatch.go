@@ -29,7 +29,7 @@ func (w *waiters) attendLocked(r *request) bool {
 	w.attended++
 	for round := range attendRounds {
 		// what copies announced messages has given others their turn between two passes
-		if round > 0 || w.attended%attendsPerPass == 0 || w.e.recvs.copyBudget < copyBudgetPerPass {
+		if round > 0 || w.attended%attendsPerPass == 0 || w.e.Recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
 		if w.watchLocked(r); r.completed() {
@@ -53,9 +53,9 @@ func (w *waiters) watchLocked(r *request) bool {
 	pause := w.pauseForLocked(p)
 	for left := ringLooks; left > 0; left -= pause {
 		if p.ch.Ready() {
-			outer := w.e.collectives.enterLocked()
-			w.e.recvs.drainLocked(p)
-			w.e.collectives.leaveLocked(outer)
+			outer := w.e.Collectives.enterLocked()
+			w.e.Recvs.drainLocked(p)
+			w.e.Collectives.leaveLocked(outer)
 			return true
 		}
 		if w.e.mu.wanted() {

@@ -30,10 +30,10 @@ const (
 // init registers the protocols that every engine has.
 func (t *router) init(e *Engine) {
 	t.e = e
-	e.recvs.register(t)
-	e.sends.register(t)
-	e.cancels.register(t)
-	e.windows.register(t)
+	e.Recvs.register(t)
+	e.Sends.register(t)
+	e.Cancels.register(t)
+	e.Windows.register(t)
 }
 
 // onMessage registers a handler for messages of a kind. The body is the handler's until it returns; its error

@@ -9,19 +9,19 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sendProtocol carries out sends: at once where a message fits a slot and nothing waits before it, else
+// Sends carries out sends: at once where a message fits a slot and nothing waits before it, else
 // with a request, by eager pieces or by rendezvous.
 //
 // Invariants, under the lock: messages to a peer go out in the order of their sends, so nothing passes the
 // peer's batch or its queue; a send is in the queue until all of it is with its protocols; its request is
 // complete when no protocol reads the buffer any more.
-type sendProtocol struct {
+type Sends struct {
 	e           *Engine
 	creditSpins uint32 // sends that found a ring full, and waited for room
 }
 
 // register has the router hand the sender's messages and completions over.
-func (s *sendProtocol) register(t *router) {
+func (s *Sends) register(t *router) {
 	t.onMessage(channel.CTS, s.onCTS)
 	t.onCompletion(rendezvous.WriteOwner, func(p *peer, wc *transport.WC) {
 		token, done, err := p.fabric.sender.OnCompletion(wc)
@@ -36,7 +36,7 @@ func (s *sendProtocol) register(t *router) {
 	})
 }
 
-func (s *sendProtocol) onCTS(p *peer, body []byte) error {
+func (s *Sends) onCTS(p *peer, body []byte) error {
 	cts, err := rendezvous.ParseCTS(body)
 	if err != nil {
 		return err
@@ -61,23 +61,25 @@ func (m sendMode) synchronous() bool { return m >= sendSynchronous }
 
 // Send sends buf to a world rank and returns when buf is the caller's again: copied (eager), or taken by the
 // receiver.
-func (e *Engine) Send(context uint32, buf []byte, dst, tag int) error {
+func (s *Sends) Send(context uint32, buf []byte, dst, tag int) error {
+	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
 	if e.hook != nil {
-		return e.sendHooked(env, buf, dst)
+		return s.sendHooked(env, buf, dst)
 	}
 	e.mu.Lock()
 	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
-	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && s.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 		return nil
 	}
-	return e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
+	return s.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
-// SendAhead is Send of a short message which another one to the same rank is likely to follow at once: it may
+// Ahead is Send of a short message which another one to the same rank is likely to follow at once: it may
 // be held back until then, or until the next pass, so that both travel together.
-func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
+func (s *Sends) Ahead(context uint32, buf []byte, dst, tag int) error {
+	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
 	e.mu.Lock()
 	if p := e.peers[dst]; p != nil && e.stopped == nil && len(buf) <= eager.MaxBatched {
@@ -87,53 +89,58 @@ func (e *Engine) SendAhead(context uint32, buf []byte, dst, tag int) error {
 			return nil
 		}
 	}
-	return e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
+	return s.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
 // sendHooked is Send with a hook.
-func (e *Engine) sendHooked(env envelope, buf []byte, dst int) (err error) {
+func (s *Sends) sendHooked(env envelope, buf []byte, dst int) (err error) {
+	e := s.e
 	start := e.hook.begin(CallSend, len(buf))
 	e.mu.Lock()
-	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && e.sends.sendEagerLocked(p, env, buf, 0) {
+	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && s.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 	} else {
-		err = e.sends.waitAndUnlock(env, buf, dst, sendBlocking)
+		err = s.waitAndUnlock(env, buf, dst, sendBlocking)
 	}
 	e.hook.end(CallSend, start, dst, int(env.Tag), len(buf))
 	return err
 }
 
 // Ssend sends buf and returns when its receive has started, and buf is the caller's again.
-func (e *Engine) Ssend(context uint32, buf []byte, dst, tag int) error {
+func (s *Sends) Ssend(context uint32, buf []byte, dst, tag int) error {
+	e := s.e
 	start := e.hook.begin(CallSsend, len(buf))
 	e.mu.Lock()
-	err := e.sends.waitAndUnlock(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
+	err := s.waitAndUnlock(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronous)
 	e.hook.end(CallSsend, start, dst, tag, len(buf))
 	return err
 }
 
 // Isend begins a send. buf must stay as it is until the request is complete.
-func (e *Engine) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
+func (s *Sends) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
+	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
 	if e.hook != nil {
-		return e.isendHooked(env, buf, dst)
+		return s.isendHooked(env, buf, dst)
 	}
-	return e.sends.nonblocking(env, buf, dst, sendNonblocking)
+	return s.nonblocking(env, buf, dst, sendNonblocking)
 }
 
 // isendHooked is Isend with a hook.
-func (e *Engine) isendHooked(env envelope, buf []byte, dst int) (Request, error) {
+func (s *Sends) isendHooked(env envelope, buf []byte, dst int) (Request, error) {
+	e := s.e
 	tag := int(env.Tag)
 	start := e.hook.begin(CallIsend, len(buf))
-	h, err := e.sends.nonblocking(env, buf, dst, sendNonblocking)
+	h, err := s.nonblocking(env, buf, dst, sendNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
 }
 
 // Issend begins a synchronous send. buf must stay as it is until the request is complete.
-func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
+func (s *Sends) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
+	e := s.e
 	start := e.hook.begin(CallIsend, len(buf))
-	h, err := e.sends.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
+	h, err := s.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
 		sendSynchronousNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
@@ -141,16 +148,17 @@ func (e *Engine) Issend(context uint32, buf []byte, dst, tag int) (Request, erro
 
 // IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are
 // until the request is complete.
-func (e *Engine) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
-	return e.isendVec(context, vec, dst, tag, false)
+func (s *Sends) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
+	return s.isendVec(context, vec, dst, tag, false)
 }
 
 // IssendVec is Issend of one message out of several buffers.
-func (e *Engine) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
-	return e.isendVec(context, vec, dst, tag, true)
+func (s *Sends) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
+	return s.isendVec(context, vec, dst, tag, true)
 }
 
-func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
+func (s *Sends) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) (Request, error) {
+	e := s.e
 	if e.hook != nil {
 		n := bytesIn(vec)
 		start := e.hook.begin(CallIsend, n)
@@ -161,10 +169,10 @@ func (e *Engine) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool)
 	if e.stopped != nil {
 		return Request{}, e.stopped
 	}
-	r := e.requests.get()
+	r := e.Requests.get()
 	r.vec, r.sync = vec, sync
 	more := !sync && e.coalescer.shouldCoalesceTo(dst, r.bufferLen())
-	e.sends.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
+	s.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, more)
 	return r.handle(), nil
 }
 
@@ -177,7 +185,7 @@ func bytesIn(vec [][]byte) (n int) {
 }
 
 // waitAndUnlock carries out a send with a request, to its end.
-func (s *sendProtocol) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) error {
+func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) error {
 	s.e.mu.assertHeld()
 	if p := s.e.peers[dst]; p != nil && mode == sendBlocking && len(buf) > p.shortLimit {
 		if r, ok := s.sendLongLocked(p, env, buf); ok {
@@ -201,12 +209,12 @@ func (s *sendProtocol) waitAndUnlock(env envelope, buf []byte, dst int, mode sen
 }
 
 // nonblocking begins a send and gives its handle.
-func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
+func (s *Sends) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
 	s.e.mu.Lock()
 	p := s.e.peers[dst]
 	if p != nil && p.batch.Count() > 0 && mode == sendNonblocking &&
 		s.e.coalescer.continueRun(p, env, buf) {
-		h = s.e.requests.newCompleted()
+		h = s.e.Requests.newCompleted()
 		s.e.mu.Unlock()
 		return h, nil
 	}
@@ -214,7 +222,7 @@ func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendM
 	switch {
 	case err != nil:
 	case r == nil:
-		h = s.e.requests.newCompleted()
+		h = s.e.Requests.newCompleted()
 	default:
 		h = r.handle()
 	}
@@ -224,7 +232,7 @@ func (s *sendProtocol) nonblocking(env envelope, buf []byte, dst int, mode sendM
 
 // beginLocked begins a nonblocking send of one buffer. Without an error and a request the message is
 // with its protocol, and the buffer the caller's again: a request is only for what has to wait.
-func (s *sendProtocol) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
+func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
 	s.e.mu.assertHeld()
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
 	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
@@ -238,13 +246,13 @@ func (s *sendProtocol) beginLocked(env envelope, buf []byte, dst int, mode sendM
 }
 
 // requestLocked begins a send with a request.
-func (s *sendProtocol) requestLocked(env envelope, buf []byte, dst int, mode sendMode,
+func (s *Sends) requestLocked(env envelope, buf []byte, dst int, mode sendMode,
 	more bool) (*request, error) {
 	s.e.mu.assertHeld()
 	if s.e.stopped != nil {
 		return nil, s.e.stopped
 	}
-	r := s.e.requests.get()
+	r := s.e.Requests.get()
 	r.contiguous(buf)
 	r.sync = mode.synchronous()
 	s.startLocked(r, env, dst, more)
@@ -253,7 +261,7 @@ func (s *sendProtocol) requestLocked(env envelope, buf []byte, dst int, mode sen
 
 // sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
 // What is wrong with a channel the attempt with a request finds too.
-func (s *sendProtocol) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+func (s *Sends) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	if !p.canSendEager(len(buf)) && !s.canSendAfterBatchLocked(p, len(buf)) {
 		return false
@@ -263,7 +271,7 @@ func (s *sendProtocol) sendNowLocked(p *peer, env envelope, buf []byte, flags ch
 
 // sendEagerLocked copies a message into the peer's ring, for which nothing waits; false if there is no room
 // soon.
-func (s *sendProtocol) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
+func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
 	if sent {
@@ -277,7 +285,7 @@ func (s *sendProtocol) sendEagerLocked(p *peer, env envelope, buf []byte, flags 
 
 // canSendAfterBatchLocked sends the batch that a message would pass, and tells whether the message can be
 // sent now.
-func (s *sendProtocol) canSendAfterBatchLocked(p *peer, n int) bool {
+func (s *Sends) canSendAfterBatchLocked(p *peer, n int) bool {
 	s.e.mu.assertHeld()
 	if p.batch.Count() == 0 || p.state != peerOpen {
 		return false
@@ -288,7 +296,7 @@ func (s *sendProtocol) canSendAfterBatchLocked(p *peer, n int) bool {
 
 // sendAfterCreditsLocked sends a message that has found no room, if there is some soon. When no credits come
 // it may leave the cache window of the ring. Where a pass was made nothing is coalesced any more.
-func (s *sendProtocol) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
+func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
 	flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	for len(buf) <= eager.MaxPayload(p.ch) {
@@ -329,7 +337,7 @@ func sendFlags(more bool) channel.SendFlags {
 // When it has been in vain the message leaves the cache window, or others are in the queue, and nobody waits
 // here. Now and then it makes progress once: everything else needs those, and a stream of sends that never
 // waits for a request makes none.
-func (s *sendProtocol) spinForCreditsLocked(p *peer) bool {
+func (s *Sends) spinForCreditsLocked(p *peer) bool {
 	s.e.mu.assertHeld()
 	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiters.spinTime == 0 ||
 		s.e.completionHandler.active() {
@@ -370,7 +378,7 @@ func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
 }
 
 // startLocked begins a send that has a request. With more its bytes are coalesced, to travel with others.
-func (s *sendProtocol) startLocked(r *request, env envelope, dst int, more bool) {
+func (s *Sends) startLocked(r *request, env envelope, dst int, more bool) {
 	s.e.mu.assertHeld()
 	r.kind, r.rank = kindSend, dst
 	if r.view != nil {
@@ -385,17 +393,17 @@ func (s *sendProtocol) startLocked(r *request, env envelope, dst int, more bool)
 	p := s.e.peerLocked(dst)
 	switch p.state {
 	case peerFailed:
-		s.e.requests.complete(r, p.cause)
+		s.e.Requests.complete(r, p.cause)
 		return
 	case peerClosed:
-		s.e.requests.complete(r, ErrFinalized)
+		s.e.Requests.complete(r, ErrFinalized)
 		return
 	case peerIdle:
 		s.e.connections.connectLocked(p)
 	}
 	if s.e.failures.noted.Load() {
-		if err := s.e.recovery.revokedErr(env.Context); err != nil {
-			s.e.requests.complete(r, err)
+		if err := s.e.Recovery.revokedErr(env.Context); err != nil {
+			s.e.Requests.complete(r, err)
 			return
 		}
 	}
@@ -414,7 +422,7 @@ func (s *sendProtocol) startLocked(r *request, env envelope, dst int, more bool)
 }
 
 // queueLocked has a send wait for its peer.
-func (s *sendProtocol) queueLocked(p *peer, r *request) {
+func (s *Sends) queueLocked(p *peer, r *request) {
 	s.e.mu.assertHeld()
 	s.e.recorder.Note(recorder.Queued, r.msg.Context, p.rank, int(r.msg.Tag), r.msg.Total())
 	p.enqueue(r)
@@ -422,7 +430,7 @@ func (s *sendProtocol) queueLocked(p *peer, r *request) {
 
 // retryIfQueueFullLocked has the next pass try again to send to a peer whose send queue was full: nothing
 // else would. What waits for credits is tried again when they come.
-func (s *sendProtocol) retryIfQueueFullLocked(p *peer) {
+func (s *Sends) retryIfQueueFullLocked(p *peer) {
 	s.e.mu.assertHeld()
 	if p.ch.TakeQueueFull() {
 		s.e.progress.deferPeer(p)
@@ -445,7 +453,7 @@ func (p *peer) refusesPayload(n int) bool { return n > 0 && p.ch.PeerRefusesPayl
 
 // trySendLocked hands a send to its protocols; false when there is no room now for all of it. It never
 // blocks.
-func (s *sendProtocol) trySendLocked(p *peer, r *request, more bool) (through bool, err error) {
+func (s *Sends) trySendLocked(p *peer, r *request, more bool) (through bool, err error) {
 	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); !sent {
 		return false, err
@@ -489,9 +497,9 @@ func (s *sendProtocol) trySendLocked(p *peer, r *request, more bool) (through bo
 					p.stats.Eager++
 				}
 				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
-				s.e.requests.complete(r, nil)
+				s.e.Requests.complete(r, nil)
 			case r.cancel == cancelWanted:
-				return true, s.e.cancels.sendWithdrawLocked(p, r)
+				return true, s.e.Cancels.sendWithdrawLocked(p, r)
 			}
 			return true, nil
 		}
@@ -499,7 +507,7 @@ func (s *sendProtocol) trySendLocked(p *peer, r *request, more bool) (through bo
 }
 
 // announceLocked has the peer fetch a message, or the front element of one, when it has matched it.
-func (s *sendProtocol) announceLocked(p *peer, r *request, more bool) (ok bool, err error) {
+func (s *Sends) announceLocked(p *peer, r *request, more bool) (ok bool, err error) {
 	s.e.mu.assertHeld()
 	m := &r.msg
 	var id uint64
@@ -528,7 +536,7 @@ func (s *sendProtocol) announceLocked(p *peer, r *request, more bool) (ok bool, 
 }
 
 // sendQueuedLocked starts the sends that waited, in order, as far as there is room.
-func (s *sendProtocol) sendQueuedLocked(p *peer) {
+func (s *Sends) sendQueuedLocked(p *peer) {
 	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); err != nil {
 		s.e.failures.failPeer(p, err)
@@ -556,7 +564,7 @@ func (s *sendProtocol) sendQueuedLocked(p *peer) {
 
 // sendSelfLocked delivers a message of this rank to itself. What finds no receive is copied if it is small;
 // else it stays with the sender, who waits for the receive as he would with any other rank.
-func (s *sendProtocol) sendSelfLocked(r *request) {
+func (s *Sends) sendSelfLocked(r *request) {
 	s.e.mu.assertHeld()
 	env := r.msg.Envelope
 	s.e.hook.sent(env, s.e.rank, r.msg.Total())
@@ -575,7 +583,7 @@ func (s *sendProtocol) sendSelfLocked(r *request) {
 	}
 	s.e.unexpected.storeSent(a, r)
 	s.e.unexpected.enqueue(a, env, s.e.rank)
-	s.e.requests.complete(r, nil)
+	s.e.Requests.complete(r, nil)
 }
 
 // selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it
@@ -583,7 +591,7 @@ func (s *sendProtocol) sendSelfLocked(r *request) {
 const selfCopied = 600
 
 // deliverSelfLocked copies a message of this rank into its receive.
-func (s *sendProtocol) deliverSelfLocked(r, from *request) {
+func (s *Sends) deliverSelfLocked(r, from *request) {
 	s.e.mu.assertHeld()
 	r.matched(s.e.rank, int(from.msg.Tag), from.msg.Total())
 	at := 0
@@ -591,26 +599,26 @@ func (s *sendProtocol) deliverSelfLocked(r, from *request) {
 		r.copyIn(at, b)
 		at += len(b)
 	}
-	s.e.recvs.completeLocked(r)
-	s.e.requests.complete(from, nil)
+	s.e.Recvs.completeLocked(r)
+	s.e.Requests.complete(from, nil)
 }
 
 // onAnnouncementDone notes what has become of an announcement: with done the peer has all of it.
-func (s *sendProtocol) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
+func (s *Sends) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {
 		s.e.recorder.Note(recorder.Taken, 0, p.rank, 0, 0)
-		s.announcementEndedLocked(s.e.requests.byToken(token))
+		s.announcementEndedLocked(s.e.Requests.byToken(token))
 	}
 	s.e.progress.advanceOrFail(p, err)
 }
 
 // announcementEndedLocked notes that a send has one announcement less; nil is one that has ended already.
-func (s *sendProtocol) announcementEndedLocked(r *request) {
+func (s *Sends) announcementEndedLocked(r *request) {
 	s.e.mu.assertHeld()
 	if r == nil || r.completed() {
 		return
 	}
 	if r.openTransfers--; r.openTransfers == 0 && r.msg.Done() {
-		s.e.requests.complete(r, nil)
+		s.e.Requests.complete(r, nil)
 	}
 }

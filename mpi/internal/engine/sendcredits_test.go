@@ -37,7 +37,7 @@ func TestSendAfterCredits(t *testing.T) {
 			buf := make([]byte, 500)
 			pattern(buf, 0, 1)
 			send := func() Request {
-				r, err := w[0].Isend(world0, buf, 1, 1)
+				r, err := w[0].Sends.Isend(world0, buf, 1, 1)
 				require.NoError(t, err)
 				return r
 			}
@@ -62,24 +62,24 @@ func TestSendAfterCredits(t *testing.T) {
 			}
 			got := make([]byte, len(buf))
 			for range sends {
-				r, err := w[1].Irecv(world0, got, 0, 1, 1)
+				r, err := w[1].Recvs.Irecv(world0, got, 0, 1, 1)
 				require.NoError(t, err)
 				drive(t, w[1:], func() bool { deliver(); return w[1].isDone(r) })
-				_, err = w[1].Wait(r)
+				_, err = w[1].Requests.Wait(r)
 				require.NoError(t, err)
 				require.Equal(t, buf, got)
 			}
 			var answer Request
 			if c.answered {
 				var err error
-				answer, err = w[1].Isend(world0, []byte("got it"), 0, 2)
+				answer, err = w[1].Sends.Isend(world0, []byte("got it"), 0, 2)
 				require.NoError(t, err)
 			}
 			passes := 0
 			// all the credit, not only the first
 			drive(t, w[1:], func() bool { passes++; return deliver() && passes > 100 })
 			if c.due {
-				w[0].sends.creditSpins = directRecvInterval - 1
+				w[0].Sends.creditSpins = directRecvInterval - 1
 			}
 			before := w[0].stats.Passes
 			sends = append(sends, send())
@@ -89,24 +89,24 @@ func TestSendAfterCredits(t *testing.T) {
 
 			finish := func(e *Engine, h Request) {
 				drive(t, w, func() bool { return e.isDone(h) })
-				_, err := e.Wait(h)
+				_, err := e.Requests.Wait(h)
 				require.NoError(t, err)
 			}
-			r, err := w[1].Irecv(world0, got, 0, 1, 1)
+			r, err := w[1].Recvs.Irecv(world0, got, 0, 1, 1)
 			require.NoError(t, err)
 			finish(w[1], r)
 			require.Equal(t, buf, got)
 			if c.answered {
 				n, ok := w[0].RecvNext(world0, got, 1, 2)
 				if !ok { // it has been kept by a pass
-					r, err := w[0].Irecv(world0, got, 1, 2, 1)
+					r, err := w[0].Recvs.Irecv(world0, got, 1, 2, 1)
 					require.NoError(t, err)
 					finish(w[0], r)
 					n = len("got it")
 				}
 				require.Equal(t, "got it", string(got[:n]))
 				finish(w[1], answer)
-				_, found, err := w[0].Iprobe(world0, 1, AnyTag)
+				_, found, err := w[0].Probes.Iprobe(world0, 1, AnyTag)
 				require.NoError(t, err)
 				require.False(t, found, "it came once")
 			}
@@ -127,10 +127,10 @@ func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 	w := loopWorld(t)
 	buf := make([]byte, 500)
 	send := func() {
-		r, err := w[0].Isend(world0, buf, 1, 1)
+		r, err := w[0].Sends.Isend(world0, buf, 1, 1)
 		require.NoError(t, err)
 		drive(t, w[:1], func() bool { return w[0].isDone(r) }) // the first waits for the connection
-		_, err = w[0].Wait(r)
+		_, err = w[0].Requests.Wait(r)
 		require.NoError(t, err)
 	}
 	send()
@@ -140,15 +140,15 @@ func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 		send()
 	}
 	for range n {
-		r, err := w[1].Irecv(world0, make([]byte, len(buf)), 0, 1, 1)
+		r, err := w[1].Recvs.Irecv(world0, make([]byte, len(buf)), 0, 1, 1)
 		require.NoError(t, err)
 		drive(t, w[1:], func() bool { return w[1].isDone(r) })
-		_, err = w[1].Wait(r)
+		_, err = w[1].Requests.Wait(r)
 		require.NoError(t, err)
 	}
 	passes := 0
 	drive(t, w[1:], func() bool { passes++; return passes > 100 })
-	w[0].sends.creditSpins, p.burst.previous = directRecvInterval-1, longBurst
+	w[0].Sends.creditSpins, p.burst.previous = directRecvInterval-1, longBurst
 	q := p.ch.QP().(*loopQP)
 	q.plain = true
 	send()

@@ -47,9 +47,9 @@ func TestSharedCopies(t *testing.T) {
 				var r Request
 				if in[k] == nil {
 					in[k] = make([]byte, max(l[k]-i%3*1000, 0)) // sometimes too short
-					r, err = e.IrecvVec(world0, [][]byte{in[k]}, peer, k, 1)
+					r, err = e.Recvs.IrecvVec(world0, [][]byte{in[k]}, peer, k, 1)
 				} else {
-					r, err = e.Isend(world0, out[k], peer, k)
+					r, err = e.Sends.Isend(world0, out[k], peer, k)
 				}
 				open = append(open, r)
 				return err
@@ -62,7 +62,7 @@ func TestSharedCopies(t *testing.T) {
 				}
 			}
 			for k, r := range open {
-				_, err := e.Wait(r)
+				_, err := e.Requests.Wait(r)
 				if k%2 == 0 && i%3 > 0 && errors.Is(err, ErrTruncate) {
 					err = nil
 				}
@@ -90,14 +90,14 @@ func TestSharedCopies(t *testing.T) {
 				}
 				continue
 			}
-			if err := e.Send(world0, b, 1, 0); err != nil {
+			if err := e.Sends.Send(world0, b, 1, 0); err != nil {
 				return err
 			}
 			e.mu.Lock()
 			shared := e.fabrics[0].sender.SharedBytes()
 			e.mu.Unlock()
 			if shared > 0 {
-				return e.Send(world0, nil, 1, 0)
+				return e.Sends.Send(world0, nil, 1, 0)
 			}
 		}
 		return errors.New("the sender has copied nothing")
@@ -120,12 +120,12 @@ func TestSharedCopies_OfMoreThanOnePass(t *testing.T) {
 		defer syscall.Munmap(b)
 		if e.Rank() == 0 {
 			b[n-1] = 1
-			r, err := e.Isend(world0, b, 1, 1)
+			r, err := e.Sends.Isend(world0, b, 1, 1)
 			if err != nil {
 				return err
 			}
 			<-received
-			_, err = e.Wait(r)
+			_, err = e.Requests.Wait(r)
 			return err
 		}
 		defer close(received)
@@ -143,7 +143,7 @@ func TestSharedCopies_NotWhereRanksShareCores(t *testing.T) {
 	ranks(t, w, func(e *Engine) error {
 		b := make([]byte, 1<<20)
 		if e.Rank() == 0 {
-			return e.Send(world0, b, 1, 1)
+			return e.Sends.Send(world0, b, 1, 1)
 		}
 		_, err := e.recv(world0, b, 0, 1, 1)
 		return err

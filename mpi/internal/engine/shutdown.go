@@ -73,7 +73,7 @@ func (h *Hub) ExternalBarrier(meet func(ctx context.Context) error, withoutFaile
 func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 	go func() {
 		<-done
-		e.WakeProbes()
+		e.Probes.Wake()
 	}()
 	e.waiters.waitUntil(0, nil, func() bool {
 		select {
@@ -98,7 +98,7 @@ func (h *Hub) Shutdown() error {
 	timer := time.AfterFunc(closeTimeout, func() {
 		close(late)
 		for e := range h.each() {
-			e.WakeProbes()
+			e.Probes.Wake()
 		}
 	})
 	defer timer.Stop()
@@ -173,15 +173,15 @@ func (e *Engine) failLocked(cause error) {
 	}
 	for m := range e.matching.Posted() {
 		e.matching.RemovePosted(m)
-		e.requests.complete(m.Value, cause)
+		e.Requests.complete(m.Value, cause)
 	}
-	e.choices.held = nil                   // they are among those under way
-	for r := range e.requests.underWay() { // of this rank with itself
+	e.Choices.held = nil                   // they are among those under way
+	for r := range e.Requests.underWay() { // of this rank with itself
 		if r.kind == kindCollective {
-			e.collectives.failLocked(r.collective, cause)
+			e.Collectives.failLocked(r.collective, cause)
 			continue
 		}
-		e.requests.complete(r, cause)
+		e.Requests.complete(r, cause)
 	}
 	e.waiters.wakeProbesLocked()
 }
@@ -224,7 +224,7 @@ func (h *Hub) Destroy(cause error) (err error) {
 func (e *Engine) stopTimers() error {
 	e.coalescer.timer.Stop()
 	e.idleShrinker.timer.Stop()
-	e.windows.passive.timer.Stop()
+	e.Windows.passive.timer.Stop()
 	return e.completionHandler.stop()
 }
 

@@ -28,7 +28,8 @@ func (s *Sized) allocate(bytes int) [][]byte {
 }
 
 // IrecvSized begins a receive of a message of any length, up to a limit.
-func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Request, error) {
+func (v *Recvs) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Request, error) {
+	e := v.e
 	start := e.hook.begin(CallIrecv, 0)
 	defer e.hook.end(CallIrecv, start, src, tag, 0)
 	e.mu.Lock()
@@ -36,8 +37,8 @@ func (e *Engine) IrecvSized(context uint32, s *Sized, src, tag, elem int) (Reque
 	if e.stopped != nil {
 		return Request{}, e.stopped
 	}
-	r := e.requests.get()
+	r := e.Requests.get()
 	r.sized, r.observed = s, true
-	e.recvs.startLocked(r, context, src, tag, elem)
+	v.startLocked(r, context, src, tag, elem)
 	return r.handle(), nil
 }

@@ -40,8 +40,8 @@ func (w *waiters) init(e *Engine, spinTime time.Duration) {
 // wakeProbesLocked wakes the waiters that wait for something other than a request.
 func (w *waiters) wakeProbesLocked() {
 	w.e.mu.assertHeld()
-	if len(w.e.choices.held) > 0 {
-		w.e.choices.release()
+	if len(w.e.Choices.held) > 0 {
+		w.e.Choices.release()
 	}
 	if w.probes > 0 {
 		w.e.hub.sleepers.wakeWhere(func(s *waiter) bool { return s.isProbe && s.e == w.e })
@@ -165,7 +165,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 				busy = w.e.progress.poll() || w.watchLocked(r)
 			}
 			if r.completed() {
-				st, err := w.e.requests.collect(h, r)
+				st, err := w.e.Requests.collect(h, r)
 				w.passOwnershipLocked()
 				w.e.mu.Unlock()
 				return st, err
@@ -262,7 +262,7 @@ func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
 	w.e.mu.assertHeld()
 	for i := range n {
 		if h := at(i); h != (Request{}) {
-			if r := w.e.requests.find(h); r == nil || r.completed() || r.waitsForWork() {
+			if r := w.e.Requests.find(h); r == nil || r.completed() || r.waitsForWork() {
 				return true
 			}
 		}
@@ -270,8 +270,9 @@ func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
 	return false
 }
 
-// WakeProbes makes all waiters for something other than a request check their conditions again.
-func (e *Engine) WakeProbes() {
+// Wake makes all waiters for something other than a request check their conditions again.
+func (q *Probes) Wake() {
+	e := q.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiters.wakeProbesLocked()
@@ -285,7 +286,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		w.e.mu.Unlock()
 		return
 	}
-	w.e.recovery.watchSources(probed)
+	w.e.Recovery.watchSources(probed)
 	w.e.stats.Sleeps++
 	w.asleep++
 	began := time.Since(w.began)
@@ -295,7 +296,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	w.e.recorder.Stamp()
 	s := w.e.hub.sleepers.get(w.e, n == 0)
 	for i := range n {
-		if r := w.e.requests.find(at(i)); r != nil {
+		if r := w.e.Requests.find(at(i)); r != nil {
 			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
 			r.waiter, r.observed = s, true
 			if r.sleptAt == 0 {
@@ -306,7 +307,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if w.e.hook != nil {
 		var r *request
 		if n > 0 {
-			r = w.e.requests.find(at(0))
+			r = w.e.Requests.find(at(0))
 		}
 		w.e.hook.sleeps(r, probed)
 	}
@@ -333,7 +334,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		w.probes--
 	}
 	for i := range n {
-		if r := w.e.requests.find(at(i)); r != nil && r.waiter == s {
+		if r := w.e.Requests.find(at(i)); r != nil && r.waiter == s {
 			r.waiter = nil
 		}
 	}
@@ -399,7 +400,7 @@ const recordedWaits = 8
 func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
 	w.e.mu.assertHeld()
 	for i := range min(n, recordedWaits) {
-		if r := w.e.requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
+		if r := w.e.Requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
 			w.e.recorder.Note(recorder.Posted, r.posted.Context, r.rank, int(r.posted.Tag), r.bufferLen())
 		}
 	}

@@ -132,11 +132,11 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil {
-		e.collectives.freeReleasedLocked()
+		e.Collectives.freeReleasedLocked()
 	}
 	st := e.stats
 	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleepLocked()
-	st.Collective = e.collectives.buffers.bytes
+	st.Collective = e.Collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
 			continue

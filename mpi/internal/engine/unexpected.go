@@ -198,11 +198,11 @@ func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source 
 	u.e.recorder.Note(recorder.Arrived, env.Context, source, int(env.Tag), a.bytes)
 	a.match.Context, a.match.Source, a.match.Tag = env.Context, int32(source), env.Tag
 	u.e.matching.AddUnexpected(&a.match)
-	if u.e.choices.decided != nil {
+	if u.e.Choices.decided != nil {
 		u.e.hook.Tell(Event{Kind: EventArrived, Context: env.Context, Peer: source, Tag: int(env.Tag)})
 	}
-	if len(u.e.collectives.active) > 0 {
-		u.e.collectives.checkUnexpectedLocked(env, source)
+	if len(u.e.Collectives.active) > 0 {
+		u.e.Collectives.checkUnexpectedLocked(env, source)
 	}
 	u.e.waiters.wakeProbesLocked()
 }

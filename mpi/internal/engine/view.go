@@ -102,7 +102,8 @@ func (v *viewMessages) releaseLocked(b *viewBuffer) {
 }
 
 // SendView is Send of the bytes of a layout of some memory, of which there is one at least.
-func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
+func (s *Sends) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
+	e := s.e
 	if e.hook != nil {
 		start := e.hook.begin(CallSend, l.Bytes())
 		e.mu.Lock()
@@ -118,7 +119,7 @@ func (e *Engine) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	// the common case, as in Send
 	buf := e.views.outgoing.room(n)
 	l.Gather(mem, buf)
-	if e.sends.sendEagerLocked(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
+	if s.sendEagerLocked(p, envelope{Context: context, Tag: int32(tag)}, buf, 0) {
 		e.mu.Unlock()
 		return nil
 	}
@@ -150,8 +151,9 @@ func (v *viewMessages) recvAndUnlock(context uint32, l *layout.Layout, mem unsaf
 
 // IsendView is Isend of the bytes of a layout of some memory, of which there is one at least. The layout is
 // the caller's again, but for what it refers to.
-func (e *Engine) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
+func (s *Sends) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
 	error) {
+	e := s.e
 	if e.hook == nil {
 		return e.views.beginSend(context, l, mem, dst, tag)
 	}
@@ -167,7 +169,7 @@ func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Po
 	v.e.mu.Lock()
 	more := v.e.stopped == nil && v.e.coalescer.shouldCoalesceTo(dst, l.Bytes())
 	if v.sendNowLocked(context, l, mem, dst, tag, more) {
-		h = v.e.requests.newCompleted()
+		h = v.e.Requests.newCompleted()
 		v.e.mu.Unlock()
 		return h, nil
 	}
@@ -196,11 +198,11 @@ func (v *viewMessages) sendNowLocked(context uint32, l *layout.Layout, mem unsaf
 			return true
 		}
 	}
-	if !p.canSendEager(n) && !v.e.sends.canSendAfterBatchLocked(p, n) {
+	if !p.canSendEager(n) && !v.e.Sends.canSendAfterBatchLocked(p, n) {
 		return false
 	}
 	l.Gather(mem, buf)
-	return v.e.sends.sendEagerLocked(p, env, buf, sendFlags(more))
+	return v.e.Sends.sendEagerLocked(p, env, buf, sendFlags(more))
 }
 
 // sendLocked begins a send with a request.
@@ -210,13 +212,13 @@ func (v *viewMessages) sendLocked(context uint32, l *layout.Layout, mem unsafe.P
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
-	r := v.e.requests.get()
+	r := v.e.Requests.get()
 	v.setViewLocked(r, l, mem)
-	v.e.sends.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
+	v.e.Sends.startLocked(r, envelope{Context: context, Tag: int32(tag)}, dst, false)
 	return r, nil
 }
 
-// trySendLocked is sendProtocol.trySend of a view: what is no longer than a slot may be is packed, and the
+// trySendLocked is Sends.trySend of a view: what is no longer than a slot may be is packed, and the
 // rest announced.
 func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err error) {
 	v.e.mu.assertHeld()
@@ -237,7 +239,7 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 			p.stats.eager(n)
 			v.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), n)
 			v.e.hook.sent(m.Envelope, p.rank, n)
-			v.e.requests.complete(r, nil)
+			v.e.Requests.complete(r, nil)
 			return true, nil
 		}
 	}
@@ -257,14 +259,15 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 
 // RecvView is Recv into the bytes of a layout of some memory, of which there is one at least. The layout has
 // no byte twice.
-func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
+func (v *Recvs) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
 	st *Status) (err error) {
+	e := v.e
 	room := l.Bytes()
 	start := e.hook.begin(CallRecv, room)
 	e.mu.Lock()
-	if room <= stageBytes && src != AnySource && tag != AnyTag && e.recvs.canRecvDirectLocked(src) {
+	if room <= stageBytes && src != AnySource && tag != AnyTag && v.canRecvDirectLocked(src) {
 		buf := e.views.incoming.room(room)
-		n, ok := e.recvs.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
+		n, ok := v.recvDirectLocked(e.peers[src], envelope{Context: context, Tag: int32(tag)}, buf)
 		if ok {
 			l.Scatter(mem, buf[:n])
 			addr := eager.PrefetchAddr(e.peers[src].ch, n)
@@ -272,8 +275,8 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 			prefetch(addr)
 			st.Source, st.Tag, st.Bytes, st.Elem, st.Cancelled = src, tag, n, elem, false
 			e.hook.end(CallRecv, start, src, tag, room)
-			if e.recvs.partial(n, elem) {
-				return e.recvs.partialError(st)
+			if v.partial(n, elem) {
+				return v.partialError(st)
 			}
 			return nil
 		}
@@ -289,8 +292,9 @@ func (e *Engine) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 
 // IrecvView is Irecv into the bytes of a layout of some memory, of which there is one at least. The layout
 // has no byte twice.
-func (e *Engine) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
+func (v *Recvs) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
 	error) {
+	e := v.e
 	if e.hook == nil {
 		return e.views.beginReceive(context, l, mem, src, tag, elem)
 	}
@@ -318,15 +322,15 @@ func (v *viewMessages) receiveLocked(context uint32, l *layout.Layout, mem unsaf
 	if v.e.stopped != nil {
 		return nil, v.e.stopped
 	}
-	r := v.e.requests.get()
+	r := v.e.Requests.get()
 	v.setViewLocked(r, l, mem)
-	v.e.recvs.startLocked(r, context, src, tag, elem)
+	v.e.Recvs.startLocked(r, context, src, tag, elem)
 	return r, nil
 }
 
 // place takes bytes that have come through a stage for the receive whose token it is.
 func (v *viewMessages) place(token uint64, at int, b []byte) {
-	if r := v.e.requests.byToken(token); r != nil && !r.completed() {
+	if r := v.e.Requests.byToken(token); r != nil && !r.completed() {
 		r.copyIn(at, b)
 	}
 }

@@ -2,7 +2,8 @@ package engine
 
 // Wait returns the result of a request when it is done. The handle is used up then: waiting again gives
 // ErrRequest.
-func (e *Engine) Wait(h Request) (Status, error) {
+func (t *Requests) Wait(h Request) (Status, error) {
+	e := t.e
 	switch h {
 	case Request{}:
 		return Status{}, nil
@@ -10,46 +11,49 @@ func (e *Engine) Wait(h Request) (Status, error) {
 		return nullStatus, nil
 	}
 	start := e.hook.begin(CallWait, 0)
-	st, err := e.waitHandle(h)
+	st, err := t.waitHandle(h)
 	e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	return st, err
 }
 
-func (e *Engine) waitHandle(h Request) (Status, error) {
+func (t *Requests) waitHandle(h Request) (Status, error) {
+	e := t.e
 	e.mu.Lock()
-	r := e.requests.find(h)
+	r := t.find(h)
 	if r == nil {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
 	if r.completed() || e.waiters.attendLocked(r) {
-		st, err := e.requests.collect(h, r)
+		st, err := t.collect(h, r)
 		e.mu.Unlock()
 		return st, err
 	}
 	if r.kind == kindCollective {
 		e.mu.Unlock()
-		return e.collectives.wait(r, h)
+		return e.Collectives.wait(r, h)
 	}
 	e.mu.Unlock()
 	return e.waiters.waitFor(r, h)
 }
 
 // Test makes progress once and returns the result if the request is done.
-func (e *Engine) Test(h Request) (Status, bool, error) { return e.test(h, false) }
+func (t *Requests) Test(h Request) (Status, bool, error) { return t.test(h, false) }
 
 // Look is Test, but the handle is not used up.
-func (e *Engine) Look(h Request) (Status, bool, error) { return e.test(h, true) }
+func (t *Requests) Look(h Request) (Status, bool, error) { return t.test(h, true) }
 
-func (e *Engine) test(h Request, look bool) (Status, bool, error) {
-	st, ok, err := e.testOnce(h, look)
+func (t *Requests) test(h Request, look bool) (Status, bool, error) {
+	e := t.e
+	st, ok, err := t.testOnce(h, look)
 	if !ok {
 		e.triedInVain()
 	}
 	return st, ok, err
 }
 
-func (e *Engine) testOnce(h Request, look bool) (Status, bool, error) {
+func (t *Requests) testOnce(h Request, look bool) (Status, bool, error) {
+	e := t.e
 	switch h {
 	case Request{}:
 		return Status{}, true, nil
@@ -60,20 +64,21 @@ func (e *Engine) testOnce(h Request, look bool) (Status, bool, error) {
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := e.requests.polled(h)
+	r, err := t.polled(h)
 	if err != nil || !r.completed() {
 		return Status{}, false, err
 	}
 	if look {
 		return r.status, true, r.err
 	}
-	st, err := e.requests.collect(h, r)
+	st, err := t.collect(h, r)
 	return st, true, err
 }
 
 // Live tells whether a handle's request has not been collected.
-func (e *Engine) Live(h Request) bool {
+func (t *Requests) Live(h Request) bool {
+	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.requests.find(h) != nil
+	return t.find(h) != nil
 }

@@ -7,23 +7,25 @@ package engine
 
 // WaitSome waits until at least one of the requests is complete, and gives up to limit of those that are to
 // take. It returns how many that were; 0, at once, when all handles are zero.
-func (e *Engine) WaitSome(n int, at func(i int) Request, limit int,
+func (t *Requests) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
+	e := t.e
 	if e.hook == nil {
-		return e.waitSome(n, at, 0, limit, take)
+		return t.waitSome(n, at, 0, limit, take)
 	}
 	start := e.hook.begin(CallWait, 0)
 	defer e.hook.end(CallWait, start, AnySource, AnyTag, 0)
 	first, most := e.drawSome(n, limit)
-	return e.waitSome(n, at, first, most, take)
+	return t.waitSome(n, at, first, most, take)
 }
 
-func (e *Engine) waitSome(n int, at func(i int) Request, first, limit int,
+func (t *Requests) waitSome(n int, at func(i int) Request, first, limit int,
 	take func(i int, st *Status, err error)) int {
+	e := t.e
 	taken := 0
 	e.waiters.waitUntil(n, at, func() bool {
 		var active bool
-		taken, active = e.requests.collectSome(n, at, first, limit, take)
+		taken, active = t.collectSome(n, at, first, limit, take)
 		return taken > 0 || !active
 	})
 	return taken
@@ -31,24 +33,26 @@ func (e *Engine) waitSome(n int, at func(i int) Request, first, limit int,
 
 // TestSome makes progress once if none is complete, and is like WaitSome otherwise, but does not wait. It
 // tells too whether any handle is active.
-func (e *Engine) TestSome(n int, at func(i int) Request, limit int,
+func (t *Requests) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
+	e := t.e
 	if e.hook == nil {
-		return e.testSome(n, at, 0, limit, take)
+		return t.testSome(n, at, 0, limit, take)
 	}
 	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	first, most := e.drawSome(n, limit)
-	return e.testSome(n, at, first, most, take)
+	return t.testSome(n, at, first, most, take)
 }
 
-func (e *Engine) testSome(n int, at func(i int) Request, first, limit int,
+func (t *Requests) testSome(n int, at func(i int) Request, first, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
+	e := t.e
 	e.mu.Lock()
-	taken, active = e.requests.collectSome(n, at, first, limit, take)
+	taken, active = t.collectSome(n, at, first, limit, take)
 	if taken == 0 && active && e.stopped == nil {
 		e.progress.poll()
-		taken, active = e.requests.collectSome(n, at, first, limit, take)
+		taken, active = t.collectSome(n, at, first, limit, take)
 	}
 	e.mu.Unlock()
 	if taken == 0 {
@@ -59,28 +63,30 @@ func (e *Engine) testSome(n int, at func(i int) Request, first, limit int,
 
 // TestAll makes progress once if not all of the requests are complete, and gives all to take if they are
 // then, none if not.
-func (e *Engine) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
+func (t *Requests) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
+	e := t.e
 	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
-	done := e.testAll(n, at, take)
+	done := t.testAll(n, at, take)
 	if !done {
 		e.triedInVain()
 	}
 	return done
 }
 
-func (e *Engine) testAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
+func (t *Requests) testAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
+	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.requests.allDone(n, at) {
+	if !t.allDone(n, at) {
 		if e.stopped == nil {
 			e.progress.poll()
 		}
-		if !e.requests.allDone(n, at) {
+		if !t.allDone(n, at) {
 			return false
 		}
 	}
-	e.requests.collectSome(n, at, 0, n, take)
+	t.collectSome(n, at, 0, n, take)
 	return true
 }
 
@@ -88,7 +94,8 @@ func (e *Engine) testAll(n int, at func(i int) Request, take func(i int, st *Sta
 // returns how many those are. It ends with one that has failed, whose error it returns. The handles are used
 // up then. st gets the statuses; it is as long as hs, or nil. Waitall does this for all of its requests, so
 // as little as can be happens for each.
-func (e *Engine) Collect(hs []Request, st []Status) (n int, err error) {
+func (t *Requests) Collect(hs []Request, st []Status) (n int, err error) {
+	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.coalescer.flush() // the messages travel while one counts
@@ -102,9 +109,9 @@ func (e *Engine) Collect(hs []Request, st []Status) (n int, err error) {
 			n++
 			continue
 		}
-		r := e.requests.find(h)
+		r := t.find(h)
 		if r == nil {
-			err = e.requests.collectNull(h, into)
+			err = t.collectNull(h, into)
 			n++
 			continue
 		}
@@ -115,7 +122,7 @@ func (e *Engine) Collect(hs []Request, st []Status) (n int, err error) {
 			*into = r.status
 		}
 		err = r.err
-		e.requests.release(h, r)
+		t.release(h, r)
 		n++
 	}
 	return n, err

@@ -60,11 +60,11 @@ const windowRights = transport.RemoteRead | transport.RemoteWrite | transport.Re
 // WindowAlignment is what the address of a window's memory is a multiple of, for Atomics.
 const WindowAlignment = 8
 
-// windows are the windows of a rank, and what they have posted.
+// Windows are the windows of a rank, and what they have posted.
 //
 // Invariants, under the lock: an operation that is posted has an entry until its completion has come or its
 // peer has failed; memory of the caller is registered for no longer than that.
-type windows struct {
+type Windows struct {
 	e       *Engine
 	list    []*Window
 	free    *windowMessage
@@ -75,18 +75,19 @@ type windows struct {
 	copied      uint64                            // bytes, of Puts and Gets of others
 }
 
-// NewWindow makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
-func (e *Engine) NewWindow(id uint32, mem []byte, typ rma.Type) (*Window, WindowCard, error) {
-	return e.newWindow(id, mem, typ, nil)
+// New makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
+func (w *Windows) New(id uint32, mem []byte, typ rma.Type) (*Window, WindowCard, error) {
+	return w.make(id, mem, typ, nil)
 }
 
-// NewDynamicWindow is NewWindow without memory; Attach gives it some.
-func (e *Engine) NewDynamicWindow(id uint32, typ rma.Type) (*Window, WindowCard, error) {
-	return e.newWindow(id, nil, typ, &dynamicMemory{next: 1})
+// NewDynamic is New without memory; Attach gives it some.
+func (w *Windows) NewDynamic(id uint32, typ rma.Type) (*Window, WindowCard, error) {
+	return w.make(id, nil, typ, &dynamicMemory{next: 1})
 }
 
-func (e *Engine) newWindow(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMemory) (*Window, WindowCard,
+func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMemory) (*Window, WindowCard,
 	error) {
+	e := ws.e
 	size := controlBytes
 	if dynamic != nil {
 		size = dynamicControlBytes
@@ -166,8 +167,8 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	t.control.Store(unsafe.SliceData(w.control))
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.e.windows.list = append(w.e.windows.list, w)
-	w.e.windows.passive.arm(w)
+	w.e.Windows.list = append(w.e.Windows.list, w)
+	w.e.Windows.passive.arm(w)
 }
 
 // Type is how elements are changed.
@@ -191,7 +192,7 @@ func (w *Window) Free() error {
 			}
 		}
 	}
-	w.e.windows.list = remove(w.e.windows.list, w)
+	w.e.Windows.list = remove(w.e.Windows.list, w)
 	w.e.mu.Unlock()
 	return errors.Join(err, w.e.hub.Free(w.control))
 }

@@ -101,7 +101,7 @@ func (w *Window) Attach(mem []byte) (at int, err error) {
 	d.next++
 	// from now on others find it
 	atomic.AddUint64((*uint64)(unsafe.Pointer(&entry[entryState])), a.number*userUnit)
-	w.e.windows.passive.arm(w)
+	w.e.Windows.passive.arm(w)
 	return int(a.number) << AttachedShift, nil
 }
 

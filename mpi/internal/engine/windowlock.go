@@ -249,7 +249,7 @@ func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 }
 
 // WakeSleepers has SleepUntil look at its condition.
-func (w *Window) WakeSleepers() { w.e.WakeProbes() }
+func (w *Window) WakeSleepers() { w.e.Probes.Wake() }
 
 // anyFailed is the failure of a rank of the window, or of this rank, or that the window was revoked.
 func (w *Window) anyFailed() error {
@@ -258,7 +258,7 @@ func (w *Window) anyFailed() error {
 	if w.e.stopped != nil {
 		return w.e.stopped
 	}
-	if err := w.e.recovery.revokedErr(w.id); err != nil || len(w.e.failures.peers) == 0 {
+	if err := w.e.Recovery.revokedErr(w.id); err != nil || len(w.e.failures.peers) == 0 {
 		return err
 	}
 	for i := range w.targets {

@@ -179,7 +179,7 @@ func (t *Target) dropLocked(o *oneSided) {
 }
 
 // register has the router hand completions over.
-func (w *windows) register(t *router) {
+func (w *Windows) register(t *router) {
 	t.onMessage(channel.Part, w.onPart)
 	t.onMessage(channel.Update, w.onUpdate)
 	t.onMessage(channel.Updated, w.onUpdated)
@@ -208,7 +208,7 @@ func (t *oneSidedTable) find(number, generation uint32) *oneSided {
 }
 
 // complete ends a posted operation.
-func (w *windows) complete(o *oneSided, err error) {
+func (w *Windows) complete(o *oneSided, err error) {
 	t := o.target
 	if err == nil && o.into != nil {
 		copy(o.into, o.bytes())
@@ -224,7 +224,7 @@ func (w *windows) complete(o *oneSided, err error) {
 		o.request = nil
 		r.err = cmp.Or(r.err, err)
 		if r.openTransfers--; r.openTransfers == 0 {
-			w.e.requests.complete(r, r.err)
+			w.e.Requests.complete(r, r.err)
 		}
 	}
 	p, kept := o.peer, o.kept
@@ -241,7 +241,7 @@ func (w *windows) complete(o *oneSided, err error) {
 }
 
 // onPeerFailed ends what is posted at a peer that has failed; nothing is placed any more.
-func (w *windows) onPeerFailed(p *peer) {
+func (w *Windows) onPeerFailed(p *peer) {
 	for _, win := range w.list {
 		win.endUseLocked(p)
 		for i := range win.targets {

@@ -57,7 +57,7 @@ func (h *passiveProgress) again() bool {
 	if h.e.stopped != nil {
 		return false
 	}
-	for _, w := range h.e.windows.list {
+	for _, w := range h.e.Windows.list {
 		if !w.mapped() {
 			return true
 		}

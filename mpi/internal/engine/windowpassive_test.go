@@ -15,7 +15,7 @@ func windowOf(t *testing.T, w []*Engine, elements int) []*Window {
 	windows, cards, ranks := make([]*Window, len(w)), make([]WindowCard, len(w)), make([]int, len(w))
 	for i, e := range w {
 		var err error
-		windows[i], cards[i], err = e.NewWindow(3, make([]byte, elements*wordBytes), rma.Type{Kind: rma.Int, Size: 8})
+		windows[i], cards[i], err = e.Windows.New(3, make([]byte, elements*wordBytes), rma.Type{Kind: rma.Int, Size: 8})
 		require.NoError(t, err)
 		ranks[i] = i
 	}
@@ -32,7 +32,7 @@ func TestPassiveBound(t *testing.T) {
 	connected(t, w)
 	windows := windowOf(t, w, 4096)
 	caller, target := w[0], windows[0].Target(1)
-	passive := &w[1].windows.passive
+	passive := &w[1].Windows.passive
 	require.True(t, passive.armed, "nothing looks after the window")
 	large, small := make([]byte, 16<<10), make([]byte, 8)
 	for name, operation := range map[string]func() error{
@@ -65,7 +65,7 @@ func TestPassiveWaitsForTheLock(t *testing.T) {
 	w := worldOf(t, tcpDevices(t, 2), Config{Passive: time.Hour})
 	connected(t, w)
 	windows := windowOf(t, w, 1)
-	e, passive := w[1], &w[1].windows.passive
+	e, passive := w[1], &w[1].Windows.passive
 	e.mu.Lock()
 	before := e.stats.Passes
 	passive.tick()

@@ -30,7 +30,7 @@ func withWindow(t *testing.T) (w []*Engine, window *Window) {
 			if e.Rank() != 0 && peer != 0 || peer == e.Rank() {
 				continue
 			}
-			if err := e.Send(world0, one, peer, 0); err != nil {
+			if err := e.Sends.Send(world0, one, peer, 0); err != nil {
 				return err
 			}
 			if _, err := e.recv(world0, one, peer, 0, 1); err != nil {
@@ -87,7 +87,7 @@ func TestPutGivenUpForRoom(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var request Request
 	ended := posting(t, caller, target, func() (err error) {
-		request, err = target.BeginPut(make([]byte, 8000), 0, caller.NewCanceller(ctx))
+		request, err = target.BeginPut(make([]byte, 8000), 0, caller.Cancels.NewCanceller(ctx))
 		return err
 	})
 	cancel()
@@ -96,7 +96,7 @@ func TestPutGivenUpForRoom(t *testing.T) {
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
 	assert.True(t, target.idle())
-	for _, r := range caller.requests.all {
+	for _, r := range caller.Requests.all {
 		assert.NotEqual(t, kindOneSided, r.kind, "a request is left")
 	}
 }
@@ -107,7 +107,7 @@ func TestFlushGivenUpForRoom(t *testing.T) {
 	target := window.Target(1)
 	target.written = true
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := posting(t, caller, target, func() error { return target.Flush(caller.NewCanceller(ctx)) })
+	ended := posting(t, caller, target, func() error { return target.Flush(caller.Cancels.NewCanceller(ctx)) })
 	caller.mu.Lock()
 	assert.True(t, target.written, "another Flush would not confirm")
 	caller.mu.Unlock()
@@ -137,16 +137,16 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 // A send that is cancelled while there is no room for its WITHDRAW is cancelled when there is.
 func TestCancelWithoutRoom(t *testing.T) {
 	w, window := withWindow(t)
-	r, err := w[0].Issend(world0, nil, 1, 5)
+	r, err := w[0].Sends.Issend(world0, nil, 1, 5)
 	require.NoError(t, err)
 	drive(t, w, func() bool { return unexpected(w[1]) == 1 })
 	fillQueue(t, w[0], window)
-	require.NoError(t, w[0].Cancel(r))
+	require.NoError(t, w[0].Cancels.Cancel(r))
 	p := peerOf(w[0], 1)
 	require.True(t, p.fabric.sender.SendQueueFull(p.ch), "there is room, so nothing is tested")
 	require.True(t, p.deferred, "no pass would try again")
 	drive(t, w, func() bool { return w[0].isDone(r) })
-	st, err := w[0].Wait(r)
+	st, err := w[0].Requests.Wait(r)
 	require.NoError(t, err)
 	require.True(t, st.Cancelled)
 }

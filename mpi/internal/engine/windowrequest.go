@@ -26,8 +26,8 @@ func (t *Target) Await(h Request, s *Canceller) error {
 	if h == (Request{}) {
 		return nil
 	}
-	t.w.e.Bind(h, s)
-	_, err := t.w.e.waitHandle(h)
+	t.w.e.Cancels.Bind(h, s)
+	_, err := t.w.e.Requests.waitHandle(h)
 	return err
 }
 
@@ -36,7 +36,7 @@ func (t *Target) Await(h Request, s *Canceller) error {
 func (t *Target) begin(operation func(r *request) error) (Request, error) {
 	e := t.w.e
 	e.mu.Lock()
-	r := e.requests.get()
+	r := e.Requests.get()
 	r.kind, r.rank, r.openTransfers, r.observed = kindOneSided, t.rank, 1, true
 	h := r.handle()
 	e.mu.Unlock()
@@ -45,21 +45,21 @@ func (t *Target) begin(operation func(r *request) error) (Request, error) {
 	defer e.mu.Unlock()
 	if r.openTransfers--; r.openTransfers > 0 {
 		if err != nil {
-			e.requests.detach(r) // what has begun ends by itself
+			e.Requests.detach(r) // what has begun ends by itself
 			return Request{}, err
 		}
 		return h, nil
 	}
-	e.requests.complete(r, r.err)
+	e.Requests.complete(r, r.err)
 	if err != nil {
-		_, _ = e.requests.collect(h, r)
+		_, _ = e.Requests.collect(h, r)
 		return Request{}, err
 	}
 	return h, nil
 }
 
 // letGo has the operations that are under way go on without their request.
-func (w *windows) letGo(r *request) {
+func (w *Windows) letGo(r *request) {
 	for _, f := range w.e.fabrics {
 		for _, c := range f.oneSided.chunks {
 			for i := range c.ops {

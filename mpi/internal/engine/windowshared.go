@@ -138,7 +138,7 @@ func (t *Target) waitOn(o *ownerWait) bool {
 	if e.stopped == nil && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	if p := e.peers[t.rank]; o.lasted > e.windows.peerTimeout && t.unusableLocked() == nil {
+	if p := e.peers[t.rank]; o.lasted > e.Windows.peerTimeout && t.unusableLocked() == nil {
 		e.failures.failPeer(p, errShareStands)
 	}
 	return t.unusableLocked() == nil
@@ -178,7 +178,7 @@ const claimsPerPass = 4
 
 // copyShared copies shares of what others move to or from parts of this rank at this moment. It tells whether
 // there was anything. Call it in every pass.
-func (w *windows) copyShared() (did bool) {
+func (w *Windows) copyShared() (did bool) {
 	for _, win := range w.list {
 		for k := 0; k < claimsPerPass && win.shared.Due() && win.copyPagesLocked(); k++ {
 			did = true
@@ -195,7 +195,7 @@ func (w *Window) copyPagesLocked() bool {
 	if !ok {
 		return false
 	}
-	p := w.e.openPeerLocked(o.ID &^ movesIn)
+	p := w.e.Windows.openPeerLocked(o.ID &^ movesIn)
 	if p == nil || !o.Within(uint64(len(w.mem))) {
 		s.Ignore(&o)
 		return false
@@ -216,12 +216,13 @@ func (w *Window) copyPagesLocked() bool {
 		return false
 	}
 	s.Copied(&o)
-	w.e.windows.copied += n
+	w.e.Windows.copied += n
 	return true
 }
 
 // openPeerLocked is the peer of a world rank that one has named; nil if it is not open.
-func (e *Engine) openPeerLocked(rank uint64) *peer {
+func (w *Windows) openPeerLocked(rank uint64) *peer {
+	e := w.e
 	e.mu.assertHeld()
 	if rank >= uint64(len(e.peers)) {
 		return nil

@@ -31,7 +31,7 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 	for i, e := range w {
 		b, err := e.hub.Alloc(max(size*(1-i), 8))
 		require.NoError(t, err)
-		wins[i], cards[i], err = e.NewWindow(9, b, rma.Type{Kind: rma.Int, Size: 1})
+		wins[i], cards[i], err = e.Windows.New(9, b, rma.Type{Kind: rma.Int, Size: 1})
 		require.NoError(t, err)
 		all[i] = i
 	}
@@ -101,7 +101,7 @@ func moveIn(e *Engine, target *Target, buf, mem, mine []byte, rounds int) (err e
 func copiedBy(e *Engine) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.windows.copied
+	return e.Windows.copied
 }
 
 // moveSlowly is a Get or Put of all of buf at the start of rank 0's part that copies nothing until the owner
@@ -168,7 +168,7 @@ func TestSharedMoves_TheOwnerCopies(t *testing.T) {
 		if !bytes.Equal(buf, mem) {
 			return errors.New("other bytes after a Put")
 		}
-		return e.Send(world0, nil, 0, 1)
+		return e.Sends.Send(world0, nil, 0, 1)
 	})
 }
 
@@ -178,7 +178,7 @@ func TestSharedMoves(t *testing.T) {
 	w, wins, mem := sharedWindow(t, 3, 10<<20, time.Minute)
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() > 0 {
-			return errors.Join(moveRanges(e, wins[e.rank], mem, 30), e.Send(world0, nil, 0, 1))
+			return errors.Join(moveRanges(e, wins[e.rank], mem, 30), e.Sends.Send(world0, nil, 0, 1))
 		}
 		for from := range 2 {
 			if _, err := e.recv(world0, nil, from+1, 1, 1); err != nil {
@@ -202,7 +202,7 @@ func TestSharedMoves_OfARankThatComputes(t *testing.T) {
 			return nil
 		}
 		defer close(over)
-		if err := e.Send(world0, nil, 0, 1); err != nil {
+		if err := e.Sends.Send(world0, nil, 0, 1); err != nil {
 			return err
 		}
 		buf := make([]byte, len(mem))
@@ -211,7 +211,7 @@ func TestSharedMoves_OfARankThatComputes(t *testing.T) {
 		}
 		return moveRanges(e, wins[1], mem, 20)
 	})
-	require.Zero(t, w[0].windows.copied)
+	require.Zero(t, w[0].Windows.copied)
 }
 
 // TestSharedMoves_OfSeveralGoroutines of a rank are made side by side.
@@ -234,7 +234,7 @@ func TestSharedMoves_OfSeveralGoroutines(t *testing.T) {
 			all.Go(func() { errs[i] = errors.Join(errs[i], moveIn(e, target, buf, mem, mine, 30)) })
 		}
 		all.Wait()
-		return errors.Join(append(errs, e.Send(world0, nil, 0, 1))...)
+		return errors.Join(append(errs, e.Sends.Send(world0, nil, 0, 1))...)
 	})
 }
 
@@ -253,7 +253,7 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 					_, err := e.recv(world0, nil, 1, 1, 1)
 					return err
 				}
-				return errors.Join(target.Reach(nil), e.Send(world0, nil, 0, 1))
+				return errors.Join(target.Reach(nil), e.Sends.Send(world0, nil, 0, 1))
 			})
 			buf, err := e.hub.Alloc(1 << 20)
 			require.NoError(t, err)
@@ -289,7 +289,7 @@ func TestSharedMoves_AfterAUserHasFailed(t *testing.T) {
 	user := wins[1].Target(0).controlWord
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() > 0 {
-			return errors.Join(wins[e.rank].Target(0).Reach(nil), e.Send(world0, nil, 0, 1))
+			return errors.Join(wins[e.rank].Target(0).Reach(nil), e.Sends.Send(world0, nil, 0, 1))
 		}
 		for from := range 2 {
 			if _, err := e.recv(world0, nil, from+1, 1, 1); err != nil {
@@ -319,7 +319,7 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 		case 0:
 			err := recv(1)
 			pattern(mem, 0, 1)
-			return errors.Join(err, e.Send(world0, nil, 2, 1), recv(2))
+			return errors.Join(err, e.Sends.Send(world0, nil, 2, 1), recv(2))
 		case 1:
 			err := win.Target(0).Reach(nil)
 			rng := rand.New(rand.NewPCG(7, 8))
@@ -327,7 +327,7 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 				word := win.Target(0).controlWord(wordClaims + 8*rng.IntN(sharedcopy.Size/8))
 				atomic.StoreUint64(word, rng.Uint64()>>rng.IntN(64))
 			}
-			return errors.Join(err, e.Send(world0, nil, 0, 1))
+			return errors.Join(err, e.Sends.Send(world0, nil, 0, 1))
 		}
 		buf, err := e.hub.Alloc(sharedcopy.MaxPart)
 		if err := errors.Join(err, recv(0), moveRanges(e, win, mem, 10)); err != nil {
@@ -339,6 +339,6 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 		if !bytes.Equal(buf, mem[:len(buf)]) {
 			return errors.New("other bytes after the owner has helped")
 		}
-		return e.Send(world0, nil, 0, 1)
+		return e.Sends.Send(world0, nil, 0, 1)
 	})
 }

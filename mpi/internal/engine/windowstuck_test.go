@@ -15,14 +15,14 @@ import (
 func TestUpdatesOfAStuckPart(t *testing.T) {
 	w := fourRanks(t, Config{})
 	const size = 16
-	win, card, err := w[0].NewWindow(3, make([]byte, size), rma.Type{Kind: rma.Complex, Size: size})
+	win, card, err := w[0].Windows.New(3, make([]byte, size), rma.Type{Kind: rma.Complex, Size: size})
 	require.NoError(t, err)
 	win.Join(0, []int{0, 1}, []WindowCard{card, card})
 	var all sync.WaitGroup
 	update := func() (outcome rma.Outcome) {
 		w[0].mu.Lock()
 		defer w[0].mu.Unlock()
-		outcome, _ = w[0].windows.carryOut(peerOf(w[0], 1), &rma.Update{Window: 3, Op: rma.Replace,
+		outcome, _ = w[0].Windows.carryOut(peerOf(w[0], 1), &rma.Update{Window: 3, Op: rma.Replace,
 			Data: make([]byte, size)}, nil)
 		return outcome
 	}

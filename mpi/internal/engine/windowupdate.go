@@ -43,7 +43,7 @@ var (
 
 func (o *outbox) empty() bool { return o.first == len(o.waiting) }
 
-func (w *windows) newMessage(k channel.Kind) *windowMessage {
+func (w *Windows) newMessage(k channel.Kind) *windowMessage {
 	m := w.free
 	if m == nil {
 		m = &windowMessage{}
@@ -55,7 +55,7 @@ func (w *windows) newMessage(k channel.Kind) *windowMessage {
 }
 
 // send sends a message now, or when there is room for it.
-func (w *windows) send(p *peer, m *windowMessage) {
+func (w *Windows) send(p *peer, m *windowMessage) {
 	p.outbox.waiting = append(p.outbox.waiting, m)
 	if m.kind == channel.Updated {
 		p.outbox.results++
@@ -64,7 +64,7 @@ func (w *windows) send(p *peer, m *windowMessage) {
 }
 
 // sendWaiting sends what there is room for; a later pass sends the rest.
-func (w *windows) sendWaiting(p *peer) {
+func (w *Windows) sendWaiting(p *peer) {
 	o := &p.outbox
 	for !o.empty() {
 		if p.state != peerOpen {
@@ -157,12 +157,12 @@ func (t *Target) askUpdateLocked(p *peer, src, old, compare []byte, at int, op r
 
 func (t *Target) sendUpdateLocked(p *peer, o *oneSided, src, compare []byte, at int, op rma.Code) {
 	t.w.e.mu.assertHeld()
-	m := t.w.e.windows.newMessage(channel.Update)
+	m := t.w.e.Windows.newMessage(channel.Update)
 	u := rma.Update{Window: t.w.id, Generation: o.generation, Number: uint32(o.index), Op: op,
 		Fetch: o.into != nil, Offset: t.position(at), Data: compare}
 	b := append(u.Append(m.body[:0]), src...)
 	m.length = len(b)
-	t.w.e.windows.send(p, m)
+	t.w.e.Windows.send(p, m)
 }
 
 // FetchUpdate is Update of one element, and waits for what was there. When s ends first the element may be
@@ -203,7 +203,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 }
 
 // onPart keeps bytes of an UPDATE or UPDATED until it has come.
-func (w *windows) onPart(p *peer, body []byte) error {
+func (w *Windows) onPart(p *peer, body []byte) error {
 	if len(p.windowParts)+len(body) > rma.UpdateHeader+rma.MaxUpdate {
 		return fmt.Errorf("%w: PARTs of more than %d bytes", transport.ErrProtocol,
 			rma.UpdateHeader+rma.MaxUpdate)
@@ -223,7 +223,7 @@ func (p *peer) whole(body []byte) []byte {
 }
 
 // onUpdate carries out what a peer asks for.
-func (w *windows) onUpdate(p *peer, body []byte) error {
+func (w *Windows) onUpdate(p *peer, body []byte) error {
 	u, err := rma.ParseUpdate(p.whole(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
@@ -241,7 +241,7 @@ func (w *windows) onUpdate(p *peer, body []byte) error {
 }
 
 // carryOut changes this rank's part of a window, and puts what was there into old, if that is asked for.
-func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []byte) {
+func (w *Windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []byte) {
 	win := w.find(u.Window)
 	if win == nil || !win.has(p.rank) || !win.typ.Has(u.Op) {
 		return rma.Refused, nil
@@ -282,12 +282,12 @@ func (w *windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 }
 
 // aligned is room for operands.
-func (w *windows) aligned() []byte {
+func (w *Windows) aligned() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w.operands[0])), len(w.operands)*wordBytes)
 }
 
 // find gives a window by its number.
-func (w *windows) find(id uint32) *Window {
+func (w *Windows) find(id uint32) *Window {
 	for _, win := range w.list {
 		if win.id == id {
 			return win
@@ -307,7 +307,7 @@ func (w *Window) has(rank int) bool {
 }
 
 // onUpdated ends an operation that the peer was asked for.
-func (w *windows) onUpdated(p *peer, body []byte) error {
+func (w *Windows) onUpdated(p *peer, body []byte) error {
 	u, err := rma.ParseUpdated(p.whole(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)

@@ -26,11 +26,11 @@ func (o *Observer) CompareClocks() {
 	if e.Rank() == 0 {
 		for _, leader := range t.leaders {
 			for range clockRounds {
-				if e.Recv(context, b[:], leader, 0, 1, &engine.Status{}) != nil {
+				if e.Recvs.Recv(context, b[:], leader, 0, 1, &engine.Status{}) != nil {
 					break
 				}
 				binary.LittleEndian.PutUint64(b[:], uint64(t.head.Epoch+t.buffer.Now()))
-				if e.Send(context, b[:], leader, 0) != nil {
+				if e.Sends.Send(context, b[:], leader, 0) != nil {
 					break
 				}
 			}
@@ -43,8 +43,8 @@ func (o *Observer) CompareClocks() {
 	best := trace.Offset{Error: math.MaxInt64}
 	for range clockRounds {
 		asked := t.head.Epoch + t.buffer.Now()
-		if e.Send(context, b[:], 0, 0) != nil ||
-			e.Recv(context, b[:], 0, 0, 1, &engine.Status{}) != nil {
+		if e.Sends.Send(context, b[:], 0, 0) != nil ||
+			e.Recvs.Recv(context, b[:], 0, 0, 1, &engine.Status{}) != nil {
 			return
 		}
 		half := (t.head.Epoch + t.buffer.Now() - asked) / 2

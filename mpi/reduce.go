@@ -41,7 +41,7 @@ func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) 
 		return a
 	}
 	noInPlace(&a, "in", in)
-	a.call.Count = len(in)
+	a.call.Count, a.call.OwnRight = len(in), a.err == nil && a.op.Predefined
 	buffers(&a, in, nil)
 	return a
 }

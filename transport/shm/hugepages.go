@@ -37,10 +37,10 @@ const (
 	// Bytes of a block after which it is moved. To copy so many takes twice as long as the longest moves do:
 	// 5 ms, where the system waits for all processors, which spin. Most moves take half a millisecond.
 	hugeAfter = 128 << 20
-	// Bytes of regions from this length on count so many times: a program that uses a few such buffers again
-	// does so often.
+	// Bytes of regions from this length on count so many times: such memory is moved when more of it has been
+	// reached than there is, so the program uses it again, and most often does so many times.
 	hugeLong   = 256 << 10
-	hugeWeight = 16
+	hugeWeight = hugeAfter / hugePage
 	hugeAtOnce = 2 // blocks in one call
 	// All moves take this long at most, and this part of the time that has passed.
 	hugeTime  = 20 * time.Millisecond
@@ -69,7 +69,7 @@ func (h *hugePages) note(mem []byte) {
 			continue
 		}
 		b.bytes += weight * int(min(end, (n+1)*hugePage)-max(at, n*hugePage))
-		if b.bytes >= hugeAfter {
+		if b.bytes > hugeAfter {
 			due[moves] = n
 			moves++
 			b.bytes, b.moved = 0, true

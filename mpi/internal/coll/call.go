@@ -47,7 +47,8 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
-	// of Reduce: Input may be the right operand of the operator, as it is not Output, and is not overwritten
+	// of Reduce: Input may be the right operand of the operator, as it is not Output, and is not overwritten.
+	// It may differ from rank to rank, as may Stage
 	OwnRight bool
 	InOrder  bool // all operands of an element are to be combined at once, in rank order
 	InPlace  bool // of Alltoall and Alltoallv: the blocks to send are those of Output; of

@@ -101,6 +101,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("publish %v", s.Src)
 	case Pull:
 		return fmt.Sprintf("%v = %v of %d", s.Dst, s.Src, s.Peer)
+	case Push:
+		return fmt.Sprintf("%v of %d = %v", s.Dst, s.Peer, s.Src)
 	}
 	return fmt.Sprintf("unknown kind %d", s.Kind)
 }
@@ -223,7 +225,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 		return fmt.Errorf("no steps")
 	}
 	stage := Recv
-	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Publish: 2, Combine: 2}
+	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Push: 2, Publish: 2, Combine: 2}
 	for i, s := range steps {
 		if rank[s.Kind] < rank[stage] {
 			return fmt.Errorf("%v comes too late", s)
@@ -231,7 +233,7 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 		stage = s.Kind
 		spans := []Span{s.Src, s.Dst}
 		switch s.Kind {
-		case Send:
+		case Send, Push:
 			spans = spans[:1]
 		case Recv, Pull:
 			spans = spans[1:]
@@ -241,15 +243,15 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 				return fmt.Errorf("%v: out of %d bytes", s, len(p.memory[span.Buf]))
 			}
 		}
-		if s.Kind != Send && s.Dst.Buf == Input && s.Dst.Len > 0 {
+		if s.Kind != Send && s.Kind != Push && s.Dst.Buf == Input && s.Dst.Len > 0 {
 			return fmt.Errorf("%v writes the input", s)
 		}
 		switch s.Kind {
-		case Send, Recv, Pull:
+		case Send, Recv, Pull, Push:
 			if s.Peer < 0 || s.Peer == p.rank {
 				return fmt.Errorf("%v: no such peer", s)
 			}
-			if p.schedule.Pulls && s.Kind != Pull && s.Src.Len+s.Dst.Len > 0 {
+			if p.schedule.Pulls && s.Kind <= Recv && s.Src.Len+s.Dst.Len > 0 {
 				return fmt.Errorf("%v: a message with bytes", s)
 			}
 		case Publish:
@@ -428,6 +430,13 @@ func (w *world) local(p *process, s Step) error {
 			return fmt.Errorf("rank %d: %v: rank %d has not exposed that", p.rank, s, s.Peer)
 		}
 		copy(p.bytes(dst), peer.exposed[src.Buf][src.Off:][:src.Len])
+	case Push:
+		peer := &w.processes[s.Peer]
+		if dst.Buf != Output || peer.schedule.Exposed&peer.schedule.Written>>dst.Buf&1 == 0 ||
+			dst.Off+dst.Len > len(peer.memory[dst.Buf]) {
+			return fmt.Errorf("rank %d: %v: rank %d does not expose that to be written", p.rank, s, s.Peer)
+		}
+		copy(peer.memory[dst.Buf][dst.Off:][:dst.Len], p.bytes(src))
 	case Publish:
 		copy(p.exposed[src.Buf][src.Off:], p.bytes(src))
 	}

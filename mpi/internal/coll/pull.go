@@ -20,15 +20,15 @@ const (
 	pipelineBcastMin = 256 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePiece    = 64 << 10
-	// From the first length on both ends copy a message of two ranks with processors of their own, which is
-	// the quickest Bcast unless the root can copy pieces and there are enough of them.
-	sharedBcastMin = 64 << 10
-	pairPiecesMin  = 768 << 10
+	// From so many bytes on two ranks with processors of their own share the work of a Bcast or a Reduce.
+	sharedMin = 64 << 10
 	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that
 	// pulls, if ranks take turns on their processors: a rank then leaves before the others have all.
 	pullAlltoallMost = 8 << 20
 	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
 	pullChunk = 64 << 10
+
+	pageBytes = 4 << 10 // of what the system makes accessible at a time
 )
 
 // pulling are the operations that can be carried out so.
@@ -57,7 +57,7 @@ func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
 
 // suitsPull reports whether ranks that read each other's memory do best so. All ranks find the same.
 func suitsPull(c *Call) bool {
-	if suitsMessage(c) || suitsMessages(c) {
+	if suitsMessages(c) {
 		return false
 	}
 	switch c.Operation {
@@ -71,13 +71,6 @@ func suitsPull(c *Call) bool {
 	return c.bytes() >= pullMin && c.Count >= c.Size
 }
 
-// suitsMessage reports whether one message does better than a Bcast that pulls.
-func suitsMessage(c *Call) bool {
-	n := c.bytes()
-	return c.Operation == OpBcast && c.Size == 2 && !c.sharesProcessors() && n >= sharedBcastMin &&
-		(n < pairPiecesMin || n > pipelineBcastMax)
-}
-
 // suitsMessages reports whether messages do better than an Alltoall that pulls.
 func suitsMessages(c *Call) bool {
 	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallMost
@@ -87,6 +80,13 @@ func suitsMessages(c *Call) bool {
 func (s *Schedule) pull(peer int, dst, src Span) {
 	if dst.Len > 0 {
 		s.steps = append(s.steps, Step{Kind: Pull, Peer: peer, Src: src, Dst: dst})
+	}
+}
+
+// push writes a span of this rank's to a peer's memory.
+func (s *Schedule) push(peer int, dst, src Span) {
+	if src.Len > 0 {
+		s.steps = append(s.steps, Step{Kind: Push, Peer: peer, Src: src, Dst: dst})
 	}
 }
 
@@ -109,7 +109,12 @@ func (s *Schedule) signalAll(c *Call) {
 
 func bcastPull(s *Schedule, c *Call) {
 	buf := Span{Output, 0, c.bytes()}
-	if !c.sharesProcessors() && buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax {
+	switch {
+	case c.sharesProcessors():
+	case c.sharesWork():
+		bcastShared(s, c, buf)
+		return
+	case buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax:
 		bcastPullPieces(s, c, buf)
 		return
 	}
@@ -127,6 +132,29 @@ func bcastPull(s *Schedule, c *Call) {
 	signalOthers(c, s.send)
 	s.round()
 	signalOthers(c, s.recv)
+	s.round()
+}
+
+// sharesWork reports whether both of two ranks copy what one of them needs: both are in the call, each on a
+// processor of its own.
+func (c *Call) sharesWork() bool {
+	return c.Size == 2 && !c.sharesProcessors() && c.bytes() >= sharedMin
+}
+
+// bcastShared has the root write one half of the buffer to the other rank, which reads the other half.
+func bcastShared(s *Schedule, c *Call, buf Span) {
+	peer, cut := 1-c.Rank, buf.Len/2&^(pageBytes-1)
+	front, back := buf.part(0, cut), buf.part(cut, buf.Len)
+	s.exposing(Output)
+	s.signalAll(c)
+	if c.Rank == c.Root {
+		s.push(peer, back, back)
+	} else {
+		s.Written = 1 << Output
+		s.pull(peer, front, front)
+	}
+	s.round()
+	s.signalAll(c)
 	s.round()
 }
 
@@ -172,6 +200,10 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 // reducePull has the root read the vectors of all others, which go on when that is done: what has been read
 // last is combined after that.
 func reducePull(s *Schedule, c *Call) {
+	if c.sharesWork() {
+		reduceShared(s, c)
+		return
+	}
 	if c.Rank != c.Root {
 		s.exposing(Input)
 		s.Stages = c.bytes() <= c.Stage
@@ -191,6 +223,33 @@ func reducePull(s *Schedule, c *Call) {
 	s.combinePulled(c, result, own)
 	s.round()
 	signalOthers(c, s.send)
+	s.round()
+}
+
+// reduceShared has the other rank combine a third of the vector, and write the result to the root, which
+// combines the rest. To copy a byte takes about twice as long as to combine it, so both take as long.
+func reduceShared(s *Schedule, c *Call) {
+	cut := 2 * c.Count / 3 * c.ElemSize
+	result, own := Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()}
+	if c.Rank == c.Root {
+		s.exposing(Input, Output)
+		s.Written = 1 << Output
+		s.signalAll(c)
+		s.combinePulled(c, result.part(0, cut), own.part(0, cut))
+	} else {
+		s.exposing(Input)
+		s.signalAll(c)
+		f := s.newFold(c, own.Len-cut)
+		room := s.scratch(f.chunk)
+		for at := cut; at < own.Len; at += f.chunk {
+			to := min(at+f.chunk, own.Len)
+			mine := room.part(0, to-at)
+			f.pulled(s, c, mine, own.part(at, to))
+			s.push(c.Root, result.part(at, to), mine)
+		}
+	}
+	s.round()
+	s.signalAll(c)
 	s.round()
 }
 
@@ -265,29 +324,48 @@ func (s *Schedule) publishOthers(all, but Span) {
 
 // combinePulled leaves in mine what a part of all ranks' Input comes to.
 func (s *Schedule) combinePulled(c *Call, mine, part Span) {
+	f := s.newFold(c, mine.Len)
+	for at := 0; at < mine.Len; at += f.chunk {
+		to := min(at+f.chunk, mine.Len)
+		f.pulled(s, c, mine.part(at, to), part.part(at, to))
+	}
+}
+
+// fold is how vectors that are pulled are combined, up to chunk bytes at a time.
+type fold struct {
+	chunk       int
+	first, next Span // scratch
+}
+
+// newFold reserves what combining vectors of n bytes takes.
+func (s *Schedule) newFold(c *Call, n int) (f fold) {
 	atOnce := pullChunk
 	if c.InOrder {
 		atOnce /= c.Size
 	}
-	chunk := max(atOnce/c.ElemSize, 1) * c.ElemSize
-	n := min(chunk, mine.Len)
-	var first, next Span
+	f.chunk = min(max(atOnce/c.ElemSize, 1)*c.ElemSize, max(n, 1))
 	switch {
+	case c.combinesInput():
 	case c.InOrder:
-		first = s.scratch(c.Size * n)
+		f.first = s.scratch(c.Size * f.chunk)
 	case c.Commutative:
-		first = s.scratch(n)
+		f.first = s.scratch(f.chunk)
 	default:
-		first, next = s.scratch(n), s.scratch(n)
+		f.first, f.next = s.scratch(f.chunk), s.scratch(f.chunk)
 	}
-	for at := 0; at < mine.Len; at += chunk {
-		to := min(at+chunk, mine.Len)
-		dst := mine.part(at, to)
-		if c.InOrder {
-			s.gatherPulled(c, dst, part.part(at, to), first.part(0, c.Size*(to-at)))
-		} else {
-			s.foldPulled(c, dst, part.part(at, to), first.part(0, to-at), next.part(0, to-at))
-		}
+	return f
+}
+
+// pulled leaves in dst what a part of all ranks' Input, a chunk at most, comes to.
+func (f *fold) pulled(s *Schedule, c *Call, dst, part Span) {
+	switch n := part.Len; {
+	case c.combinesInput():
+		s.pull(1-c.Rank, dst, part)
+		s.reduce(dst, part, false)
+	case c.InOrder:
+		s.gatherPulled(c, dst, part, f.first.part(0, c.Size*n))
+	default:
+		s.foldPulled(c, dst, part, f.first.part(0, n), f.next.part(0, n))
 	}
 }
 

@@ -62,6 +62,10 @@ const (
 	// that the bytes are there before it and stay until it is done.
 	Pull
 
+	// Src goes to Dst, which is in a buffer of Schedule.Written of Peer. Peer takes no part in that, as with a
+	// Pull.
+	Push
+
 	// Src, of a buffer in Schedule.Late, is ready for others to Pull once they have had a message of a later
 	// round. Dst is Src.
 	Publish
@@ -71,7 +75,7 @@ const (
 	Combine
 )
 
-// Step is one thing to do. Peer is set in Send, Recv and Pull; Src in all but Recv, Dst in all but Send. The
+// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but Send. The
 // two have the same length, but in Combine.
 type Step struct {
 	Kind     Kind
@@ -85,8 +89,9 @@ type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
 	// its messages are short enough for the mailboxes of the call; it has one round, or it pulls
 	Mailboxes bool
-	Pulls     bool  // some rank's schedule has a Pull; no message has bytes then
-	Exposed   uint8 // the buffers out of which others pull, a bit for each
+	Pulls     bool  // some rank's schedule has a Pull or a Push; no message has bytes then
+	Exposed   uint8 // the buffers out of which others pull, or to which they push, a bit for each
+	Written   uint8 // those of them to which others push
 	Late      uint8 // those of them that others may not read before a Publish has named the span
 	Stages    bool  // it pays to copy the exposed buffers to where others read without a system call
 
@@ -96,7 +101,8 @@ type Schedule struct {
 
 // Reset empties the schedule and keeps its memory.
 func (s *Schedule) Reset() {
-	s.Scratch, s.Mailboxes, s.Pulls, s.Exposed, s.Late, s.Stages = 0, false, false, 0, 0, false
+	s.Scratch, s.Mailboxes, s.Pulls, s.Stages = 0, false, false, false
+	s.Exposed, s.Written, s.Late = 0, 0, 0
 	s.steps, s.ends = s.steps[:0], s.ends[:0]
 }
 

@@ -94,7 +94,7 @@ func (x trial) call(rank int) *Call {
 	case OpAlltoall, OpReduceScatterBlock:
 		c.InPlace = x.inPlace
 	case OpReduce:
-		c.OwnRight = x.commutative && !x.inPlace // matrixProduct stands for what overwrites its operands
+		c.OwnRight = x.commutative && !(x.inPlace && rank == x.root) // matrixProduct stands for what overwrites its operands
 	}
 	return c
 }
@@ -312,8 +312,9 @@ func trials(o Operation) (all []trial) {
 			}
 			counts = append(counts, large)
 		}
-		if size == 2 && o == OpReduce {
-			counts = append(counts, pullChunk/suiteElem, 2*pullChunk/suiteElem+5, 2*pullChunk/suiteElem+6)
+		if size == 2 && (o == OpReduce || o == OpBcast) {
+			counts = append(counts, pullChunk/suiteElem, 2*pullChunk/suiteElem+5, 2*pullChunk/suiteElem+6,
+				6*pullChunk/suiteElem+7)
 		}
 		if o == OpBarrier {
 			counts = []int{0}

@@ -49,6 +49,7 @@ type Mailboxes struct {
 
 	// of the call under way, if it pulls
 	regions [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
+	written [2]bool            // which of regions others may write to
 	kept    uint               // calls after which regions may have stayed
 	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed [exposedBytes]byte // their keys, which each message has for its payload

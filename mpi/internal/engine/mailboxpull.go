@@ -54,8 +54,10 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 			switch s := &steps[i]; s.Kind {
 			case coll.Pull:
 				began := sys.Ticks()
-				err = cs.pull(c, m, s)
+				err = cs.reach(c, m, s)
 				speed.copied(s.Dst.Len, sys.Ticks()-began)
+			case coll.Push:
+				err = cs.reach(c, m, s)
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
 					cs.stage.write(staged[s.Src.Off:], c.span(s.Src), &speed)
@@ -92,7 +94,7 @@ func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 			if m.staged[buf] != nil {
 				mem = m.staged[buf]
 			}
-			if key, err = m.keyOfLocked(buf, mem); err != nil {
+			if key, err = m.keyOfLocked(buf, mem, c.Schedule.Written>>buf&1 != 0); err != nil {
 				return err
 			}
 		}
@@ -101,11 +103,12 @@ func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	return nil
 }
 
-// keyOfLocked registers memory as one of the call's buffers, unless that is what was kept.
-func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
+// keyOfLocked registers memory as one of the call's buffers, to which others may write, unless that is what
+// was kept.
+func (m *Mailboxes) keyOfLocked(buf int, mem []byte, written bool) (transport.Key, error) {
 	m.e.mu.assertHeld()
 	if mr := m.regions[buf]; mr != nil {
-		if b := mr.Bytes(); len(b) == len(mem) && &b[0] == &mem[0] {
+		if b := mr.Bytes(); m.written[buf] == written && len(b) == len(mem) && &b[0] == &mem[0] {
 			return mr.Key(), nil
 		}
 		m.regions[buf] = nil
@@ -113,11 +116,15 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
 			return 0, err
 		}
 	}
-	mr, err := m.fabric.pd.Register(mem, transport.RemoteRead)
+	rights := transport.RemoteRead
+	if written {
+		rights |= transport.LocalWrite | transport.RemoteWrite
+	}
+	mr, err := m.fabric.pd.Register(mem, rights)
 	if err != nil {
 		return 0, err
 	}
-	m.regions[buf] = mr
+	m.regions[buf], m.written[buf] = mr, written
 	return mr.Key(), nil
 }
 
@@ -174,38 +181,47 @@ func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, di
 	return tag, uint32(flag) == uint32(first) && tag != c.flagTag
 }
 
-// pull reads memory of a peer.
-func (cs *Collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
-	dst, at := c.span(s.Dst), uint64(s.Src.Off)
-	for len(dst) > 0 {
-		piece := dst[:min(len(dst), pullPiece)]
+// reach carries out a Pull or a Push.
+func (cs *Collectives) reach(c *Collective, m *Mailboxes, s *coll.Step) error {
+	mine, theirs := s.Dst, s.Src
+	if s.Kind == coll.Push {
+		mine, theirs = theirs, mine
+	}
+	mem, at := c.span(mine), uint64(theirs.Off)
+	for len(mem) > 0 {
+		piece := mem[:min(len(mem), pullPiece)]
 		cs.e.mu.Lock()
-		err := m.readLocked(piece, s, at)
+		err := m.reachLocked(piece, s, theirs.Buf, at)
 		cs.e.mu.Unlock()
 		if err == transport.ErrNotNow {
-			err = cs.pullLater(c, m, piece, s, at)
+			err = cs.reachLater(c, m, piece, s, theirs.Buf, at)
 		}
 		if err != nil {
 			return err
 		}
-		dst, at = dst[len(piece):], at+uint64(len(piece))
+		mem, at = mem[len(piece):], at+uint64(len(piece))
 	}
 	return nil
 }
 
-// readLocked reads memory of a peer if that can be done at once; transport.ErrNotNow if it may be later.
-func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
+// reachLocked reads a peer's buffer from a position on, or writes there, if that can be done at once;
+// transport.ErrNotNow if it may be later.
+func (m *Mailboxes) reachLocked(mine []byte, s *coll.Step, buf coll.Buffer, at uint64) (err error) {
 	m.e.mu.assertHeld()
 	b := &m.peers[s.Peer]
 	switch {
 	case b.peer.state != peerOpen:
 		return transport.ErrNotNow
-	case b.keys[s.Src.Buf] == 0:
-		return fmt.Errorf("%w: %s exposes no memory where this rank is to read %d bytes: the ranks' "+
-			"arguments differ in length", ErrCount, rankName(s.Peer, b.peer.rank), s.Src.Len)
+	case b.keys[buf] == 0:
+		return fmt.Errorf("%w: %s exposes no memory where this rank is to copy %d bytes: the ranks' "+
+			"arguments differ in length", ErrCount, rankName(s.Peer, b.peer.rank), len(mine))
 	}
-	m.segment[0] = transport.Segment{Key: b.keys[s.Src.Buf], Offset: at, Length: uint64(len(dst))}
-	err := b.peer.ch.QP().Get(dst, &m.segment[0])
+	m.segment[0] = transport.Segment{Key: b.keys[buf], Offset: at, Length: uint64(len(mine))}
+	if s.Kind == coll.Push {
+		err = b.peer.ch.QP().Put(mine, &m.segment[0])
+	} else {
+		err = b.peer.ch.QP().Get(mine, &m.segment[0])
+	}
 	if errors.Is(err, syscall.ESRCH) { // it could be read when the ranks agreed on that
 		return &PeerError{b.peer.rank, fmt.Errorf("%w: its process has ended", transport.ErrPeerLost)}
 	}
@@ -216,15 +232,15 @@ func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
 	return err
 }
 
-var errUnreadable = errors.New("memory cannot be read by another rank")
+var errUnreadable = errors.New("memory cannot be reached by another rank")
 
-// pullAgain is the time between two tries to read what cannot be read at the moment: nothing tells when that
+// pullAgain is the time between two tries to reach what cannot be reached at the moment: nothing tells when that
 // is over.
 const pullAgain = 10 * time.Millisecond
 
-// pullLater reads what could not be read at once: the peer has still to carry out something; or it has given
+// reachLater reads or writes what could not be reached at once: the peer has still to carry out something; or it has given
 // the collective up, and this rank waits as for a message that does not come.
-func (cs *Collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
+func (cs *Collectives) reachLater(c *Collective, m *Mailboxes, mine []byte, s *coll.Step, buf coll.Buffer,
 	at uint64) (err error) {
 	over := make(chan struct{})
 	defer close(over)
@@ -247,7 +263,7 @@ func (cs *Collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *col
 		case c.Canceller.Err() != nil:
 			err = c.Canceller.Err()
 		default:
-			if err = m.readLocked(dst, s, at); err != transport.ErrNotNow {
+			if err = m.reachLocked(mine, s, buf, at); err != transport.ErrNotNow {
 				return true
 			}
 			err = cs.interruptedLocked(c)

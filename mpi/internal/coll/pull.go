@@ -20,8 +20,10 @@ const (
 	pipelineBcastMin = 256 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePiece    = 64 << 10
-	// From so many bytes on two ranks with processors of their own share the work of a Bcast or a Reduce.
-	sharedMin = 64 << 10
+	// From so many bytes on two ranks with processors of their own share the work. In a Reduce each byte of the
+	// share is moved twice.
+	sharedBcastMin  = 64 << 10
+	sharedReduceMin = 128 << 10
 	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that
 	// pulls, if ranks take turns on their processors: a rank then leaves before the others have all.
 	pullAlltoallMost = 8 << 20
@@ -111,7 +113,7 @@ func bcastPull(s *Schedule, c *Call) {
 	buf := Span{Output, 0, c.bytes()}
 	switch {
 	case c.sharesProcessors():
-	case c.sharesWork():
+	case c.sharesWork(sharedBcastMin):
 		bcastShared(s, c, buf)
 		return
 	case buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax:
@@ -135,10 +137,10 @@ func bcastPull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// sharesWork reports whether both of two ranks copy what one of them needs: both are in the call, each on a
-// processor of its own.
-func (c *Call) sharesWork() bool {
-	return c.Size == 2 && !c.sharesProcessors() && c.bytes() >= sharedMin
+// sharesWork reports whether both of two ranks work for what one of them is to have, from so many bytes on:
+// both are in the call, each on a processor of its own.
+func (c *Call) sharesWork(least int) bool {
+	return c.Size == 2 && !c.sharesProcessors() && c.bytes() >= least
 }
 
 // bcastShared has the root write one half of the buffer to the other rank, which reads the other half.
@@ -200,7 +202,7 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 // reducePull has the root read the vectors of all others, which go on when that is done: what has been read
 // last is combined after that.
 func reducePull(s *Schedule, c *Call) {
-	if c.sharesWork() {
+	if c.sharesWork(sharedReduceMin) {
 		reduceShared(s, c)
 		return
 	}

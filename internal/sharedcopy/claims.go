@@ -57,8 +57,9 @@ var _ [Size - unsafe.Sizeof(Claims{})]struct{}
 // How many pages are claimed at a time: a copy has a cost before its first byte, as much as that of some 20
 // KiB; and at the end one side waits for the other's last piece.
 const (
-	leastShare = 8
-	mostShare  = 64
+	leastShare  = 8
+	mostShare   = 64
+	noticePages = 2 // half a microsecond
 )
 
 // In gives the claims in some memory; nil if it is too small, or not aligned.
@@ -88,8 +89,8 @@ func share(left uint64) uint64 {
 }
 
 // firstShare is how many pages of a part the leader claims before the helper knows of it: half of a short
-// part, of which the helper's first share is the other half.
-func firstShare(pages uint64) uint64 { return min((pages+1)/2, mostShare) }
+// part, of which the helper's first share is the rest, and what is copied until the helper has seen it.
+func firstShare(pages uint64) uint64 { return min(pages/2+noticePages, pages, mostShare) }
 
 // begin begins a turn, with the first pages claimed for the leader, and tells how many. The turn before has
 // to be over: all its pages are claimed, and copied.

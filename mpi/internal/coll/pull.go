@@ -20,8 +20,8 @@ const (
 	pipelineBcastMin = 256 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePiece    = 64 << 10
-	// From so many bytes on two ranks with processors of their own share the work. In a Reduce each byte of the
-	// share is moved twice.
+	// From so many bytes on two ranks with processors of their own share the work. In a Reduce the share is
+	// moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
 	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that

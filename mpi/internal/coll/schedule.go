@@ -62,8 +62,8 @@ const (
 	// that the bytes are there before it and stay until it is done.
 	Pull
 
-	// Src goes to Dst, which is in a buffer of Schedule.Written of Peer. Peer takes no part in that, as with a
-	// Pull.
+	// Src goes to Dst, which is in a buffer of Schedule.Written of Peer. Peer takes no part in that: other
+	// messages tell that the memory may be written, and that it has been.
 	Push
 
 	// Src, of a buffer in Schedule.Late, is ready for others to Pull once they have had a message of a later
@@ -75,8 +75,8 @@ const (
 	Combine
 )
 
-// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but Send. The
-// two have the same length, but in Combine.
+// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but Send.
+// The two have the same length, but in Combine.
 type Step struct {
 	Kind     Kind
 	Peer     int
@@ -93,7 +93,8 @@ type Schedule struct {
 	Exposed   uint8 // the buffers out of which others pull, or to which they push, a bit for each
 	Written   uint8 // those of them to which others push
 	Late      uint8 // those of them that others may not read before a Publish has named the span
-	Stages    bool  // it pays to copy the exposed buffers to where others read without a system call
+	// it pays to copy the exposed buffers, none of which is written, to where others read without a system call
+	Stages bool
 
 	steps []Step
 	ends  []int // where each round ends in steps

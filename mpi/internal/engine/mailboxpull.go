@@ -13,7 +13,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A schedule that pulls takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
+// A schedule that pulls, or pushes, takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
 // messages have no bytes of their own: each has the keys of the memory that its sender exposes. A rank that
 // gives the schedule up takes its keys out of use first: what has been read counts only if the key is still
 // in use afterwards, so nobody takes bytes for data that their owner has got back. After the last round
@@ -234,12 +234,12 @@ func (m *Mailboxes) reachLocked(mine []byte, s *coll.Step, buf coll.Buffer, at u
 
 var errUnreadable = errors.New("memory cannot be reached by another rank")
 
-// pullAgain is the time between two tries to reach what cannot be reached at the moment: nothing tells when that
-// is over.
+// pullAgain is the time between two tries to reach what cannot be reached at the moment: nothing tells when
+// that is over.
 const pullAgain = 10 * time.Millisecond
 
-// reachLater reads or writes what could not be reached at once: the peer has still to carry out something; or it has given
-// the collective up, and this rank waits as for a message that does not come.
+// reachLater reads or writes what could not be reached at once: the peer has still to carry out something; or
+// it has given the collective up, and this rank waits as for a message that does not come.
 func (cs *Collectives) reachLater(c *Collective, m *Mailboxes, mine []byte, s *coll.Step, buf coll.Buffer,
 	at uint64) (err error) {
 	over := make(chan struct{})

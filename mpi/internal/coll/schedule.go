@@ -75,8 +75,8 @@ const (
 	Combine
 )
 
-// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but Send.
-// The two have the same length, but in Combine.
+// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but
+// Send. The two have the same length, but in Combine.
 type Step struct {
 	Kind     Kind
 	Peer     int
@@ -93,7 +93,8 @@ type Schedule struct {
 	Exposed   uint8 // the buffers out of which others pull, or to which they push, a bit for each
 	Written   uint8 // those of them to which others push
 	Late      uint8 // those of them that others may not read before a Publish has named the span
-	// it pays to copy the exposed buffers, none of which is written, to where others read without a system call
+	// it pays to copy the exposed buffers, none of which others write to, to where they are read without a
+	// system call
 	Stages bool
 
 	steps []Step

@@ -13,12 +13,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A schedule that pulls, or pushes, takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
-// messages have no bytes of their own: each has the keys of the memory that its sender exposes. A rank that
-// gives the schedule up takes its keys out of use first: what has been read counts only if the key is still
-// in use afterwards, so nobody takes bytes for data that their owner has got back. After the last round
-// nobody reads any more. So a key may stay for the next call, which most often exposes the same memory: that
-// spares both ends a registration, and the reader the way of the line that tells of it.
+// A schedule that pulls, or pushes, takes a call of the mailboxes for each of its rounds, at all ranks as
+// many. Its messages have no bytes of their own: each has the keys of the memory that its sender exposes. A
+// rank that gives the schedule up takes its keys out of use first: what has been read counts only if the key
+// is still in use afterwards, so nobody takes bytes for data that their owner has got back; and for who is
+// writing by the key, its end waits. After the last round nobody reads or writes any more. So a key may stay
+// for the next call, which most often exposes the same memory: that spares both ends a registration, and the
+// reader the way of the line that tells of it.
 const (
 	keyBytes     = 8
 	exposedBytes = 2 * keyBytes // of Input and Output

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +163,71 @@ var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) e
 		}
 	}
 	return nil
+})
+
+// TestSharedCollectivesGivenUp: two ranks give a collective up, at any moment, in which one writes to the
+// other's memory. That belongs to the program when the call has returned: nothing is written there any more.
+func TestSharedCollectivesGivenUp(t *testing.T) {
+	together(t, 2, sharedGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(400, 80)))
+}
+
+var sharedGivenUp = body("sharedGivenUp", func(_ context.Context, world *mpi.Comm) error {
+	const n, tag, mine = 40_000, 3, -1
+	me, peer := world.Rank(), 1-world.Rank()
+	c, err := world.Dup()
+	if err != nil {
+		return err
+	}
+	in, out := make([]int64, n), make([]int64, n)
+	calls := [...]func(c *mpi.Comm, written int) error{
+		func(c *mpi.Comm, written int) error { return mpi.Bcast(c, out, 1-written) },
+		func(c *mpi.Comm, written int) error { return mpi.Reduce(c, in, out, mpi.Sum[int64](), written) },
+	}
+	for round := range number("ROUNDS") {
+		call, written := calls[round%2], round/2%2
+		for i := range in {
+			in[i], out[i] = int64(i+round), int64(2*(i+round))
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			if round/4%2 == me {
+				for range round % 32 * 500 {
+					runtime.Gosched()
+				}
+				cancel()
+			}
+			_, err := mpi.Recv(world, make([]byte, 1), peer, tag) // the other's call is over
+			cancel()
+			ended <- err
+		}()
+		if err := call(c.WithContext(ctx), written); err != nil && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		for i := range out {
+			out[i] = mine
+		}
+		if err := firstError(mpi.Send(world, make([]byte, 1), peer, tag), <-ended, mpi.Barrier(world)); err != nil {
+			return err
+		}
+		for i, got := range out {
+			if got != mine {
+				return want(fmt.Sprint("round ", round, ", element ", i, " after the call"), got, mine)
+			}
+			if me != written {
+				out[i] = int64(2 * (i + round))
+			}
+		}
+		if err := call(c, written); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		for i, got := range out {
+			if wanted := int64(2 * (i + round)); got != wanted {
+				return want(fmt.Sprint("round ", round, ", element ", i), got, wanted)
+			}
+		}
+	}
+	return c.Free()
 })
 
 // TestLongCollectivesThatDiffer: who waits for the end of one collective hears that another rank is in

@@ -14,7 +14,7 @@ import (
 )
 
 // endsWithin is how long what was killed may take to be gone.
-const endsWithin = 5 * time.Second
+const endsWithin = time.Minute
 
 // leftOver lists what is left of a job that has ended: processes and temporary files. The watchdog of a
 // launcher that was killed needs a moment.

@@ -36,7 +36,7 @@ func said(t *testing.T, how Options, failed bool, ranks int, play func(say func(
 	}
 	o.showStderrWhenDue(time.Now(), true)
 	require.Zero(t, o.stderr.size)
-	o.Flush(10 * time.Second)
+	o.Flush(2 * time.Minute)
 	o.Close()
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)

@@ -38,10 +38,14 @@ func someSizes(b *Benchmark) Options {
 	return o
 }
 
-// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long.
+// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long. Shapes of views
+// and calls take turns.
 func ways(b *Benchmark) []Options {
-	if b.spec == connections || b.spec == footprints || b.spec == collectiveOverlaps || b.spec == reductionOverlaps {
+	switch b.spec {
+	case connections, footprints:
 		return []Options{tiny(b)}
+	case collectiveOverlaps, reductionOverlaps:
+		return []Options{someSizes(b)}
 	}
 	if b.spec == gaps || b.spec == changes {
 		o := tiny(b)
@@ -55,12 +59,10 @@ func ways(b *Benchmark) []Options {
 		list = append(list, o)
 	}
 	if b.spec == packings {
-		for _, shape := range Shapes {
-			for _, call := range Calls {
-				o := someSizes(b)
-				o.Shape, o.Call = shape, call
-				list = append(list, o)
-			}
+		for i := range max(len(Shapes), len(Calls)) {
+			o := someSizes(b)
+			o.Shape, o.Call = Shapes[i%len(Shapes)], Calls[i%len(Calls)]
+			list = append(list, o)
 		}
 	}
 	return list

@@ -46,8 +46,7 @@ func ways(b *Benchmark) []Options {
 		return []Options{tiny(b)}
 	case collectiveOverlaps, reductionOverlaps:
 		return []Options{someSizes(b)}
-	}
-	if b.spec == gaps || b.spec == changes {
+	case gaps, changes:
 		o := tiny(b)
 		o.Iterations = 1
 		return []Options{o}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -17,11 +16,7 @@ func TestCollectivesAllocateNothing(t *testing.T) {
 	}
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 3} {
-			cores := polling
-			if n == 3 {
-				cores = launchertest.Shared
-			}
-			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, collectivesAllocate, fabric, cores) })
+			t.Run(fmt.Sprint(n), func(t *testing.T) { ranks(t, n, collectivesAllocate, fabric) })
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// unlikeText says how the calls of a collective differ: ranks called others in its place, or all called it and
-// are stuck, so that their arguments must differ. It is empty where neither is so.
+// unlikeText says how the calls of a collective differ: ranks called others in its place, or all called it
+// and are stuck, so that their arguments must differ. It is empty where neither is so.
 func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 	if o.Number == 0 || o.Name == "" || o.Name == snapshot.Finalize {
 		return ""
@@ -44,16 +44,16 @@ func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 		if mayEnd || waiting < len(members) || waiting < 2 {
 			return ""
 		}
-		return fmt.Sprintf("all ranks of %s wait in the same %s, so their arguments differ, such as the root or "+
-			"the length; WEFT_CHECK=1 says which", on, o.Name)
+		return fmt.Sprintf("all ranks of %s wait in the same %s, so their arguments differ, such as the root "+
+			"or the length; WEFT_CHECK=1 says which", on, o.Name)
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
 		slices.Sort(g.ranks)
 		parts[i] = fmt.Sprintf("%s called %s", Ranks(g.ranks), g.call)
 	}
-	return fmt.Sprintf("different collectives on %s: %s; all ranks of a communicator must call its collectives "+
-		"in the same order", on, strings.Join(parts, ", "))
+	return fmt.Sprintf("different collectives on %s: %s; all ranks of a communicator must call its "+
+		"collectives in the same order", on, strings.Join(parts, ", "))
 }
 
 // waitIn is the wait of a rank in the collective that has the place of another's among those of the

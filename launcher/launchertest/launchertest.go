@@ -169,8 +169,8 @@ func RunSurvivingFor(t testing.TB, limit time.Duration, apps ...launcher.App) Re
 	return run(t, launcher.Job{Apps: apps, Timeout: limit, Survive: true})
 }
 
-// Shared has ranks that wait sleep soon rather than poll: other tests run beside them on the same cores, which no
-// launcher of a job knows. A test of ranks that poll sets another number.
+// Shared has ranks that wait sleep soon rather than poll: other tests run beside them on the same cores,
+// which no launcher of a job knows. A test of ranks that poll sets another number.
 const Shared = "WEFT_CORES_PER_RANK=0"
 
 // jobVariable tells the ranks of a job from those of jobs beside it.

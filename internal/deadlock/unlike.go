@@ -44,8 +44,8 @@ func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 		if mayEnd || waiting < len(members) || waiting < 2 {
 			return ""
 		}
-		return fmt.Sprintf("all ranks of %s wait in the same %s, so their arguments differ, such as the root "+
-			"or the length; WEFT_CHECK=1 says which", on, o.Name)
+		return fmt.Sprintf("all ranks of %s wait in the same %s, so their arguments differ, such as the "+
+			"root or the length; WEFT_CHECK=1 says which", on, o.Name)
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {

@@ -44,7 +44,7 @@ const variable = "LAUNCHERTEST_BODY"
 const errorsVariable = "LAUNCHERTEST_ERRORS"
 
 // timeout is how long a job may take on a machine that does much else.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 var bodies = map[string]func() error{}
 

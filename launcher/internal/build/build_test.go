@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what has to come.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // privateDir is a folder that only this user can use, below folders that nobody else can write to.
 func privateDir(t *testing.T) string {

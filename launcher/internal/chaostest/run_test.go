@@ -192,7 +192,7 @@ func (j *job) watch(temp string) (o outcome) {
 	}
 	cancel()
 	o.struck = <-struck
-	o.left = j.leftOver(temp)
+	o.left = j.leftOver(temp, endsWithin)
 	j.killLeftOver()
 	j.out.readAll()
 	<-j.errs.done

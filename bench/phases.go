@@ -53,8 +53,12 @@ func newCensus(s *session) (*census, error) {
 		return nil, err
 	}
 	return &census{session: s, slots: slots, message: make([]byte, slices.Max(slots)),
-		resizeTimeout: 10 * time.Second}, nil
+		resizeTimeout: resizePatience}, nil
 }
+
+// resizePatience is how long channels may take to come to a phase, and to stay there while they are measured,
+// beside the time after which they shrink. Tests have more.
+var resizePatience = 10 * time.Second
 
 // shrinks refuses settings with which channels would not come back, at all ranks alike.
 func (c *census) shrinks() error {

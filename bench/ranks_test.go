@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +36,7 @@ func set(settings []string) {
 }
 
 func TestMain(m *testing.M) {
+	resizePatience = 2 * time.Minute
 	launchertest.Play()
 	os.Exit(m.Run())
 }

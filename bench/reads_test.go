@@ -15,8 +15,8 @@ var (
 )
 
 // TestReads_R2_BytesCopied for a byte moved: none of a message, with and without checksums, which the program
-// may not change meanwhile; each of a window under a checksum, once or more. Seen to fail without
-// transport.Unchanging.
+// may not change meanwhile; each of a window under a checksum, once or more: what finds no room in the socket is
+// copied again, however often that happens. Seen to fail without transport.Unchanging.
 func TestReads_R2_BytesCopied(t *testing.T) {
 	for body, leastOfGet := range map[string]float64{readsPlain: 0, readsChecked: 1} {
 		r := launch(t, group{2, body})
@@ -32,7 +32,9 @@ func TestReads_R2_BytesCopied(t *testing.T) {
 			require.Equal(t, n, size)
 			require.Zero(t, message, r.Out)
 			require.GreaterOrEqual(t, get, leastOfGet, r.Out)
-			require.LessOrEqual(t, get, 2*leastOfGet, r.Out)
+			if leastOfGet == 0 {
+				require.Zero(t, get, r.Out)
+			}
 		}
 	}
 	r := launch(t, group{2, readsShort})

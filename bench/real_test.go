@@ -38,12 +38,15 @@ func someSizes(b *Benchmark) Options {
 	return o
 }
 
-// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long.
+// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long. Shapes of views
+// and calls take turns.
 func ways(b *Benchmark) []Options {
-	if b.spec == connections || b.spec == footprints || b.spec == collectiveOverlaps || b.spec == reductionOverlaps {
+	switch b.spec {
+	case connections, footprints:
 		return []Options{tiny(b)}
-	}
-	if b.spec == gaps || b.spec == changes {
+	case collectiveOverlaps, reductionOverlaps:
+		return []Options{someSizes(b)}
+	case gaps, changes:
 		o := tiny(b)
 		o.Iterations = 1
 		return []Options{o}
@@ -55,12 +58,10 @@ func ways(b *Benchmark) []Options {
 		list = append(list, o)
 	}
 	if b.spec == packings {
-		for _, shape := range Shapes {
-			for _, call := range Calls {
-				o := someSizes(b)
-				o.Shape, o.Call = shape, call
-				list = append(list, o)
-			}
+		for i := range max(len(Shapes), len(Calls)) {
+			o := someSizes(b)
+			o.Shape, o.Call = Shapes[i%len(Shapes)], Calls[i%len(Calls)]
+			list = append(list, o)
 		}
 	}
 	return list
@@ -81,7 +82,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		}
 	}
 	return nil
-}, "WEFT_SHRINK_AFTER=20ms", "WEFT_EAGER_MAX=1G")
+}, "WEFT_SHRINK_AFTER=100ms", "WEFT_EAGER_MAX=1G")
 
 func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	run := map[string]int{}

@@ -42,9 +42,9 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 	var late <-chan struct{}
 	if c.restart {
 		limit = reconnectTimeout
-		half, cancel := context.WithTimeout(ctx, limit/2)
+		around, cancel := context.WithTimeout(ctx, aroundTimeout)
 		defer cancel()
-		late = half.Done()
+		late = around.Done()
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

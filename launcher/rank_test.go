@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.
-	time.AfterFunc(time.Minute, func() { os.Exit(99) })
+	time.AfterFunc(5*time.Minute, func() { os.Exit(99) })
 	modes[mode]()
 	os.Exit(0)
 }

@@ -20,8 +20,9 @@ import (
 const startPause = 2 * time.Second
 
 // reconnectTimeout is how long the agent of a host may take to come up when the job starts again. A host that
-// takes longer is left out. A test is less patient.
-var reconnectTimeout = 10 * time.Second
+// takes longer is left out. After aroundTimeout the others are no longer reached through it. Tests change
+// both.
+var reconnectTimeout, aroundTimeout = 10 * time.Second, 5 * time.Second
 
 // A history is what the starts of a job have in common. Each start has an id, a secret and agents of its own,
 // so that nothing of an earlier one can disturb it.

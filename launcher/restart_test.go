@@ -20,6 +20,7 @@ import (
 )
 
 func init() {
+	reconnectTimeout = patience // no host of these tests is silent for ever
 	modes["fails-until"] = func() {
 		c := joinPMI()
 		fmt.Printf("rank %d of %d, start %s\n", c.Rank(), c.Size(), os.Getenv("WEFT_RESTARTED"))
@@ -218,15 +219,18 @@ func TestRestart_Nonsense(t *testing.T) {
 	}
 }
 
-// A host that is lost is no way to others any more: the launcher starts their agents itself.
+// A host that does not answer is no way to others any more: the launcher starts their agents itself. The host
+// gives up when these are being started.
 func TestRestart_WithoutAHostThatOthersAreReachedThrough(t *testing.T) {
-	defer func(before time.Duration) { reconnectTimeout = before }(reconnectTimeout)
-	reconnectTimeout = 3 * time.Second
+	defer func(before time.Duration) { aroundTimeout = before }(aroundTimeout)
+	aroundTimeout = 100 * time.Millisecond
 	down := t.TempDir()
 	b := start(t, 3, "", func(j *Job) {
 		onHosts(Host{"a", 1}, Host{"b", 1}, Host{"c", 1})(j)
 		j.FanOut = 1
-		j.Starter = []string{"sh", "-c", `[ -e ` + down + `/{host} ] && sleep 60; exec env ` + modeVariable + `=agent "$@"`, "sh"}
+		j.Starter = []string{"sh", "-c", `d=` + down + `; [ ! -e $d/a ] || echo > $d/{host}.again
+			if [ -e $d/{host} ]; then for i in $(seq 600); do [ -e $d/b.again ] && exit 1; sleep .1; done; fi
+			exec env ` + modeVariable + `=agent "$@"`, "sh"}
 		j.Restarts = 1
 		j.Apps = []App{{Ranks: 3, Program: "sh", Args: []string{"-c", `[ $WEFT_RESTARTED = 1 ] || { [ $WEFT_RANK = 0 ] && echo > ` +
 			down + `/a && kill -9 $PPID; exec sleep 60; }`}}}

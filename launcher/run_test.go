@@ -378,7 +378,7 @@ func TestRanksAreEndedBeforeTheLauncherWhereMemoryRunsOut(t *testing.T) {
 		return n
 	}
 	for _, pid := range readPIDs(t, p.out, 2) {
-		require.Eventually(t, func() bool { return score(pid) > score(p.cmd.Process.Pid) }, 20*time.Second,
+		require.Eventually(t, func() bool { return score(pid) > score(p.cmd.Process.Pid) }, patience,
 			time.Millisecond)
 	}
 }

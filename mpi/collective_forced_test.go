@@ -60,7 +60,11 @@ var forcedForms = body("forcedForms", func(_ context.Context, world *mpi.Comm) e
 		counts = append(counts, elements/size) // 1 MiB of all blocks together
 	}
 	for _, n := range counts {
-		for _, root := range slices.Compact([]int{0, size / 2, size - 1}) {
+		roots := []int{0, size / 2, size - 1}
+		if n != 97 && os.Getenv("WEFT_TEST_FORCED") == "" {
+			roots = roots[n%2:][:1]
+		}
+		for _, root := range slices.Compact(roots) {
 			if err := errors.Join(everyCollective(world, n, root), commutativeSums(world, n, root),
 				specialNumbers(world, n, root)); err != nil {
 				return fmt.Errorf("%d elements, root %d: %w", n, root, err)

@@ -536,7 +536,7 @@ var endpointsHandled = body("endpoints-handled", func(_ context.Context, world *
 		return want("endpoints", len(world.Stats().Endpoints), len(comms))
 	}
 	talk := func() error {
-		for range 50 {
+		for range 15 {
 			for _, c := range comms {
 				if err := mpi.Barrier(c); err != nil {
 					return err

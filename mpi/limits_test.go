@@ -17,12 +17,12 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TestUnreceivedSends: ten thousand messages of 1,000 bytes that nobody receives yet, of which the receiver
-// keeps 512 KiB, do not keep a pair of partners from completing after them. The environment variable UNRECEIVED asks for
+// TestUnreceivedSends: two thousand messages of 1,000 bytes that nobody receives yet, of which the receiver
+// keeps 128 KiB, do not keep a pair of partners from completing after them. The environment variable UNRECEIVED asks for
 // another number with the default limit, such as 300000.
 func TestUnreceivedSends(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		env := []string{fabric, "UNRECEIVED=10000", "WEFT_UNEXPECTED_MAX=512K"}
+		env := []string{fabric, "UNRECEIVED=2000", "WEFT_UNEXPECTED_MAX=128K"}
 		if n := os.Getenv("UNRECEIVED"); n != "" {
 			env = []string{fabric, "UNRECEIVED=" + n}
 		}
@@ -38,8 +38,8 @@ func TestUnreceivedSends_OverLanes(t *testing.T) {
 	for _, setting := range []string{"WEFT_LANES=2", "WEFT_RECONNECT=on"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			r := launch(t, 2, unreceivedBody, "WEFT_FABRIC=tcp", setting, "UNRECEIVED=10000",
-				"WEFT_UNEXPECTED_MAX=1M")
+			r := launch(t, 2, unreceivedBody, "WEFT_FABRIC=tcp", setting, "UNRECEIVED=3000",
+				"WEFT_UNEXPECTED_MAX=256K")
 			require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 			require.Contains(t, r.Out, "all came")
 		})
@@ -78,7 +78,7 @@ func onWires(t *testing.T, test func(t *testing.T, wire []string)) {
 // collectives, where every limit is tiny: all of it completes. The environment variable TINY_MESSAGES asks
 // for another number of messages.
 func TestTinyLimits(t *testing.T) {
-	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "300")
+	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "200")
 	onWires(t, func(t *testing.T, wire []string) {
 		for name, limits := range tiny {
 			t.Run(name, func(t *testing.T) {

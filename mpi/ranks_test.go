@@ -37,6 +37,9 @@ var (
 	fabricsInTurn = launchertest.OnFabrics
 )
 
+// polling has ranks poll before they sleep, as where each has a core for itself.
+const polling = "WEFT_CORES_PER_RANK=1"
+
 // onFabrics runs a test of jobs over both fabrics at the same time, as ranks mostly wait for each other. It is
 // the last thing that its caller does.
 func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {

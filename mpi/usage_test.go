@@ -309,7 +309,7 @@ var manyRanks = body("many ranks", func(_ context.Context, world *mpi.Comm) erro
 // meanwhile, with one processor for Go too.
 func TestWaitingRankIsQuiet(t *testing.T) {
 	for _, procs := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} {
-		r := launch(t, 2, quietBody, procs)
+		r := launch(t, 2, quietBody, procs, polling)
 		require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 	}
 }

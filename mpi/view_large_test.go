@@ -23,6 +23,9 @@ func TestViewsOfAnyLength(t *testing.T) {
 var viewsOfAnyLength = body("views of any length", func(_ context.Context, world *mpi.Comm) error {
 	for _, n := range []int{1, 3, 100, 3_000, 8_192, 8_193, 12_288, 50_001, 300_000} {
 		for way := range 6 {
+			if n > 100_000 && way != 3 { // a view at both ends is enough
+				continue
+			}
 			if err := viewEnds(world, n, way&1 != 0, way&2 != 0, way >= 3); err != nil {
 				return fmt.Errorf("%d elements, way %d: %w", n, way, err)
 			}

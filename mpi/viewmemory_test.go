@@ -26,7 +26,7 @@ var viewMemory = body("view memory", func(_ context.Context, world *mpi.Comm) er
 		return nil
 	}
 	debug.SetGCPercent(-1)
-	const elements = 1 << 20 / 8
+	const elements = 1 << 18 / 8
 	m := &viewEndsMemory{world: world, other: 1 - world.Rank(), out: make([]float64, 4*elements),
 		in: make([]float64, 4*elements), order: rand.New(rand.NewPCG(19, 5)).Perm(2 * elements)}
 	var err error

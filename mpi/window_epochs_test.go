@@ -109,7 +109,7 @@ var computingTarget = body("computing target", func(_ context.Context, world *mp
 	if world.Rank() == 1 {
 		for start := time.Now(); atomic.LoadInt64(&win.Local()[0]) < rounds ||
 			atomic.LoadInt64(&win.Local()[1]) < rounds; runtime.Gosched() {
-			if time.Since(start) > 30*time.Second {
+			if time.Since(start) > 2*time.Minute {
 				return errors.New("nothing has come")
 			}
 		}

@@ -80,7 +80,7 @@ func NewSim(seed uint64, shape Shape) (*Sim, error) {
 
 // connect takes the attempt of rank 0 to its end.
 func (s *Sim) connect(ends [2]transport.Endpoint) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	result := make(chan error, 1)
 	go func() { result <- ends[0].Connect(ctx, 1, ends[1].Addr()) }()

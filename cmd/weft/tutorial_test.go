@@ -86,6 +86,7 @@ var waited = regexp.MustCompile(`for [0-9.]+m?s`)
 
 func comparableLines(text string) []string {
 	lines := strings.Split(strings.TrimSpace(waited.ReplaceAllString(text, "for a while")), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "weft: go build ") })
 	slices.Sort(lines)
 	return lines
 }

@@ -192,6 +192,29 @@ func TestReport_APeerThatIsGone(t *testing.T) {
 	}, j.Report())
 }
 
+// Ranks that called different collectives in the same place are named, and where all called the same one, their
+// arguments differ. Seen to fail without unlikeText.
+func TestReport_UnlikeCollectives(t *testing.T) {
+	const different, arguments = "different collectives", "arguments differ"
+	bcast := collective("Bcast", 3, 0)
+	bcast[0].Site = "solver.go:12"
+	j := jobOf(collective("Barrier", 3, 1), bcast, bcast).begun(3, 3, 3)
+	require.Contains(t, j.Report(), "  different collectives on world: rank 0 called Barrier, at solver.go:9, ranks 1-2 "+
+		"called Bcast, at solver.go:12; all ranks of a communicator must call its collectives in the same order")
+	root := collective("Bcast", 3, 1)
+	require.Contains(t, jobOf(root, bcast, bcast).begun(3, 3, 3).Report(), "  all ranks of world wait in the same "+
+		"Bcast, so their arguments differ, such as the root or the length; WEFT_CHECK=1 says which")
+	behind := jobOf(collective("Barrier", 4, 1), bcast, bcast).begun(4, 3, 3)
+	acts := jobOf(root, bcast, bcast).begun(3, 3, 3)
+	acts[2].Active = 1
+	elsewhere := jobOf(root, bcast, recv(0, 5, 41)).begun(3, 3, 3)
+	for name, j := range map[string]Job{"behind": behind, "acts": acts, "elsewhere": elsewhere} {
+		report := strings.Join(j.Report(), "\n")
+		require.NotContains(t, report, different, name)
+		require.NotContains(t, report, arguments, name)
+	}
+}
+
 func TestReport_OtherCommunicator(t *testing.T) {
 	j := jobOf(recv(1, 5, 41), nil)
 	j[0].Comms = append(j[0].Comms, snapshot.Comm{ID: 7, Name: "rows"})

@@ -13,8 +13,8 @@ import (
 const maxReasons = 16
 
 // reasons says why ranks cannot go on: the cycles of ranks that wait for one another, the ranks that wait for
-// one that has finished, the collectives that ranks have not called, and the messages that lie there while a
-// receive asks for others.
+// one that has finished, the collectives that ranks have not called, or not alike, and the messages that lie
+// there while a receive asks for others.
 func (j Job) reasons() []string {
 	stuck := j.Stuck()
 	var reasons []string
@@ -31,7 +31,7 @@ func (j Job) reasons() []string {
 		}
 		for i := range r.Waits {
 			for k := range r.Waits[i].Ops {
-				reasons = j.reasonsFor(reasons, rank, &r.Waits[i], &r.Waits[i].Ops[k])
+				reasons = j.reasonsFor(reasons, rank, &r.Waits[i], &r.Waits[i].Ops[k], stuck)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (j Job) notBegun() string {
 }
 
 // reasonsFor appends what can be said of one operation. The same words are not said twice.
-func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapshot.Op) []string {
+func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapshot.Op, stuck []int) []string {
 	add := func(text string) {
 		if text != "" && !slices.Contains(reasons, text) {
 			reasons = append(reasons, text)
@@ -84,6 +84,7 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 	switch o.Kind {
 	case snapshot.Collective:
 		add(j.missingText(rank, o))
+		add(j.unlikeText(rank, o, stuck))
 		return reasons
 	case snapshot.Lock:
 		add(j.holderText(rank, w, o))

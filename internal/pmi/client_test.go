@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // beRank is a rank under a real launcher: every rank learns every other's value.
 func beRank() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	c, err := FromEnv()
 	if err != nil || c == nil {
@@ -72,7 +72,7 @@ func TestClientUnderHydra(t *testing.T) {
 	}
 	for _, options := range [][]string{nil, {"-pmi-port"}} {
 		t.Run(strings.Join(options, ""), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, hydra, append(options, "-n", "3", os.Args[0])...)
 			cmd.Env = append(os.Environ(), "PMI_TEST_RANK=1")
@@ -129,7 +129,7 @@ func connectedWith(t *testing.T, n int, changed func()) (clients []*Client, wait
 func TestClientsExchangeThroughTheServer(t *testing.T) {
 	const n = 8
 	clients, wait := connected(t, n)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
 	for r, c := range clients {

@@ -11,7 +11,7 @@ import (
 
 // replyTimeout bounds the writing of an answer: a rank has one request under way, so its connection has room
 // unless the rank is stopped and has broken the protocol besides.
-const replyTimeout = 10 * time.Second
+const replyTimeout = 2 * time.Minute
 
 // Service, for tests, connects a Server with the ranks of a job on one host, one connection each.
 type Service struct {

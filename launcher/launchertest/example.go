@@ -47,6 +47,7 @@ func example(job launcher.Job, n int, main func() error) {
 		Env:     []string{exampleVariable + "=1", Environ("")[1]},
 	}}
 	job.Timeout, job.Stdin, job.Out, job.Err = timeout, launcher.InputNone, os.Stdout, notices
+	job.Env = []string{Shared}
 	err = launcher.Run(context.Background(), job)
 	var failure *launcher.Failure
 	if err == nil || job.Survive && errors.As(err, &failure) && failure.How == launcher.RanksLost {

@@ -44,7 +44,7 @@ const variable = "LAUNCHERTEST_BODY"
 const errorsVariable = "LAUNCHERTEST_ERRORS"
 
 // timeout is how long a job may take on a machine that does much else.
-const timeout = 2 * time.Minute
+const timeout = 4 * time.Minute
 
 var bodies = map[string]func() error{}
 
@@ -169,6 +169,10 @@ func RunSurvivingFor(t testing.TB, limit time.Duration, apps ...launcher.App) Re
 	return run(t, launcher.Job{Apps: apps, Timeout: limit, Survive: true})
 }
 
+// Shared has ranks that wait sleep soon rather than poll: other tests run beside them on the same cores,
+// which no launcher of a job knows. A test of ranks that poll sets another number.
+const Shared = "WEFT_CORES_PER_RANK=0"
+
 // jobVariable tells the ranks of a job from those of jobs beside it.
 const jobVariable = "LAUNCHERTEST_JOB"
 
@@ -180,6 +184,9 @@ func run(t testing.TB, job launcher.Job) Result {
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)
 	mark, folder := fmt.Sprintf("%s=%d", jobVariable, jobs.Add(1)), t.TempDir()
+	if job.Endpoints == 0 { // RunPlaced has cores for its ranks
+		job.Env = append(job.Env, Shared)
+	}
 	job.Apps = slices.Clone(job.Apps)
 	for i := range job.Apps {
 		job.Apps[i].Env = append(job.Apps[i].Env[:len(job.Apps[i].Env):len(job.Apps[i].Env)], mark,

@@ -205,7 +205,7 @@ func seeds() int {
 	if n, err := strconv.Atoi(os.Getenv("WEFT_TEST_FILES")); err == nil {
 		return n
 	}
-	return 25
+	return 10
 }
 
 var patterns = body("patterns", func(c *mpi.Comm, dir string) error {

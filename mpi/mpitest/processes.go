@@ -105,6 +105,7 @@ func (j *job) start(call string) {
 			Env: []string{processVariable + "=" + j.t.Name(), callVariable + "=" + call,
 				errorsVariable + "=" + folder, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") +
 					" atexit_sleep_ms=0")}}},
+		Env:   []string{"WEFT_CORES_PER_RANK=0"}, // tests of other packages run on the same cores
 		Stuck: stuckAfter, StuckAction: launcher.AbortStuck, Stdin: launcher.InputNone,
 	}
 	if deadline, bounded := j.t.Deadline(); bounded {

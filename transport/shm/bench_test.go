@@ -55,7 +55,7 @@ func couple(t testing.TB, o Options, change ...func(*Device)) (a, b *end) {
 		require.NoError(t, err)
 		ends[i] = e
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	require.NoError(t, list[0].Connect(ctx, 1, list[1].Addr()))
 	for _, e := range ends {

@@ -67,7 +67,7 @@ func (d *door) call(t *testing.T) *caller {
 	conn, err := net.DialUnix(network, nil, &net.UnixAddr{Name: "@" + name, Net: network})
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	c := &caller{t: t, conn: conn, socket: name, parties: parties{job: handshake.JobHash("door"), initiator: 1,
 		responder: 0}}
 	c.nonces[0][3] = 9

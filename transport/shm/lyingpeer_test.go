@@ -123,7 +123,7 @@ func TestConnection_BlockOfAClosedConnectionServesAgain(t *testing.T) {
 	hub, others := crowd(t, 1)
 	theirs, their := hub.cq.(*cq).qps[0], others[0]
 	off := theirs.conn.in.off
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	theirs.Close()
 	their.qp.Close()

@@ -211,7 +211,7 @@ func TestHoldDelaysConnections(t *testing.T) {
 	net.Hold(0, 1)
 	held := dial(rs[1], rs[0], 0)
 	require.NoError(t, <-dial(rs[2], rs[0], 0), "others are not held")
-	require.Eventually(t, func() bool { return net.Counters().Delayed == 1 }, 20*time.Second,
+	require.Eventually(t, func() bool { return net.Counters().Delayed == 1 }, 2*time.Minute,
 		100*time.Microsecond)
 	require.Nil(t, rs[1].qp(0))
 	net.Unhold(0, 1)

@@ -112,7 +112,7 @@ func build(ctx context.Context, name string, stderr *os.File, tempDir func() (st
 	return file, compile(file)
 }
 
-// quiet is how long a build on a terminal says nothing: most take no longer, for the go command has a cache.
+// quiet is how long a build says nothing: most take no longer, for the go command has a cache.
 const quiet = time.Second
 
 // compile has the go command build the package or Go file at path into out.
@@ -128,13 +128,11 @@ func compile(ctx context.Context, tool, path, out, name string, stderr *os.File)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return sys.SignalGroup(cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = buildGrace
-	if sys.IsTerminal(int(stderr.Fd())) {
-		notice := time.AfterFunc(quiet, func() {
-			fmt.Fprintln(stderr, printable.Text("weft: go build "+name+
-				" is under way; the first build takes longest"))
-		})
-		defer notice.Stop()
-	}
+	notice := time.AfterFunc(quiet, func() {
+		fmt.Fprintln(stderr, printable.Text("weft: go build "+name+
+			" is under way; the first build takes longest"))
+	})
+	defer notice.Stop()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -130,12 +130,12 @@ func TestLeftOverIsFound(t *testing.T) {
 	pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "60"},
 		&syscall.ProcAttr{Env: []string{notesVariable + "=" + j.notes}})
 	require.NoError(t, err)
-	require.Len(t, j.leftOver(temp), 2)
+	require.Len(t, j.leftOver(temp, 0), 2)
 	j.killLeftOver()
 	var status syscall.WaitStatus
 	_, err = syscall.Wait4(pid, &status, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, syscall.SIGKILL, status.Signal())
 	require.NoError(t, os.Remove(filepath.Join(temp, "file")))
-	require.Empty(t, j.leftOver(temp))
+	require.Empty(t, j.leftOver(temp, endsWithin))
 }

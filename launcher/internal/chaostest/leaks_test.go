@@ -14,12 +14,12 @@ import (
 )
 
 // endsWithin is how long what was killed may take to be gone.
-const endsWithin = 5 * time.Second
+const endsWithin = time.Minute
 
-// leftOver lists what is left of a job that has ended: processes and temporary files. The watchdog of a
-// launcher that was killed needs a moment.
-func (j *job) leftOver(temp string) (left []string) {
-	for end := time.Now().Add(endsWithin); ; time.Sleep(5 * time.Millisecond) {
+// leftOver lists what is left of a job that has ended, after a time at most: processes and temporary files. The
+// watchdog of a launcher that was killed needs a moment.
+func (j *job) leftOver(temp string, within time.Duration) (left []string) {
+	for end := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
 		left = left[:0]
 		for _, pid := range j.processes() {
 			left = append(left, describe(pid)+" is left")

@@ -24,7 +24,7 @@ const (
 )
 
 // lifetime bounds the life of every process of a job, should all else fail.
-const lifetime = 5 * time.Minute
+const lifetime = 10 * time.Minute
 
 // Play is the life of a rank, and returns where this process is none.
 func Play() {

@@ -54,7 +54,7 @@ func CopyProgram(from, to string) (string, error) {
 }
 
 // deadline is how long a job may take. Only a hang takes that long, on however loaded a machine.
-const deadline = 90 * time.Second
+const deadline = 4 * time.Minute
 
 // An outcome is what became of a job.
 type outcome struct {
@@ -192,7 +192,7 @@ func (j *job) watch(temp string) (o outcome) {
 	}
 	cancel()
 	o.struck = <-struck
-	o.left = j.leftOver(temp)
+	o.left = j.leftOver(temp, endsWithin)
 	j.killLeftOver()
 	j.out.readAll()
 	<-j.errs.done

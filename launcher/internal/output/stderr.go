@@ -22,8 +22,8 @@ const (
 	maxAggregated = 64 << 10
 )
 
-// stderrAggregator has what ranks write to standard error once their job has failed. It is held back for a
-// moment, so that what several ranks say alike is shown once, with the ranks that say it.
+// stderrAggregator has what ranks write to standard error once their job, or Init, has failed. It is held
+// back for a moment, so that what several ranks say alike is shown once, with the ranks that say it.
 type stderrAggregator struct {
 	held  []rankStderr // in the order in which ranks began
 	size  int          // bytes in it
@@ -54,6 +54,11 @@ func (l *stderrAggregator) hold(now time.Time, rank int, text []byte) bool {
 	return true
 }
 
+// has reports whether text of a rank is held.
+func (l *stderrAggregator) has(rank int) bool {
+	return slices.ContainsFunc(l.held, func(w rankStderr) bool { return w.rank == rank })
+}
+
 // due is when what is held has to be shown; zero if nothing is.
 func (l *stderrAggregator) due() (at time.Time) {
 	if l.size == 0 {
@@ -75,6 +80,9 @@ type saidAlike struct {
 // ownRank is how an error of package mpi begins: with the rank in the communicator that has it, and the rank
 // in the world where that differs.
 var ownRank = regexp.MustCompile(`mpi: rank (?:\d+ \(world rank )?(\d+)\)?: `)
+
+// initFailed is how an error of Init begins. All ranks tend to fail alike, before the first has ended.
+var initFailed = []byte("mpi: Init: ")
 
 // withoutOwnRank takes the name of the rank that writes a text out of the errors in it.
 func withoutOwnRank(text []byte, rank int) []byte {
@@ -112,7 +120,10 @@ func (o *Output) HoldStderr() { o.ending = len(o.buffers) > 1 }
 
 // holds reports whether a rank's output is held back.
 func (o *Output) holds(now time.Time, e agent.Output) bool {
-	if !o.ending || e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
+	if e.Stream != agent.Stderr || len(o.buffers[e.Rank][e.Stream].pending) > 0 {
+		return false
+	}
+	if !o.ending && !o.stderr.has(e.Rank) && (len(o.buffers) < 2 || !bytes.Contains(e.Data, initFailed)) {
 		return false
 	}
 	if o.stderr.hold(now, e.Rank, e.Data) {

@@ -36,7 +36,7 @@ func said(t *testing.T, how Options, failed bool, ranks int, play func(say func(
 	}
 	o.showStderrWhenDue(time.Now(), true)
 	require.Zero(t, o.stderr.size)
-	o.Flush(10 * time.Second)
+	o.Flush(2 * time.Minute)
 	o.Close()
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
@@ -81,6 +81,13 @@ func TestAggregate_WhatIsAlikeIsShownOnce(t *testing.T) {
 			say(2, "mpi: rank 0 (world rank 2): Barrier on world: no\n")
 			say(3, "mpi: rank 1: Barrier on world: no\n")
 		}, "ranks 0-2: mpi: Barrier on world: no\nmpi: rank 1: Barrier on world: no\n"},
+		"errors of Init, before the failure": {Options{}, false, func(say func(int, string)) {
+			say(0, "log\n")
+			say(1, "mpi: Init: no\n")
+			say(0, "mpi: Init: no\n")
+			say(1, "bye\n")
+			say(0, "bye\n")
+		}, "log\nranks 0-1:\nmpi: Init: no\nbye\n"},
 		"of one": {Options{}, true, func(say func(int, string)) { say(2, line) }, line},
 		"too much": {Options{}, true, func(say func(int, string)) {
 			say(0, line)

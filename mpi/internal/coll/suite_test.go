@@ -316,6 +316,9 @@ func trials(o Operation) (all []trial) {
 			counts = append(counts, pullChunk/suiteElem, 2*pullChunk/suiteElem+5, 2*pullChunk/suiteElem+6,
 				6*pullChunk/suiteElem+7)
 		}
+		if size == 31 { // takes as long as all others together
+			counts = []int{1, size + 1}
+		}
 		if o == OpBarrier {
 			counts = []int{0}
 		}
@@ -323,6 +326,9 @@ func trials(o Operation) (all []trial) {
 		if o == OpBcast || o == OpReduce || o == OpGather || o == OpGatherv || o == OpScatter ||
 			o == OpScatterv {
 			roots = slices.Compact([]int{0, size / 2, size - 1})
+			if size == 31 {
+				roots = roots[1:2]
+			}
 		}
 		for turn, count := range counts {
 			for _, root := range roots {

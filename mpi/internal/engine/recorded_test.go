@@ -109,7 +109,7 @@ func TestRecorder_SaysWhatASleeperWaitsFor(t *testing.T) {
 				var st Status
 				return e.Recvs.Recv(world0, in, 0, 9, 1, &st)
 			}
-			require.Eventually(t, func() bool { return strings.Contains(events(), "sleeps") }, 20*time.Second,
+			require.Eventually(t, func() bool { return strings.Contains(events(), "sleeps") }, 2*time.Minute,
 				time.Millisecond)
 			before, _, _ := strings.Cut(events(), "sleeps")
 			require.Contains(t, before, "receive waits from 0, tag 9, 8 bytes")

@@ -41,7 +41,7 @@ var contactsAll = launchertest.Body("every rank contacts every other", func() er
 		if err := mpi.Barrier(world); err != nil {
 			return err
 		}
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for openDescriptors() > with1 && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)
 		}

@@ -56,4 +56,6 @@ func TestRankEnvironment_C1(t *testing.T) {
 	require.NotContains(t, env, "WEFT_ENDPOINTS=2")
 	job.Endpoints = 2
 	require.Contains(t, rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{}, app), "WEFT_ENDPOINTS=2")
+	job.Endpoints = EndpointsAuto
+	require.Contains(t, rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{}, app), "WEFT_ENDPOINTS=auto")
 }

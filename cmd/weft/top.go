@@ -201,6 +201,7 @@ type rankFacts struct {
 	Asleep     float64    `json:"asleep"`
 	Sent       uint64     `json:"sent"`
 	SentBytes  uint64     `json:"sent_bytes"`
+	SentBy     []uint64   `json:"sent_by_endpoint,omitempty"` // where several are in use
 	Memory     uint64     `json:"memory"`
 	Registered uint64     `json:"registered"`
 	Phases     []int      `json:"phases,omitempty"` // channels in each
@@ -213,7 +214,7 @@ func factsOf(j *live.Job) jobFacts {
 	for _, r := range j.Ranks {
 		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State,
 			Call: r.Call, For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(),
-			Sent: r.Sent, SentBytes: r.SentBytes, Memory: r.Memory, Registered: r.Registered,
+			Sent: r.Sent, SentBytes: r.SentBytes, SentBy: r.SentBy, Memory: r.Memory, Registered: r.Registered,
 			Phases: r.Phases, Lanes: r.Lanes, LanesLost: r.LanesLost})
 	}
 	return f

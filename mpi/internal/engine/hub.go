@@ -148,7 +148,7 @@ func (h *Hub) make(number int) (*Engine, error) {
 	e := &Engine{hub: h, number: number, rank: h.rank, size: h.size, log: h.log, hook: h.conf.Hook,
 		recorder: h.conf.Recorder, peers: make([]*peer, h.size)}
 	if number > 0 {
-		e.recorder = recorder.New()
+		e.recorder = h.conf.Recorder.OfEndpoint(number)
 	}
 	e.init(h.conf)
 	if err := e.open(h.conf); err != nil {

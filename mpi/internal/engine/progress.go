@@ -146,7 +146,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 	}
 	if now := p.ch.Phase(); now != phase {
 		g.e.recorder.Note(recorder.Phase, 0, p.rank, 0, now)
-		g.e.hook.phase(p.rank, now)
+		g.e.hook.phase(g.e.number, p.rank, now)
 	}
 	// after a resize, what waited for larger slots can be sent
 	if resizing && p.ch.Due() != channel.DueResize && !g.advanceProtocols(p) {

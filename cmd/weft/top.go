@@ -214,8 +214,9 @@ func factsOf(j *live.Job) jobFacts {
 	for _, r := range j.Ranks {
 		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State,
 			Call: r.Call, For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(),
-			Sent: r.Sent, SentBytes: r.SentBytes, SentBy: r.SentBy, Memory: r.Memory, Registered: r.Registered,
-			Phases: r.Phases, Lanes: r.Lanes, LanesLost: r.LanesLost})
+			Sent: r.Sent, SentBytes: r.SentBytes, SentBy: r.SentBy,
+			Memory: r.Memory, Registered: r.Registered, Phases: r.Phases, Lanes: r.Lanes,
+			LanesLost: r.LanesLost})
 	}
 	return f
 }

@@ -252,8 +252,8 @@ func (v *View) Lines(height int) []Line {
 	for _, c := range v.columns() {
 		keys += c.key + " "
 	}
-	return append(lines, Line{Text: "q quit   " + keys + "sort, again to reverse   / filter   space pause   " +
-		"arrows scroll", Style: Faint})
+	return append(lines, Line{Text: "q quit   " + keys + "sort, again to reverse   / filter   " +
+		"space pause   arrows scroll", Style: Faint})
 }
 
 // summary says which job it is, and what its ranks do together.

@@ -44,8 +44,8 @@ type EndpointStats struct {
 	HandlerCore int    // of its completion handler; -1 if it has none
 	HandlerBulk bool   // the handler makes way for others on its core: see Bulk
 
-	// one for each core on which its completion handler has run, by the order in which it came there: see
-	// Comm.MoveHandler
+	// one for each core on which its completion handler has run, and each class that it has had there, by the
+	// order in which that began: see Comm.MoveHandler and Bulk
 	Handlers []HandlerStats
 
 	// completions, and rings that something has come to, that passes have found
@@ -57,9 +57,10 @@ type EndpointStats struct {
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
-// HandlerStats holds counters of what an endpoint's completion handler has done on one core.
+// HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class.
 type HandlerStats struct {
 	Core        int
+	Bulk        bool
 	Events      uint64 // that the handler was told of
 	Wakes       uint64 // times that something has woken it
 	Passes      uint64 // over the endpoint's queue pairs

@@ -19,8 +19,8 @@ type completionHandler struct {
 	passes atomic.Uint32 // changes whenever the handler may have completed something
 	spin   time.Duration
 	at     HandlerPlace
-	served []*servedCore // by the order in which it came to run there
-	moving orderedMutex  // held while the queues go to another handler; before the lock of the engine
+	served []*servedPlace // by the order in which it came there
+	moving orderedMutex   // held while the queues go to another handler; before the lock of the engine
 }
 
 // HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.
@@ -30,9 +30,9 @@ type HandlerPlace struct {
 	Bulk bool
 }
 
-// servedCore counts what the handlers of an endpoint have done on one core. The lock of the engine guards it.
-type servedCore struct {
-	core                int
+// servedPlace counts what the handlers of an endpoint have done at one place, under the lock of the engine.
+type servedPlace struct {
+	HandlerPlace
 	events, completions uint64
 	transport.HandlerCounts
 }
@@ -66,8 +66,8 @@ func (h *completionHandler) start(d transport.Device) (transport.HandlerID, erro
 	if h.at.Bulk {
 		class = transport.Bulk
 	}
-	on := h.on(h.at.Core)
-	return d.SetCompletionHandler(transport.HandlerConfig{Core: on.core, Class: class,
+	on := h.countersAt(h.at)
+	return d.SetCompletionHandler(transport.HandlerConfig{Core: on.Core, Class: class,
 		Lock: &h.e.mu, Spin: h.spin, Counts: &on.HandlerCounts,
 		Complete: func(transport.HandlerID, transport.CQ) {
 			before := h.e.stats.Completions
@@ -78,14 +78,14 @@ func (h *completionHandler) start(d transport.Device) (transport.HandlerID, erro
 		}})
 }
 
-// on returns the counters of a core.
-func (h *completionHandler) on(core int) *servedCore {
+// countersAt returns the counters of a place.
+func (h *completionHandler) countersAt(p HandlerPlace) *servedPlace {
 	h.e.mu.Lock()
 	defer h.e.mu.Unlock()
-	i := slices.IndexFunc(h.served, func(s *servedCore) bool { return s.core == core })
+	i := slices.IndexFunc(h.served, func(s *servedPlace) bool { return s.HandlerPlace == p })
 	if i < 0 {
 		i = len(h.served)
-		h.served = append(h.served, &servedCore{core: core})
+		h.served = append(h.served, &servedPlace{HandlerPlace: p})
 	}
 	return h.served[i]
 }

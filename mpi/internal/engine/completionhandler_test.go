@@ -78,7 +78,7 @@ func (q *meanwhile) RequestNotify(n transport.Notify) error {
 
 // A FIN that comes while the handler takes another one raises no event. The handler finds it, and is told of the
 // next.
-func TestHandler_FINsWhileItTakesOthers(t *testing.T) {
+func TestHandler_N5_FINsWhileItTakesOthers(t *testing.T) {
 	cores, err := sys.Affinity()
 	require.NoError(t, err)
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{HandlerCores: cores[:1], SpinTime: time.Millisecond})

@@ -62,6 +62,10 @@ func NewHub(c Config) (*Hub, error) {
 	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)
 	h.conf.Identity.Ports = h.conf.Endpoints
+	if n := h.conf.Endpoints; len(c.HandlerCores) > n {
+		c.Log.Warn("processors of WEFT_CQ_CORES are not used: each endpoint has one (WEFT_ENDPOINTS)",
+			"unused", c.HandlerCores[n:], "endpoints", n)
+	}
 	if h.conf.Recorder == nil {
 		h.conf.Recorder = recorder.New()
 	}

@@ -54,13 +54,14 @@ type EndpointStats struct {
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
-// HandlerStats are counters of what the completion handlers of an endpoint have done on one core.
+// HandlerStats are counters of what the completion handlers of an endpoint have done at one place.
 type HandlerStats struct {
 	Core        int
+	Bulk        bool
 	Events      uint64 // that they were told of
 	Wakes       uint64 // times that something has woken them
 	Passes      uint64 // over the endpoint's queue pairs
-	Completions uint64 // that they have found after an event
+	Completions uint64 // that they have found after an event, and rings that something has come to
 }
 
 // ChannelStats are the counters of the channel to one peer (E13).
@@ -114,7 +115,8 @@ func (e *Engine) endpointStats(st *Stats) EndpointStats {
 	for _, s := range h.served {
 		own.HandlerWakes += s.Wakes
 		own.HandlerPasses += s.Passes
-		own.Handlers = append(own.Handlers, HandlerStats{s.core, s.events, s.Wakes, s.Passes, s.completions})
+		own.Handlers = append(own.Handlers, HandlerStats{s.Core, s.Bulk, s.events, s.Wakes, s.Passes,
+			s.completions})
 	}
 	if h.active() {
 		own.HandlerCore = h.at.Core

@@ -43,7 +43,7 @@ func TestEndpoints_AreShown(t *testing.T) {
 	require.NoError(t, err)
 	defer report.Close()
 	err = launcher.Run(t.Context(), launcher.Job{
-		Apps:    []launcher.App{launchertest.Ranks(2, endpointsStuck, "WEFT_ENDPOINTS=3",
+		Apps: []launcher.App{launchertest.Ranks(2, endpointsStuck, "WEFT_ENDPOINTS=3",
 			"WEFT_TRACE=1M")},
 		Timeout: 2 * time.Minute, Stuck: time.Minute, StuckAction: launcher.AbortStuck, OutputDir: dir,
 		Trace: filepath.Join(dir, "trace"), Stdin: launcher.InputNone, Out: report, Err: report})

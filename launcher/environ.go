@@ -56,8 +56,11 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 	if !given("GOMAXPROCS") {
 		own = append(own, "GOMAXPROCS="+strconv.Itoa(threads))
 	}
-	if job.Endpoints > 0 {
+	switch {
+	case job.Endpoints > 0:
 		own = append(own, setting.Endpoints.Name+"="+strconv.Itoa(job.Endpoints))
+	case job.Endpoints == EndpointsAuto:
+		own = append(own, setting.Endpoints.Name+"=auto")
 	}
 	if job.Survive {
 		own = append(own, setting.Survive.Name+"=1")

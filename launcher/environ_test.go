@@ -30,9 +30,9 @@ func TestSettingsOfAJobWithinAJob(t *testing.T) {
 	require.Contains(t, local.Inherited(), "WEFT_IFACE=10.0.0.1/32", "it is the user's outside of a job")
 }
 
-// What the launcher tells a rank of its place: its numbers, the cores of its completion handlers, and a thread
-// for each of them. It proves no more of C1 than that a rank is told; that the handlers run on those cores, and
-// have the queues, is proved by TestHandler_N6_EventsComeOnItsCore and TestHandler_C1_OneDriver.
+// What the launcher tells a rank of its place: its numbers, the cores of its completion handlers, as many as it
+// has endpoints, and a thread for each of them. That the rank's endpoints have their queues there is proved by
+// TestEndpoint_C1_N3_N4_N7_N8_CountersOfEveryHandler.
 func TestRankEnvironment_C1(t *testing.T) {
 	app := &App{Env: []string{"A=app"}}
 	job := &Job{Env: []string{"A=base", "B=base"}}
@@ -50,10 +50,13 @@ func TestRankEnvironment_C1(t *testing.T) {
 		app) {
 		require.False(t, strings.HasPrefix(v, "GOMAXPROCS="), "what the user has set stays")
 	}
-	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Handlers: [][]int{{2}, {3, 7}}}, app)
-	require.Contains(t, env, cqCoresVariable+"=3,7")
-	require.Contains(t, env, "GOMAXPROCS=4", "each handler has a thread of its own")
 	require.NotContains(t, env, "WEFT_ENDPOINTS=2")
 	job.Endpoints = 2
-	require.Contains(t, rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{}, app), "WEFT_ENDPOINTS=2")
+	env = rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{CoresPerRank: 1, Endpoints: 2,
+		Handlers: [][]int{{2, 5}, {3, 7}}}, app)
+	require.Contains(t, env, cqCoresVariable+"=3,7")
+	require.Contains(t, env, "WEFT_ENDPOINTS=2", "each of the cores has an endpoint")
+	require.Contains(t, env, "GOMAXPROCS=4", "each handler has a thread of its own")
+	job.Endpoints = EndpointsAuto
+	require.Contains(t, rankEnv(nil, job, numbers{1, 2, 1, 2, 0}, &plan{}, app), "WEFT_ENDPOINTS=auto")
 }

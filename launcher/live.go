@@ -137,7 +137,8 @@ func (v *liveView) describe(id int) live.Rank {
 		return r
 	}
 	r.Up, r.Asleep, r.Memory, r.Registered = s.Up, s.Asleep, s.Memory, s.Registered
-	r.Sent, r.SentBytes, r.Phases, r.Lanes, r.LanesLost = s.Sent, s.SentBytes, s.Phases, s.Lanes, s.LanesLost
+	r.Sent, r.SentBytes, r.SentBy = s.Sent, s.SentBytes, s.SentBy
+	r.Phases, r.Lanes, r.LanesLost = s.Phases, s.Lanes, s.LanesLost
 	switch {
 	case r.State == live.Ended || r.State == live.Finished:
 	case len(s.State.Waits) > 0:

@@ -24,6 +24,9 @@ const (
 // MaxEndpoints is the largest number of endpoints of a rank.
 const MaxEndpoints = contextid.MaxEndpoints
 
+// EndpointsAuto, as Job.Endpoints, gives each rank as many endpoints as it has cores, at most MaxEndpoints.
+const EndpointsAuto = -1
+
 // CQCores says which cores serve the ranks' completion queues (requirement C1 in
 // docs/internals/conformance.md). No rank runs on such a core.
 type CQCores = placement.CQCores

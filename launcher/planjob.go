@@ -40,8 +40,8 @@ func (j *job) planAll(ctx context.Context) error {
 
 // endpoints is how many endpoints a rank has; 0 for as many as it has cores.
 func (j *job) endpoints() int {
-	if j.Endpoints > 0 {
-		return j.Endpoints
+	if j.Endpoints != 0 {
+		return max(0, j.Endpoints)
 	}
 	text := setting.Endpoints.Default
 	for _, v := range j.environment() {

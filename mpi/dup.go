@@ -81,7 +81,7 @@ func (c *Comm) duplicate(id uint32) *Comm {
 
 // childName is the name of a communicator that is made of this one, before SetName.
 func (c *Comm) childName(id uint32) string {
-	return fmt.Sprintf("%s.%d", c.Name(), contextid.Number(id))
+	return contextid.Named(fmt.Sprintf("%s.%d", c.Name(), contextid.Local(id)), id)
 }
 
 // Free ends the use of a communicator, for all handles to it (MPI 4.1, 7.4.3). All of its ranks call it, but

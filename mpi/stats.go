@@ -44,6 +44,10 @@ type EndpointStats struct {
 	HandlerCore int    // of its completion handler; -1 if it has none
 	HandlerBulk bool   // the handler makes way for others on its core: see Bulk
 
+	// one for each core on which its completion handler has run, and each class that it has had there, by the
+	// order in which that began: see Comm.MoveHandler and Bulk
+	Handlers []HandlerStats
+
 	// completions, and rings that something has come to, that passes have found
 	Completions   uint64
 	HandlerWakes  uint64        // times that something has woken the endpoint's completion handler
@@ -51,6 +55,16 @@ type EndpointStats struct {
 	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
 	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
+}
+
+// HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class.
+type HandlerStats struct {
+	Core        int
+	Bulk        bool
+	Events      uint64 // that the handler was told of
+	Wakes       uint64 // times that something has woken it
+	Passes      uint64 // over the endpoint's queue pairs
+	Completions uint64 // that it has found after an event, and rings that something has come to
 }
 
 // ChannelStats holds the counters of the channel to one peer.
@@ -122,7 +136,15 @@ func statsOf(s engine.Stats) Stats {
 		Asleep: s.Asleep,
 	}
 	for _, e := range s.Endpoints {
-		st.Endpoints = append(st.Endpoints, EndpointStats(e))
+		own := EndpointStats{Number: e.Number, Connections: e.Connections, EagerSent: e.EagerSent,
+			Announced: e.Announced, Unexpected: e.Unexpected, Passes: e.Passes, Events: e.Events,
+			Sleeps: e.Sleeps, HandlerCore: e.HandlerCore, HandlerBulk: e.HandlerBulk,
+			Completions: e.Completions, HandlerWakes: e.HandlerWakes, HandlerPasses: e.HandlerPasses,
+			LockWaits: e.LockWaits, LockHandOvers: e.LockHandOvers, LockWaited: e.LockWaited}
+		for _, h := range e.Handlers {
+			own.Handlers = append(own.Handlers, HandlerStats(h))
+		}
+		st.Endpoints = append(st.Endpoints, own)
 	}
 	for i := range s.Channels {
 		c := &s.Channels[i]

@@ -13,6 +13,7 @@ import (
 func TestStats_HaveEveryCounterOfTheEngine(t *testing.T) {
 	var s engine.Stats
 	s.Channels, s.Endpoints = make([]engine.ChannelStats, 1), make([]engine.EndpointStats, 1)
+	s.Endpoints[0].Handlers = make([]engine.HandlerStats, 1)
 	n := 0
 	var fill func(v reflect.Value) []string
 	fill = func(v reflect.Value) (names []string) {

@@ -152,6 +152,8 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_LANES=0":               "not a whole number from 1 to 8",
 		"WEFT_LANES=9":               "not a whole number from 1 to 8",
 		"WEFT_LANES=two":             "not a whole number from 1 to 8",
+		"WEFT_ENDPOINTS=9":           "not a whole number from 1 to 8, or auto",
+		"WEFT_ENDPOINTS=many":        "not a whole number from 1 to 8, or auto",
 		"WEFT_RECONNECT=yes":         "must be on or off",
 		"WEFT_IFACE=lo,":             "an empty name",
 		"WEFT_IFACE=lo,nosuch0":      "no interface or network \"nosuch0\" is up here; there are: ",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
+	"github.com/weft-mpi/weft/launcher"
 )
 
 // maxNumber bounds numbers that need no bound of their own.
@@ -29,6 +30,24 @@ func (n number) Set(text string) error {
 
 func (number) String() string { return "" }
 func (number) Type() string   { return "N" }
+
+// endpoints is a number of endpoints, or auto.
+type endpoints struct{ to *int }
+
+func (n endpoints) Set(text string) error {
+	if text == "auto" {
+		*n.to = launcher.EndpointsAuto
+		return nil
+	}
+	err := (number{n.to, 1, launcher.MaxEndpoints}).Set(text)
+	if err != nil {
+		err = fmt.Errorf("%w, or auto", err)
+	}
+	return err
+}
+
+func (endpoints) String() string { return "" }
+func (endpoints) Type() string   { return "N" }
 
 // perNode is a value of --map-by, which --ppn sets by a number of ranks.
 type perNode string

@@ -249,8 +249,9 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 	flags.StringVar(&o.cq, "cq-cores", "none",
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank or, where they suffice, "+
 			"for each endpoint of each rank")
-	flags.Var(number{&o.endpoints, 1, launcher.MaxEndpoints}, "endpoints",
-		"number of endpoints of each rank, 1 to 8 (default: WEFT_ENDPOINTS, or 1)")
+	flags.Var(endpoints{&o.endpoints}, "endpoints",
+		"number of endpoints of each rank, 1 to 8, or auto for as many as it has cores (default: "+
+			"WEFT_ENDPOINTS, or 1)")
 	flags.BoolVar(&o.report, "report-bindings", false,
 		"print the process id and the processors of each rank, and those of its completion handlers")
 }

@@ -25,7 +25,8 @@ message that was sent before its receive's call; LAY is the total time that such
 draws a timeline, the matrix of bytes and the ranks' time. https://ui.perfetto.dev shows the events themselves.
 
 The files rank.N.events in the folder of --output-dir hold the latest events of each rank before the job
-failed or got SIGQUIT. weft show merges them by time. A ~ marks an approximate time.`
+failed or got SIGQUIT. weft show merges them by time. A ~ marks an approximate time. Where a rank uses
+several endpoints, each event names its own, and "the same" refers to the event before it there.`
 
 // newShow is the command that shows traces, and the latest events of ranks.
 func newShow() *cobra.Command {

@@ -40,9 +40,11 @@ WAIT         the share of the last second that its goroutines slept in calls; tw
 MEMORY       bytes of the Go runtime and of the channels' buffers
 PHASES       3x1 2x2: three channels are in phase 1, with the slots they began with, two in phase 2
 LANES        network connections that carry data, and the number of those that were lost
+ENDPOINTS    messages that it sent in the last second on each of its endpoints, from endpoint 0 on; only
+             where a rank uses several. A communicator NAME@2 lives on endpoint 2
 FOR, CALL    how long it has waited, in which call, for which rank, and at which source line
 
-The keys r h s m b w M p l f c sort by a column (w: WAIT, M: MEMORY, f: FOR); the same key again reverses
+The keys r h s m b w M p l e f c sort by a column (w: WAIT, M: MEMORY, f: FOR); the same key again reverses
 the order. / shows only lines that contain a word, and Escape ends that. Space pauses, arrows scroll, q
 quits. If standard output is not a terminal, weft top prints the table as plain lines each time.`
 
@@ -201,6 +203,7 @@ type rankFacts struct {
 	Asleep     float64    `json:"asleep"`
 	Sent       uint64     `json:"sent"`
 	SentBytes  uint64     `json:"sent_bytes"`
+	SentBy     []uint64   `json:"sent_by_endpoint,omitempty"` // where several are in use
 	Memory     uint64     `json:"memory"`
 	Registered uint64     `json:"registered"`
 	Phases     []int      `json:"phases,omitempty"` // channels in each
@@ -213,8 +216,9 @@ func factsOf(j *live.Job) jobFacts {
 	for _, r := range j.Ranks {
 		f.Ranks = append(f.Ranks, rankFacts{Rank: r.Rank, Host: r.Host, PID: r.PID, State: r.State,
 			Call: r.Call, For: r.For.Seconds(), Up: r.Up.Seconds(), Asleep: r.Asleep.Seconds(),
-			Sent: r.Sent, SentBytes: r.SentBytes, Memory: r.Memory, Registered: r.Registered,
-			Phases: r.Phases, Lanes: r.Lanes, LanesLost: r.LanesLost})
+			Sent: r.Sent, SentBytes: r.SentBytes, SentBy: r.SentBy,
+			Memory: r.Memory, Registered: r.Registered, Phases: r.Phases, Lanes: r.Lanes,
+			LanesLost: r.LanesLost})
 	}
 	return f
 }

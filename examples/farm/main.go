@@ -58,8 +58,11 @@ func farm(_ context.Context, world *mpi.Comm) error {
 		for task := next.Add(1) - 1; task < tasks; task = next.Add(1) - 1 { // nobody else is there
 			found.Add(primes(task))
 		}
-		fmt.Printf("%d primes below %d, counted by %d goroutines\n", found.Load(), tasks*length,
-			max(1, (world.Size()-1)*goroutines))
+		by := "1 goroutine"
+		if workers := world.Size() - 1; workers > 0 {
+			by = fmt.Sprintf("%d goroutines", workers*goroutines)
+		}
+		fmt.Printf("%d primes below %d, counted by %s\n", found.Load(), tasks*length, by)
 	}
 	for _, c := range comms {
 		errs = append(errs, c.Free())

@@ -2,7 +2,11 @@
 // the parts of weft that send messages. It does no I/O.
 package contextid
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+	"strings"
+)
 
 // Kind says which messages of a communicator a context has. Messages of different kinds never match one
 // another, so what weft sends for itself meets no receive, no probe and no message of a program.
@@ -88,4 +92,25 @@ func Endpoint(context uint32) int {
 		return 0
 	}
 	return int(Number(context) >> LocalBits)
+}
+
+// Local returns the number of the communicator that a context belongs to among those of its endpoint.
+func Local(context uint32) uint32 {
+	if Endpoint(context) == 0 {
+		return Number(context)
+	}
+	return Number(context) & (1<<LocalBits - 1)
+}
+
+// Named returns the name of the communicator with an id as reports write it: where it lives on another
+// endpoint than the world, that follows as in rows@2. Without a name it is called by its number.
+func Named(name string, communicator uint32) string {
+	if name == "" {
+		name = fmt.Sprintf("communicator %d", Local(communicator))
+	}
+	at := fmt.Sprintf("@%d", Endpoint(communicator))
+	if at == "@0" || strings.HasSuffix(name, at) {
+		return name
+	}
+	return name + at
 }

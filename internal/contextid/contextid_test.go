@@ -24,3 +24,19 @@ func TestContexts_AreDistinct(t *testing.T) {
 	require.LessOrEqual(t, uint32(end), uint32(Kinds))
 	require.Equal(t, uint32(1)<<NumberBits-1, Number(Finalize))
 }
+
+// Reports name the endpoint of a communicator where it is not the world's, and once.
+func TestNamed(t *testing.T) {
+	first, third := Numbered(7), OnEndpoint(2, 7)
+	for _, c := range []struct {
+		name string
+		id   uint32
+		want string
+	}{
+		{"world", World, "world"}, {"rows", first, "rows"}, {"", first, "communicator 7"}, {"", Finalize, "communicator 536870911"},
+		{"rows", third, "rows@2"}, {"", third, "communicator 7@2"}, {"rows@2", third, "rows@2"}, {"rows@1", third, "rows@1@2"},
+	} {
+		require.Equal(t, c.want, Named(c.name, c.id))
+	}
+	require.EqualValues(t, 7, Local(Collective.In(third)))
+}

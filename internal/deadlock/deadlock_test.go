@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
@@ -221,6 +222,20 @@ func TestReport_OtherCommunicator(t *testing.T) {
 	j[0].Unexpected = []snapshot.Message{{Comm: 7, From: 1, Tag: 5}}
 	require.Contains(t, j.Report(),
 		"  rank 0: a message from 1 with tag 5 on rows has come; the receive asks for a message on world")
+}
+
+// A communicator on another endpoint than the world says so.
+func TestReport_NamesEndpoints(t *testing.T) {
+	j := jobOf(recv(1, 5, 41), nil)
+	rows := contextid.OnEndpoint(2, 1)
+	j[0].Waits[0].Ops[0].Comm = rows
+	j[0].Comms = append(j[0].Comms, snapshot.Comm{ID: rows, Name: "rows"})
+	j[0].Unexpected = []snapshot.Message{{From: 1, Tag: 5}}
+	require.Equal(t, []string{
+		"  rank 0: Recv from 1, tag 5, on rows@2, at solver.go:41",
+		"  rank 1: in no call of weft",
+		"  rank 0: a message from 1 with tag 5 on world has come; the receive asks for a message on rows@2",
+	}, j.Report())
 }
 
 func TestRanks(t *testing.T) {

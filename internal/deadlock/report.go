@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
 )
@@ -161,20 +162,21 @@ func (j Job) operation(rank int, o *snapshot.Op, call string) string {
 	} else {
 		fmt.Fprintf(&b, ", tag %d", o.Tag)
 	}
-	if o.Comm != 0 {
+	if o.Comm != contextid.World {
 		fmt.Fprintf(&b, ", on %s", j.commName(rank, o.Comm))
 	}
 	return b.String()
 }
 
 func (j Job) commName(rank int, id uint32) string {
+	name := ""
+	if id == contextid.World {
+		name = "world"
+	}
 	if c := j.comm(rank, id); c != nil && c.Name != "" {
-		return c.Name
+		name = c.Name
 	}
-	if id == 0 {
-		return "world"
-	}
-	return fmt.Sprintf("communicator %d", id)
+	return contextid.Named(name, id)
 }
 
 func (j Job) comm(rank int, id uint32) *snapshot.Comm {

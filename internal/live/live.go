@@ -15,7 +15,7 @@ import (
 )
 
 // Version is that of the encoding. A caller reads jobs of its own version only.
-const Version = 1
+const Version = 2
 
 // Watch is the byte that a caller sends to be told of the ranks.
 const Watch = 1
@@ -60,10 +60,12 @@ type Rank struct {
 	Call      string        `json:",omitempty"` // what it waits in, for whom, and where in the program
 	For       time.Duration // it has waited
 
-	Up, Asleep         time.Duration
-	Sent, SentBytes    uint64 // messages, and their bytes
-	Memory, Registered uint64 // bytes of the Go runtime, and of the channels' buffers
-	Phases             []int  `json:",omitempty"`
+	Up, Asleep      time.Duration
+	Sent, SentBytes uint64 // messages, and their bytes
+	// of Sent, by endpoint; empty while one is in use
+	SentBy             []uint64 `json:",omitempty"`
+	Memory, Registered uint64   // bytes of the Go runtime, and of the channels' buffers
+	Phases             []int    `json:",omitempty"`
 	Lanes              int
 	LanesLost          uint64
 }

@@ -2,11 +2,14 @@ package recorder
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
@@ -27,54 +30,91 @@ type Origin struct {
 }
 
 // Empty reports whether the copy of a rank's memory has nothing, since no recorder has written there.
-func Empty(raw []byte) bool {
-	return len(raw) == Size && (*memory)(unsafe.Pointer(unsafe.SliceData(raw))).version == 0
+func Empty(raw []byte) bool { return len(raw) >= partSize && part(raw, 0).version == 0 }
+
+// part is the memory of an endpoint in the copy of a rank's.
+func part(raw []byte, endpoint int) *memory {
+	return (*memory)(unsafe.Pointer(&raw[endpoint*partSize]))
 }
 
-// Dump writes what is in a copy of a rank's memory. It does not trust the rank.
+// line is a line of a dump.
+type line struct {
+	at    int64 // in ns since 1970
+	exact bool
+	text  string
+}
+
+// Dump writes what is in a copy of a rank's memory. Where several endpoints are in use, each line begins with
+// its endpoint, and what counts the events before it counts those of the endpoint. It does not trust the
+// rank.
 func Dump(w io.Writer, raw []byte, o Origin) error {
-	if len(raw) != Size {
-		return fmt.Errorf("the recorder of rank %d has %d bytes, not %d", o.Rank, len(raw), Size)
+	n := len(raw) / partSize
+	if n < 1 || n > contextid.MaxEndpoints || len(raw)%partSize != 0 {
+		return fmt.Errorf("the recorder of rank %d has %d bytes, not a multiple of %d", o.Rank, len(raw),
+			partSize)
 	}
-	m := (*memory)(unsafe.Pointer(unsafe.SliceData(raw)))
-	if m.version != version {
+	names := part(raw, 0)
+	if names.version != version {
 		return fmt.Errorf("rank %d has no recorder of version %d", o.Rank, version)
 	}
-	first := m.next - min(m.next, entries)
+	var kept, all uint64
+	var lines []line
+	for endpoint := range n {
+		m := part(raw, endpoint)
+		if m.version != version {
+			continue // not in use
+		}
+		kept, all = kept+min(m.next, entries), all+m.next
+		for _, l := range m.lines(names) {
+			if n > 1 {
+				l.text = fmt.Sprintf("endpoint %d: %s", endpoint, l.text)
+			}
+			lines = append(lines, l)
+		}
+	}
+	if n > 1 {
+		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	}
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "%s%d of %d, pid %d on %s, at %s: the last %d of %d records\n", title, o.Rank, o.Size,
-		o.PID,
-		printable.Line(o.Host), o.At.UTC().Format(timeFormat), m.next-first, m.next)
-	times, exact := m.times(first)
-	for k, t := range times {
-		if m.ring[(first+uint64(k))%entries].kind() == stamp {
-			continue
-		}
+		o.PID, printable.Line(o.Host), o.At.UTC().Format(timeFormat), kept, all)
+	for _, l := range lines {
 		mark := about
-		if exact[k] {
+		if l.exact {
 			mark = ' '
 		}
-		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, t).UTC().Format(timeFormat), mark,
-			printable.Line(m.text(first+uint64(k))))
-	}
-	if len(times) > 0 {
-		at := time.Unix(0, times[len(times)-1]).UTC().Format(timeFormat)
-		for _, text := range m.unwritten() {
-			fmt.Fprintf(b, "%s %c %s\n", at, about, printable.Line(text))
-		}
+		fmt.Fprintf(b, "%s %c %s\n", time.Unix(0, l.at).UTC().Format(timeFormat), mark,
+			printable.Line(l.text))
 	}
 	return b.Flush()
 }
 
+// lines are what the memory of an endpoint has, the oldest first.
+func (m *memory) lines(names *memory) (list []line) {
+	first := m.next - min(m.next, entries)
+	times, exact := m.times(first)
+	for k, t := range times {
+		if m.ring[(first+uint64(k))%entries].kind() != stamp {
+			list = append(list, line{t, exact[k], m.text(first+uint64(k), names)})
+		}
+	}
+	if len(times) > 0 {
+		for _, text := range m.unwritten(names) {
+			list = append(list, line{times[len(times)-1], false, text})
+		}
+	}
+	return list
+}
+
 // text says what record number i is.
-func (m *memory) text(i uint64) string {
+func (m *memory) text(i uint64, names *memory) string {
 	switch r := &m.ring[i%entries]; r.kind() {
 	case again:
 		return fmt.Sprintf("the same, %d times more", r[0])
 	case turns:
 		return m.turns(i, r[0])
 	default:
-		return r.text(m)
+		return r.text(names)
 	}
 }
 
@@ -90,13 +130,13 @@ func (m *memory) turns(i, n uint64) string {
 
 // unwritten is what has come after the latest record: runs in turn, and the one under way. Where a rank has
 // been killed while it ended a run, that may be written already.
-func (m *memory) unwritten() (texts []string) {
+func (m *memory) unwritten(names *memory) (texts []string) {
 	n := int64(m.ended - m.written)
 	if n > 0 {
 		texts = append(texts, m.turns(m.next, uint64(n)))
 	}
 	if now, _ := m.runs(); n >= 0 && now.times > 0 {
-		texts = append(texts, (&record{now.first, now.second}).text(m))
+		texts = append(texts, (&record{now.first, now.second}).text(names))
 		if now.times > 1 {
 			texts = append(texts, fmt.Sprintf("the same, %d times more", now.times-1))
 		}

@@ -60,7 +60,7 @@ var forms = [kinds]form{
 	Stopped:    {"stopped", "", false, false},
 }
 
-// text says what has happened.
+// text says what has happened. The names of collectives are in m.
 func (r *record) text(m *memory) string {
 	k, rank := r.kind(), int32(r[1])>>8
 	context, tag, size := uint32(r[0]>>32), int32(r[0]), r[1]>>32
@@ -86,7 +86,7 @@ func (r *record) text(m *memory) string {
 		text += fmt.Sprintf(", %d bytes", size)
 	}
 	if f.tagged || k == Collective {
-		text += fmt.Sprintf(", communicator %d", contextid.Number(context))
+		text += fmt.Sprintf(", communicator %d", contextid.Local(context))
 		if ofCollective {
 			text += ", of a collective"
 		}

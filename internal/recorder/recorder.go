@@ -1,6 +1,6 @@
-// Package recorder keeps the last events of a rank in memory that outlives it: a ring of records that the
-// rank shares with its launcher's agent, which reads it when something has gone wrong, however the rank has
-// ended.
+// Package recorder keeps the last events of a rank in memory that outlives it: a ring of records for each
+// endpoint. The rank shares it with its launcher's agent, which reads it when something has gone wrong,
+// however the rank has ended.
 //
 // A record has no time of its own: reading a clock costs many times what a record does. Some records are
 // stamps instead, which say when they were written: one in each stampEvery records, and one wherever the rank
@@ -16,19 +16,23 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
 const (
 	entries    = 4096 // of the ring, 64 KiB
 	stampEvery = 256  // records of which at least one is a stamp
-	version    = 5
+	version    = 6
 	headBytes  = 4096
 )
 
-// Size is how many bytes the memory of a recorder has: a page that tells how far the ring is filled, and the
-// ring.
-const Size = headBytes + entries*16
+// partSize is how many bytes the memory of an endpoint has: a page that tells how far the ring is filled, and
+// the ring.
+const partSize = headBytes + entries*16
+
+// Size is how many bytes the memory of a rank has. It is sparse: an endpoint that is not in use has no pages.
+const Size = contextid.MaxEndpoints * partSize
 
 // record is an event in two words: tag and context, 32 bits each; kind in 8 bits, rank in 24 and bytes in 32.
 // A stamp has its time in the first one, a record that counts others their number.
@@ -39,7 +43,10 @@ func (r *record) kind() Kind { return Kind(r[1]) }
 // run is an event that has come so many times, one right after the other.
 type run struct{ first, second, times uint64 }
 
-// memory is what the rank and the agent share. The rank alone writes there.
+// parts is what the rank and the agent share. The rank alone writes there.
+type parts [contextid.MaxEndpoints]memory
+
+// memory is that of an endpoint.
 //
 // A run is written to the ring when another event ends it; but where it is equal to the one before the latest
 // it is only counted. So a stream of equal messages stays in one line of the cache, and so does an exchange
@@ -66,9 +73,10 @@ const (
 	nameBytes     = 24
 )
 
-// Recorder writes the events of a rank. Its user has a lock around it.
+// Recorder writes the events of an endpoint of a rank. Its user has a lock around it.
 type Recorder struct {
-	m *memory
+	m      *memory
+	shared *parts // nil for memory of its own
 	// how often the events of the two present runs have to come, one right after the other, for a run to be
 	// equal to the one before the latest; never where the ring does not end with that
 	due [2]uint64
@@ -84,18 +92,11 @@ type Recorder struct {
 const never = math.MaxUint64
 
 // New returns a recorder that writes to memory of its own, where nobody but this process can read it.
-func New() *Recorder { return newRecorder(new(memory)) }
+func New() *Recorder { return newRecorder(new(memory), nil) }
 
-// Open returns a recorder that writes to shared memory, which it maps. The descriptor can be closed after it.
+// Open returns the recorder of the first endpoint, which writes to shared memory that it maps. The descriptor
+// can be closed after it.
 func Open(fd int) (*Recorder, error) {
-	m, err := mapMemory(fd)
-	if err != nil {
-		return nil, err
-	}
-	return newRecorder(m), nil
-}
-
-func mapMemory(fd int) (*memory, error) {
 	if err := sys.CheckShared(fd, Size); err != nil {
 		return nil, fmt.Errorf("memory of the recorder: %w", err)
 	}
@@ -103,12 +104,21 @@ func mapMemory(fd int) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory of the recorder: %w", err)
 	}
-	return (*memory)(unsafe.Pointer(&b[0])), nil
+	shared := (*parts)(unsafe.Pointer(&b[0]))
+	return newRecorder(&shared[0], shared), nil
 }
 
-func newRecorder(m *memory) *Recorder {
+// OfEndpoint returns the recorder of another endpoint of the same rank. It is called once for each.
+func (r *Recorder) OfEndpoint(number int) *Recorder {
+	if r.shared == nil {
+		return New()
+	}
+	return newRecorder(&r.shared[number], r.shared)
+}
+
+func newRecorder(m *memory, shared *parts) *Recorder {
 	now := time.Now()
-	r := &Recorder{m: m, began: now, origin: time.Duration(now.UnixNano())}
+	r := &Recorder{m: m, shared: shared, began: now, origin: time.Duration(now.UnixNano())}
 	m.next, m.version, m.ended, m.written, m.present = 0, version, 0, 0, [2]run{}
 	r.Stamp()
 	return r
@@ -266,8 +276,15 @@ func NewRing() (*Ring, int, error) {
 	return &Ring{b}, fd, nil
 }
 
-// Copy returns what is there now. The rank may write meanwhile, so that records may be torn.
-func (r *Ring) Copy() []byte { return bytes.Clone(r.bytes) }
+// Copy returns what is there now, up to the last endpoint in use. The rank may write meanwhile, so that
+// records may be torn.
+func (r *Ring) Copy() []byte {
+	n := contextid.MaxEndpoints
+	for n > 1 && (*parts)(unsafe.Pointer(&r.bytes[0]))[n-1].version == 0 {
+		n--
+	}
+	return bytes.Clone(r.bytes[:n*partSize])
+}
 
 // Close gives the memory up; a rank that lives keeps its own mapping.
 func (r *Ring) Close() error { return sys.UnmapShared(r.bytes) }

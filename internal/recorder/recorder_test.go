@@ -17,7 +17,7 @@ import (
 
 // raw is what an agent would have of a recorder.
 func (r *Recorder) raw() []byte {
-	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(r.m)), Size))
+	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(r.m)), partSize))
 }
 
 func dumpOf(t *testing.T, r *Recorder, rank int) string {
@@ -119,7 +119,26 @@ func TestRing_SharesTheMemory(t *testing.T) {
 	r.Note(Sent, 0, 1, 5, 8)
 	var b strings.Builder
 	require.NoError(t, Dump(&b, ring.Copy(), Origin{Size: 2}))
-	require.Contains(t, b.String(), "sent to 1, tag 5")
+	require.Contains(t, b.String(), " sent to 1, tag 5")
+	require.Len(t, ring.Copy(), partSize)
+
+	r.NameOperations([]string{"Barrier"})
+	third := contextid.OnEndpoint(2, 1)
+	other := r.OfEndpoint(2)
+	other.Note(Collective, contextid.Collective.In(third), 0, 0, 24)
+	other.Note(Sent, third, 1, 6, 8)
+	other.Note(Sent, third, 1, 6, 8)
+	b.Reset()
+	require.NoError(t, Dump(&b, ring.Copy(), Origin{Size: 2}))
+	require.Contains(t, b.String(), "records\n")
+	for _, text := range []string{"endpoint 0: sent to 1, tag 5, 8 bytes, communicator 0",
+		"endpoint 2: begins Barrier, 24 bytes, communicator 1", "endpoint 2: sent to 1, tag 6, 8 bytes, communicator 1",
+		"endpoint 2: the same, 1 times more"} {
+		require.Contains(t, b.String(), " "+text+"\n")
+	}
+	require.NotContains(t, b.String(), "endpoint 1")
+	_, err = Parse(strings.NewReader(b.String()))
+	require.NoError(t, err)
 	require.NoError(t, ring.Close())
 	_, err = Open(0)
 	require.Error(t, err, "not memory of a recorder")
@@ -134,12 +153,15 @@ func TestNote_AllocatesNothing(t *testing.T) {
 func FuzzDump(f *testing.F) {
 	r := New()
 	r.Note(Collective, contextid.Collective.In(comm), 1, 0, 24)
-	f.Add(r.raw()[:64], r.raw()[headBytes:headBytes+256], uint64(3))
-	f.Fuzz(func(t *testing.T, head, ring []byte, next uint64) {
-		raw := make([]byte, Size)
-		copy(raw[:headBytes], head)
-		copy(raw[headBytes:], ring)
-		m := (*memory)(unsafe.Pointer(&raw[0]))
+	f.Add(r.raw()[:64], r.raw()[headBytes:headBytes+256], uint64(3), uint8(0))
+	f.Add(r.raw()[:64], r.raw()[headBytes:headBytes+256], uint64(3), uint8(2))
+	f.Fuzz(func(t *testing.T, head, ring []byte, next uint64, endpoint uint8) {
+		endpoint %= contextid.MaxEndpoints
+		raw := make([]byte, partSize*(int(endpoint)+1))
+		part(raw, 0).version = version
+		copy(raw[int(endpoint)*partSize:][:headBytes], head)
+		copy(raw[int(endpoint)*partSize+headBytes:], ring)
+		m := part(raw, int(endpoint))
 		m.next, m.version = next, version
 		var b bytes.Buffer
 		require.NoError(t, Dump(&b, raw, Origin{Size: 1, Host: string(head)}))

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
 // Limits of what is read of a dump.
 const (
 	maxLine  = 512
-	maxLines = 2 * entries
+	maxLines = 2 * entries * contextid.MaxEndpoints
 )
 
 // A Record is what one dump says.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/contextid"
 )
 
 // MaxSampleWaits bounds the waits that a sample lists.
@@ -16,6 +18,7 @@ type Sample struct {
 	Up              time.Duration // since Init
 	Asleep          time.Duration // that goroutines have slept in calls, all together
 	Sent, SentBytes uint64        // messages, and their bytes
+	SentBy          []uint64      `json:",omitempty"` // of Sent, by endpoint; empty while one is in use
 	Memory          uint64        // bytes that the Go runtime has from the system
 	Registered      uint64        // bytes of the channels' buffers, which lie beside that
 	Phases          []int         `json:",omitempty"` // channels in each phase, from the first one
@@ -37,6 +40,9 @@ func DecodeSample(b []byte) (*Sample, error) {
 	s := &Sample{}
 	if err := json.Unmarshal(b, s); err != nil {
 		return nil, fmt.Errorf("a sample that cannot be read: %w", err)
+	}
+	if n := len(s.SentBy); n > contextid.MaxEndpoints {
+		return nil, fmt.Errorf("a sample of %d endpoints; a rank has at most %d", n, contextid.MaxEndpoints)
 	}
 	return s, s.State.check()
 }

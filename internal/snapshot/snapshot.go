@@ -10,7 +10,7 @@ import (
 )
 
 // Version is that of the encoding. A launcher reads snapshots of its own version only.
-const Version = 2
+const Version = 3
 
 // MaxSize bounds an encoded snapshot, in bytes.
 const MaxSize = 1 << 19

@@ -23,7 +23,7 @@ const (
 	Sent                        // a message has been given to its protocol
 	Matched                     // a message has found its receive
 	Withdrawn                   // a message that was sent is cancelled
-	Phase                       // Bytes is the phase in which this rank now sends to Peer
+	Phase                       // this rank now sends to Peer in phase Bytes, on Context's endpoint
 	RegionBegin                 // of the program; Peer is the number of its name
 	RegionEnd                   // likewise
 	Sleeps                      // the goroutine begins to sleep in call What; dropped if it wakes

@@ -44,6 +44,8 @@ type Head struct {
 	Comms   map[uint32]string `json:",omitempty"` // names of communicators, by their first context
 	Offsets []Offset          `json:",omitempty"`
 	Omitted uint64            // records for which there was no room
+	// Several says that the rank has used several endpoints.
+	Several bool `json:",omitempty"`
 }
 
 // Offset is how far the clock of rank 0 is ahead of this rank's.
@@ -54,7 +56,7 @@ type Offset struct {
 }
 
 const (
-	version = 2
+	version = 3
 	// maxHead bounds the head's encoding.
 	maxHead = 8 << 20
 	// maxTime bounds times, so that sums of some are times, too.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/perfetto"
 	"github.com/weft-mpi/weft/internal/printable"
 )
@@ -24,6 +25,14 @@ type Job struct {
 	Put, Got   int64            // bytes of operations on windows
 	Bytes      map[[2]int]int64 // sent, put and got, by the numbers of the ranks from and to which they went
 	Counts     map[[2]int]int   // messages likewise
+	// by endpoint, where a rank has used several
+	Endpoints [contextid.MaxEndpoints]Messages
+}
+
+// Messages are some messages that were sent.
+type Messages struct {
+	Count int
+	Bytes int64
 }
 
 // Rank is what one rank has done.
@@ -307,6 +316,10 @@ func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names
 		t.rank.Sent = plus(t.rank.Sent, bytes)
 		r.moved(t.rank.Number, int(peer), bytes)
 		r.job.Counts[[2]int{t.rank.Number, int(peer)}]++
+		if k := s.number(e, "endpoint"); k >= 0 && k < contextid.MaxEndpoints {
+			on := &r.job.Endpoints[k]
+			on.Count, on.Bytes = on.Count+1, plus(on.Bytes, bytes)
+		}
 		for _, id := range e.Flows {
 			r.message(id, end{at: at, rank: t.rank}, r.sends, r.receives, true)
 		}

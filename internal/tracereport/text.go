@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/plural"
 )
 
@@ -43,6 +44,7 @@ func (j *Job) WriteText(out io.Writer) error {
 	}
 	j.writeRanks(&b)
 	j.writeBytes(&b)
+	j.writeEndpoints(&b)
 	for _, r := range j.ordered() {
 		if r.Label != "" {
 			fmt.Fprintf(&b, "\nrank %d: %s\n", r.Number, r.Label)
@@ -146,6 +148,21 @@ func (j *Job) writeBytes(b *strings.Builder) {
 	})
 	for _, p := range pairs[:min(len(pairs), maxPairs)] {
 		fmt.Fprintf(w, "%d\t%d\t%s\t%d\t\n", p[0], p[1], size(j.Bytes[p]), j.Counts[p])
+	}
+	w.Flush()
+}
+
+// writeEndpoints writes what was sent on which endpoint, where a rank has used several.
+func (j *Job) writeEndpoints(b *strings.Builder) {
+	if j.Endpoints == [contextid.MaxEndpoints]Messages{} {
+		return
+	}
+	w := table(b)
+	fmt.Fprintln(w, "ENDPOINT\tMESSAGES\tBYTES\t")
+	for i, m := range j.Endpoints {
+		if m.Count > 0 {
+			fmt.Fprintf(w, "%d\t%d\t%s\t\n", i, m.Count, size(m.Bytes))
+		}
 	}
 	w.Flush()
 }

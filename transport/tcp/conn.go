@@ -81,7 +81,7 @@ func (i *incoming) begun(h frame.LaneHeader) {
 // receive takes what has come off the link, a few reads of it at most. It returns how many bytes have come.
 // io.EOF is the end of the stream.
 func (c *conn) receive() (came int, err error) {
-	staging := c.q.rcq.staging
+	staging := c.q.rcq.staging[:]
 	for turn := 0; c.fd >= 0; turn++ {
 		dst, staging := c.direct(), staging
 		if dst == nil && c.expectsLong() {

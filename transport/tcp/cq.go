@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -16,7 +17,8 @@ type cq struct {
 
 	qps      queuepair.Members[*qp] // driven by a pass
 	interest interest
-	staging  []byte // what was read and is not yet placed; empty between two QPs' turns
+	*buffers // made with the first queue pair
+	makeOnce sync.Once
 
 	byNum []*qp // qps by number, nil between them
 	ready []int32
@@ -24,10 +26,16 @@ type cq struct {
 	dev *Device
 
 	clock keepalive.Clock
-
-	out   frame.Batch
-	after [frame.MaxBatchFrames]cursor // each frame of out, where one link carries it
 }
+
+// buffers are what a completion queue reads into and writes out of.
+type buffers struct {
+	staging [stagingSize]byte // what was read and is not yet placed; empty between two QPs' turns
+	out     frame.Batch
+	after   [frame.MaxBatchFrames]cursor // each frame of out, where one link carries it
+}
+
+func (c *cq) makeBuffers() { c.makeOnce.Do(func() { c.buffers = new(buffers) }) }
 
 // readDirectly is how many sockets a pass reads without asking first which of them have anything.
 const readDirectly = 8
@@ -41,10 +49,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	c := &cq{
-		dev: d, clock: keepalive.Clock{Period: d.tickPeriod()},
-		ready: make([]int32, 64), staging: make([]byte, stagingSize),
-	}
+	c := &cq{dev: d, clock: keepalive.Clock{Period: d.tickPeriod()}, ready: make([]int32, 64)}
 	if err := d.AddCQ(&c.CQ, c, poller, depth, id); err != nil {
 		return nil, err
 	}

@@ -52,6 +52,8 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 		dev: d, scq: conf.SendCQ.(*cq), rcq: conf.RecvCQ.(*cq), open: true, awaitingFirstFrame: !initiator,
 		agreed: agreed, checked: agreed.Checksum,
 	}
+	q.scq.makeBuffers()
+	q.rcq.makeBuffers()
 	q.at.greeted = !initiator
 	q.written = q.at
 	q.Init(transport.QPAttr{

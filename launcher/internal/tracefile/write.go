@@ -68,7 +68,7 @@ func Write(w io.Writer, sources []Source) (Summary, error) {
 		}
 		t := &writer{out: out, source: s, clock: clocks[i], zero: zero, pairs: messages, ends: messages.of[i],
 			tracks: map[uint32]*goroutineTrack{}, names: map[string]uint64{}, notes: map[string]uint64{},
-			phases: map[int32]int64{}, channels: map[int64]*counter{}}
+			phases: map[channel]int64{}, channels: map[int64]*counter{}}
 		if err := t.write(); err != nil {
 			return sum, err
 		}
@@ -89,13 +89,19 @@ type writer struct {
 	buf    []byte
 	last   int64 // the latest time
 
-	lastTrack      uint64
-	tracks         map[uint32]*goroutineTrack
-	names, notes   map[string]uint64 // interned
-	pending        *perfetto.Interned
-	sent, received counter
-	phases         map[int32]int64 // by peer
-	channels       map[int64]*counter
+	lastTrack    uint64
+	tracks       map[uint32]*goroutineTrack
+	names, notes map[string]uint64 // interned
+	pending      *perfetto.Interned
+	moved        [contextid.MaxEndpoints]struct{ sent, received counter }
+	phases       map[channel]int64
+	channels     map[int64]*counter
+}
+
+// channel is one of the rank: it has one to each peer and endpoint.
+type channel struct {
+	peer     int32
+	endpoint int
 }
 
 // goroutineTrack is the track of a goroutine, with the slices that are open on it.
@@ -157,18 +163,17 @@ func (t *writer) write() error {
 			}
 		}
 	}
-	if t.sent.id != 0 || t.received.id != 0 {
-		return t.lastCounts()
-	}
-	return nil
+	return t.lastCounts()
 }
 
 func (t *writer) lastCounts() error {
-	for _, c := range []*counter{&t.sent, &t.received} {
-		if c.id != 0 {
-			c.told = 0
-			if err := t.count(c, "", perfetto.Bytes, 0, t.last); err != nil {
-				return err
+	for i := range t.moved {
+		for _, c := range []*counter{&t.moved[i].sent, &t.moved[i].received} {
+			if c.id != 0 {
+				c.told = 0
+				if err := t.count(c, "", perfetto.Bytes, 0, t.last); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -241,12 +246,13 @@ func (t *writer) message(e *trace.Record, at int64, number int) error {
 		return err
 	}
 	event := &perfetto.Event{Type: perfetto.Instant, Track: g.id, Category: 3}
-	c, what := &t.sent, "bytes sent"
+	endpoint := contextid.Endpoint(e.Context)
+	c, what := &t.moved[endpoint].sent, "bytes sent"
 	if e.Kind == trace.Sent {
 		event.Name = t.name("send")
 	} else {
 		event.Name = t.name("receive")
-		c, what = &t.received, "bytes received"
+		c, what = &t.moved[endpoint].received, "bytes received"
 	}
 	if number >= 0 && t.pairs.messages[number].paired {
 		m := &t.pairs.messages[number]
@@ -262,6 +268,10 @@ func (t *writer) message(e *trace.Record, at int64, number int) error {
 	if contextid.PointToPoint.Is(e.Context) {
 		event.Annotations = append(event.Annotations, t.number("tag", int64(e.Tag)))
 	}
+	if t.source.Several {
+		event.Annotations = append(event.Annotations, t.number("endpoint", int64(endpoint)))
+		what += fmt.Sprintf(" on endpoint %d", endpoint)
+	}
 	if err := t.event(at, event); err != nil {
 		return err
 	}
@@ -271,10 +281,7 @@ func (t *writer) message(e *trace.Record, at int64, number int) error {
 // communicator names the communicator of a context, and says what the context is for.
 func (t *writer) communicator(context uint32) string {
 	id := contextid.Communicator(context)
-	name, ok := t.source.Comms[id]
-	if !ok {
-		name = fmt.Sprintf("communicator %d", contextid.Number(id))
-	}
+	name := contextid.Named(t.source.Comms[id], id)
 	if context != id {
 		name += ", of a call"
 	}
@@ -283,17 +290,19 @@ func (t *writer) communicator(context uint32) string {
 
 // phase counts the channels in each phase. A channel begins in the first one.
 func (t *writer) phase(e *trace.Record, at int64) error {
-	before, known := t.phases[e.Peer]
-	t.phases[e.Peer] = e.Bytes
+	c := channel{e.Peer, contextid.Endpoint(e.Context)}
+	before, known := t.phases[c]
+	t.phases[c] = e.Bytes
 	if known {
-		if err := t.channel(before, -1, at); err != nil {
+		if err := t.inPhase(before, -1, at); err != nil {
 			return err
 		}
 	}
-	return t.channel(e.Bytes, 1, at)
+	return t.inPhase(e.Bytes, 1, at)
 }
 
-func (t *writer) channel(phase, by, at int64) error {
+// inPhase counts a channel that comes into a phase, or leaves it.
+func (t *writer) inPhase(phase, by, at int64) error {
 	c := t.channels[phase]
 	if c == nil {
 		c = &counter{}

@@ -2,12 +2,14 @@ package tracefile
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/perfetto"
 	"github.com/weft-mpi/weft/internal/perfetto/perfettotest"
 	"github.com/weft-mpi/weft/internal/trace"
@@ -148,6 +150,44 @@ func TestWrite_RegionsThatDoNotNest(t *testing.T) {
 	_, file := written(t, r)
 	require.Equal(t, 2, file.Count(perfetto.SliceBegin, "outer"))
 	require.Equal(t, 1, file.Count(perfetto.SliceBegin, `inner\n`))
+}
+
+// Where a rank has used several endpoints, messages, their communicators and counters say which, and it has a
+// channel on each to the same peer.
+func TestWrite_Endpoints(t *testing.T) {
+	rows := contextid.OnEndpoint(1, 1)
+	a, b := newRank(0, 2, 1, 1, 0), newRank(1, 2, 1, 1, 0)
+	for _, r := range []*rank{a, b} {
+		r.head.Several, r.head.Comms = true, map[uint32]string{0: "world", rows: "rows"}
+	}
+	for i, context := range []uint32{contextid.World, rows} {
+		at := int64(1000 * (i + 1))
+		a.buffer.AddAt(at, trace.Sent, 0, context, 1, 7, 8)
+		b.buffer.AddAt(at+500, trace.Matched, 0, context, 0, 7, 8)
+		a.buffer.AddAt(at+600, trace.Phase, 0, contextid.OnEndpoint(i, 0), 1, 0, 2)
+	}
+	_, file := written(t, a, b)
+	var sent, tracks []string
+	for _, e := range file.Events {
+		if e.Name == "send" {
+			sent = append(sent, fmt.Sprintf("%s on %d", e.Notes["communicator"].Text, *e.Notes["endpoint"].Number))
+		}
+	}
+	require.Equal(t, []string{"world on 0", "rows@1 on 1"}, sent)
+	for _, k := range file.Tracks {
+		if k.Counter != 0 {
+			tracks = append(tracks, k.Name)
+		}
+	}
+	require.ElementsMatch(t, []string{"bytes sent on endpoint 0", "bytes sent on endpoint 1",
+		"bytes received on endpoint 0", "bytes received on endpoint 1", "channels in phase 2"}, tracks)
+	var channels int64
+	for _, e := range file.Events {
+		if k := file.Tracks[e.Track]; k.Name == "channels in phase 2" {
+			channels = e.Value
+		}
+	}
+	require.EqualValues(t, 2, channels)
 }
 
 // Whatever ranks hand over, the file keeps the rules.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,8 @@ type completionHandler struct {
 	passes atomic.Uint32 // changes whenever the handler may have completed something
 	spin   time.Duration
 	at     HandlerPlace
-	counts transport.HandlerCounts
-	moving orderedMutex // held while the queues go to another handler; before the lock of the engine
+	served []*servedPlace // by the order in which it came there
+	moving orderedMutex   // held while the queues go to another handler; before the lock of the engine
 }
 
 // HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.
@@ -27,6 +28,13 @@ type HandlerPlace struct {
 	Core int
 	// it makes way for the handlers of the same core that are not bulk, though not for ever (N7)
 	Bulk bool
+}
+
+// servedPlace counts what the handlers of an endpoint have done at one place, under the lock of the engine.
+type servedPlace struct {
+	HandlerPlace
+	events, completions uint64
+	transport.HandlerCounts
 }
 
 // retryDelay is how soon a handler looks again at peers that could not do all that they had to: room in a
@@ -58,12 +66,28 @@ func (h *completionHandler) start(d transport.Device) (transport.HandlerID, erro
 	if h.at.Bulk {
 		class = transport.Bulk
 	}
-	return d.SetCompletionHandler(transport.HandlerConfig{Core: h.at.Core, Class: class,
-		Lock: &h.e.mu, Spin: h.spin, Counts: &h.counts,
+	on := h.countersAt(h.at)
+	return d.SetCompletionHandler(transport.HandlerConfig{Core: on.Core, Class: class,
+		Lock: &h.e.mu, Spin: h.spin, Counts: &on.HandlerCounts,
 		Complete: func(transport.HandlerID, transport.CQ) {
+			before := h.e.stats.Completions
+			on.events++
 			h.e.stats.Events++
 			h.runLocked()
+			on.completions += h.e.stats.Completions - before
 		}})
+}
+
+// countersAt returns the counters of a place.
+func (h *completionHandler) countersAt(p HandlerPlace) *servedPlace {
+	h.e.mu.Lock()
+	defer h.e.mu.Unlock()
+	i := slices.IndexFunc(h.served, func(s *servedPlace) bool { return s.HandlerPlace == p })
+	if i < 0 {
+		i = len(h.served)
+		h.served = append(h.served, &servedPlace{HandlerPlace: p})
+	}
+	return h.served[i]
 }
 
 // Handler returns where the endpoint's completion handler runs; false if it has none.

@@ -2,11 +2,14 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
 )
 
 // withHandlers makes engines with completion handlers, on the fabric of that name.
@@ -57,4 +60,72 @@ func TestHandler_C1_OneDriver(t *testing.T) {
 	require.ErrorIs(t, w[0].fabrics[0].cq.Wait(0), transport.ErrInvalid)
 	require.NoError(t, w[0].completionHandler.stop())
 	require.NoError(t, w[0].fabrics[0].cq.Wait(0))
+}
+
+// meanwhile is a completion queue of which the next request for events calls a function first.
+type meanwhile struct {
+	transport.CQ
+	f func()
+}
+
+func (q *meanwhile) RequestNotify(n transport.Notify) error {
+	if f := q.f; f != nil {
+		q.f = nil
+		f()
+	}
+	return q.CQ.RequestNotify(n)
+}
+
+// A FIN that comes while the handler takes another one raises no event. The handler finds it, and is told of the
+// next.
+func TestHandler_N5_FINsWhileItTakesOthers(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{HandlerCores: cores[:1], SpinTime: time.Millisecond})
+	sender, receiver := w[0], w[1]
+	sender.hub.heartbeat.timer.Stop() // which makes a pass as well
+	large := make([]byte, 1<<20)
+	var sends [3]Request
+	for i := range sends {
+		sends[i], err = sender.Sends.Isend(world0, large, 1, i)
+		require.NoError(t, err)
+	}
+	receive := func(tag int) error {
+		var st Status
+		return receiver.Recvs.Recv(world0, make([]byte, len(large)), 0, tag, 1, &st)
+	}
+	_, err = receiver.Probes.Probe(world0, 0, 2, nil) // all are announced
+	require.NoError(t, err)
+
+	sender.mu.Lock()
+	for _, s := range sends {
+		require.True(t, rendezvous.EndsInWord(sender.Requests.find(s).announcement-1))
+	}
+	f := sender.fabrics[0]
+	cq := f.cq
+	var second error
+	f.cq = &meanwhile{cq, func() { second = receive(1) }}
+	sender.mu.Unlock()
+	require.NoError(t, receive(0))
+	for _, s := range sends[:2] {
+		_, err := sender.Requests.Wait(s)
+		require.NoError(t, err)
+	}
+	sender.mu.Lock()
+	f.cq = cq
+	require.NoError(t, second)
+	sender.mu.Unlock()
+	require.NoError(t, receive(2))
+	done := make(chan error, 1)
+	go func() {
+		_, err := sender.Requests.Wait(sends[2])
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		sender.hub.Fail(ErrAborted)
+		t.Fatal("nobody has told the handler of the third FIN")
+	}
 }

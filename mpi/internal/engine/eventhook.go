@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
@@ -232,9 +233,9 @@ func (h *Hook) withdrawn(env envelope, peer int) {
 	}
 }
 
-func (h *Hook) phase(peer, phase int) {
+func (h *Hook) phase(endpoint, peer, phase int) {
 	if h != nil && h.Trace != nil {
-		h.Trace.Add(trace.Phase, 0, 0, peer, 0, phase)
+		h.Trace.Add(trace.Phase, 0, contextid.OnEndpoint(endpoint, 0), peer, 0, phase)
 	}
 }
 

@@ -62,6 +62,10 @@ func NewHub(c Config) (*Hub, error) {
 	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)
 	h.conf.Identity.Ports = h.conf.Endpoints
+	if n := h.conf.Endpoints; len(c.HandlerCores) > n {
+		c.Log.Warn("processors of WEFT_CQ_CORES are not used: each endpoint has one (WEFT_ENDPOINTS)",
+			"unused", c.HandlerCores[n:], "endpoints", n)
+	}
 	if h.conf.Recorder == nil {
 		h.conf.Recorder = recorder.New()
 	}
@@ -148,7 +152,7 @@ func (h *Hub) make(number int) (*Engine, error) {
 	e := &Engine{hub: h, number: number, rank: h.rank, size: h.size, log: h.log, hook: h.conf.Hook,
 		recorder: h.conf.Recorder, peers: make([]*peer, h.size)}
 	if number > 0 {
-		e.recorder = recorder.New()
+		e.recorder = h.conf.Recorder.OfEndpoint(number)
 	}
 	e.init(h.conf)
 	if err := e.open(h.conf); err != nil {

@@ -60,7 +60,8 @@ func (g *progressEngine) poll() bool {
 
 // pollFabric drives one fabric.
 func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
-	if g.e.Sends.takeFINsLocked(f) {
+	handled := g.e.completionHandler.active()
+	if !handled && g.e.Sends.takeFINsLocked(f) {
 		return true // a send may be done, and the next message be for a receive that takes it itself
 	}
 	for {
@@ -92,6 +93,10 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 			g.e.Recvs.drainLocked(p)
 			busy = true
 		}
+	}
+	if handled {
+		// Placed has told of FINs too, and an event tells of the next only after that.
+		busy = g.e.Sends.takeFINsLocked(f) || busy
 	}
 	return f.sender.CopyShared() || f.receiver.Copied() || busy
 }
@@ -146,7 +151,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 	}
 	if now := p.ch.Phase(); now != phase {
 		g.e.recorder.Note(recorder.Phase, 0, p.rank, 0, now)
-		g.e.hook.phase(p.rank, now)
+		g.e.hook.phase(g.e.number, p.rank, now)
 	}
 	// after a resize, what waited for larger slots can be sent
 	if resizing && p.ch.Due() != channel.DueResize && !g.advanceProtocols(p) {

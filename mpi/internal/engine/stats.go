@@ -43,6 +43,7 @@ type EndpointStats struct {
 	Sleeps      uint64
 	HandlerCore int  // of its completion handler; -1 for none
 	HandlerBulk bool // the handler makes way for others on its core
+	Handlers    []HandlerStats
 
 	// completions, and rings that something has come to, that passes have found
 	Completions   uint64
@@ -51,6 +52,16 @@ type EndpointStats struct {
 	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
 	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
+}
+
+// HandlerStats are counters of what the completion handlers of an endpoint have done at one place.
+type HandlerStats struct {
+	Core        int
+	Bulk        bool
+	Events      uint64 // that they were told of
+	Wakes       uint64 // times that something has woken them
+	Passes      uint64 // over the endpoint's queue pairs
+	Completions uint64 // that they have found after an event, and rings that something has come to
 }
 
 // ChannelStats are the counters of the channel to one peer (E13).
@@ -100,7 +111,13 @@ func (e *Engine) endpointStats(st *Stats) EndpointStats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := &e.completionHandler
-	own.HandlerBulk, own.HandlerWakes, own.HandlerPasses = h.at.Bulk, h.counts.Wakes, h.counts.Passes
+	own.HandlerBulk = h.at.Bulk
+	for _, s := range h.served {
+		own.HandlerWakes += s.Wakes
+		own.HandlerPasses += s.Passes
+		own.Handlers = append(own.Handlers, HandlerStats{s.Core, s.Bulk, s.events, s.Wakes, s.Passes,
+			s.completions})
+	}
 	if h.active() {
 		own.HandlerCore = h.at.Core
 	}

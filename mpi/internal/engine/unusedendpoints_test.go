@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
@@ -19,7 +20,7 @@ func TestUnusedEndpointsCostNothing(t *testing.T) {
 		"shm": func() []transport.Device { return shmDevices(t, 1, shm.Options{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cost := func(endpoints int) (bytes int, held [3]int) {
+			cost := func(endpoints int) (bytes int, held []int) {
 				before, heldBefore := usedMemory(), holds(t)
 				h := worldOf(t, devices(), Config{Endpoints: endpoints})[0].hub
 				bytes, held = usedMemory()-before, holds(t)
@@ -39,6 +40,30 @@ func TestUnusedEndpointsCostNothing(t *testing.T) {
 	}
 }
 
+// An endpoint that has been made and has no messages costs a rank less than 32 KiB, beside the ring of its
+// recorder, whose pages are there when events are written to them.
+func TestMadeEndpointsCostLittle(t *testing.T) {
+	for name, devices := range map[string]func() []transport.Device{
+		"tcp": func() []transport.Device { return tcpDevices(t, 1) },
+		"shm": func() []transport.Device { return shmDevices(t, 1, shm.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := worldOf(t, devices(), Config{Endpoints: MaxEndpoints})[0].hub
+			_, err := h.Endpoint(1) // with what the second of a process costs
+			require.NoError(t, err)
+			before, heldBefore := usedMemory(), holds(t)
+			for number := 2; number < MaxEndpoints; number++ {
+				_, err := h.Endpoint(number)
+				require.NoError(t, err)
+			}
+			const made = MaxEndpoints - 2
+			ring := recorder.Size / MaxEndpoints
+			require.Less(t, (usedMemory()-before)/made-ring, 32<<10)
+			require.Equal(t, heldBefore[:2], holds(t)[:2])
+		})
+	}
+}
+
 // usedMemory is how many bytes this process has allocated since it began.
 func usedMemory() int {
 	var m runtime.MemStats
@@ -47,8 +72,8 @@ func usedMemory() int {
 }
 
 // holds is what else it has: bytes of memory for peers, goroutines and descriptors.
-func holds(t *testing.T) [3]int {
+func holds(t *testing.T) []int {
 	descriptors, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
-	return [3]int{int(sys.Mapped()), runtime.NumGoroutine(), len(descriptors)}
+	return []int{int(sys.Mapped()), runtime.NumGoroutine(), len(descriptors)}
 }

@@ -33,10 +33,16 @@ func (r *Reporter) sample() *snapshot.Sample {
 func (r *Reporter) count(s *snapshot.Sample) {
 	st := r.observer.Load().rank.Hub.Stats()
 	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
-	s.Sent, s.SentBytes, s.Lanes, s.LanesLost, s.Phases = 0, 0, 0, 0, nil
+	s.Sent, s.SentBytes, s.SentBy, s.Lanes, s.LanesLost, s.Phases = 0, 0, nil, 0, 0, nil
+	if last := st.Endpoints[len(st.Endpoints)-1].Number; last > 0 {
+		s.SentBy = make([]uint64, last+1)
+	}
 	for i := range st.Channels {
 		c := &st.Channels[i]
 		s.Sent += c.Eager + c.Rendezvous
+		if s.SentBy != nil {
+			s.SentBy[c.Endpoint] += c.Eager + c.Rendezvous
+		}
 		s.SentBytes += c.EagerBytes + c.RendezvousBytes
 		s.Lanes, s.LanesLost = s.Lanes+c.Lanes.Lanes, s.LanesLost+c.Lanes.Down
 		for len(s.Phases) <= c.Phase {

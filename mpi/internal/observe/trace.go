@@ -92,6 +92,7 @@ func (o *Observer) leaveTrace(last bool) {
 	}
 	h := o.tracer.head
 	h.Rank, h.Size, h.Comms = o.rank.Engine.Rank(), o.rank.Engine.Size(), map[uint32]string{}
+	h.Several = o.rank.Hub.Several()
 	for _, c := range o.rank.Comms.List() {
 		h.Comms[c.ID] = c.Name
 	}

@@ -79,7 +79,11 @@ func (o *Options) readCores(set setting.Values) (err error) {
 func endpoints(set setting.Values) (int, error) {
 	s := set.Of(setting.Endpoints)
 	if s.String() != "auto" {
-		return s.Int(1, engine.MaxEndpoints)
+		n, err := s.Int(1, engine.MaxEndpoints)
+		if err != nil {
+			err = fmt.Errorf("%w, or auto", err)
+		}
+		return n, err
 	}
 	cores, err := set.Of(setting.CoresPerRank).Int(0, math.MaxInt32)
 	return max(1, min(cores, engine.MaxEndpoints)), err

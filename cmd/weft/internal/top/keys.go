@@ -51,7 +51,8 @@ func (v *View) Key(key string, height int) (leave bool) {
 	case End:
 		v.top = len(v.rows)
 	default:
-		if i := slices.IndexFunc(columns, func(c column) bool { return c.key == key }); i >= 0 {
+		if i := slices.IndexFunc(columns, func(c column) bool { return c.key == key }); i >= 0 &&
+			slices.Contains(v.columns(), &columns[i]) {
 			v.turned = i == v.column && !v.turned
 			v.column = i
 		}

@@ -57,6 +57,19 @@ func job(second int) *live.Job {
 	return j
 }
 
+// spread is a job at a second of its life of which rank 0 uses three endpoints, the last from second 11 on, and
+// rank 2 two.
+func spread(second int) *live.Job {
+	j := job(second)
+	n := uint64(second)
+	j.Ranks[0].SentBy = []uint64{10 * n * n, 50 * n * n}
+	if second > 10 {
+		j.Ranks[0].SentBy = append(j.Ranks[0].SentBy, 40)
+	}
+	j.Ranks[2].SentBy = []uint64{0, 25_000 * n}
+	return j
+}
+
 // beginning is a job at a second of its life in which rank 2 has not come to Init, rank 3 has no process yet,
 // and the others wait in Init for both. In the next one all are in the program.
 func beginning(second int) *live.Job {
@@ -129,6 +142,9 @@ func TestScreen(t *testing.T) {
 		{"first", 120, 14, two[:1], nil},
 		{"rates", 120, 14, two, nil},
 		{"by_bytes", 120, 14, two, []string{"b"}},
+		{"endpoints", 150, 14, []*live.Job{spread(10), spread(11)}, nil},
+		{"by_endpoints", 150, 14, []*live.Job{spread(10), spread(11)}, []string{"e"}},
+		{"without_endpoints", 120, 14, two, []string{"e"}}, // no such column
 		{"by_memory_reversed", 120, 14, two, []string{"M", "M"}},
 		{"typing", 120, 14, two, []string{"/", "W", "o", "r", "x", Backspace}},
 		{"filtered", 120, 14, two, []string{"/", "b", "e", "t", "a", Enter, "s"}},

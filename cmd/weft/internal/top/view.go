@@ -31,8 +31,9 @@ type View struct {
 // row is a rank, with its rates since the job that was shown before.
 type row struct {
 	live.Rank
-	messages, bytes, waiting float64 // a second; waiting is the time that goroutines slept
-	known                    bool    // the rates
+	messages, bytes, waiting float64   // a second; waiting is the time that goroutines slept
+	endpoints                []float64 // of messages, by endpoint; nil while one is in use
+	known                    bool      // the rates
 }
 
 // column is a column of the table.
@@ -42,44 +43,70 @@ type column struct {
 	right   bool // numbers, of which the largest come first
 	cell    func(r *row) string
 	compare func(a, b *row) int
+	several bool // shown where a rank uses several endpoints
 }
 
 var columns = []column{
-	{"r", "RANK", false, func(r *row) string { return strconv.Itoa(r.Rank.Rank) },
-		func(a, b *row) int { return cmp.Compare(a.Rank.Rank, b.Rank.Rank) }},
-	{"h", "HOST", false, func(r *row) string { return printable.Line(r.Host) },
-		func(a, b *row) int { return cmp.Compare(a.Host, b.Host) }},
-	{"s", "STATE", false, func(r *row) string { return printable.Line(string(r.State)) },
-		func(a, b *row) int { return cmp.Compare(a.State, b.State) }},
-	{"m", "MSG/S", true, func(r *row) string { return r.rate(r.messages) },
-		func(a, b *row) int { return cmp.Compare(a.messages, b.messages) }},
-	{"b", "BYTES/S", true, func(r *row) string { return r.rate(r.bytes) },
-		func(a, b *row) int { return cmp.Compare(a.bytes, b.bytes) }},
-	{"w", "WAIT", true, func(r *row) string {
+	{key: "r", name: "RANK", cell: func(r *row) string { return strconv.Itoa(r.Rank.Rank) },
+		compare: func(a, b *row) int { return cmp.Compare(a.Rank.Rank, b.Rank.Rank) }},
+	{key: "h", name: "HOST", cell: func(r *row) string { return printable.Line(r.Host) },
+		compare: func(a, b *row) int { return cmp.Compare(a.Host, b.Host) }},
+	{key: "s", name: "STATE", cell: func(r *row) string { return printable.Line(string(r.State)) },
+		compare: func(a, b *row) int { return cmp.Compare(a.State, b.State) }},
+	{key: "m", name: "MSG/S", right: true, cell: func(r *row) string { return r.rate(r.messages) },
+		compare: func(a, b *row) int { return cmp.Compare(a.messages, b.messages) }},
+	{key: "b", name: "BYTES/S", right: true, cell: func(r *row) string { return r.rate(r.bytes) },
+		compare: func(a, b *row) int { return cmp.Compare(a.bytes, b.bytes) }},
+	{key: "w", name: "WAIT", right: true, cell: func(r *row) string {
 		if !r.known {
 			return "-"
 		}
 		return fmt.Sprintf("%.0f%%", 100*r.waiting)
-	}, func(a, b *row) int { return cmp.Compare(a.waiting, b.waiting) }},
-	{"M", "MEMORY", true, func(r *row) string {
+	}, compare: func(a, b *row) int { return cmp.Compare(a.waiting, b.waiting) }},
+	{key: "M", name: "MEMORY", right: true, cell: func(r *row) string {
 		if r.Up == 0 {
 			return "-"
 		}
 		return short(float64(r.Memory + r.Registered))
-	},
-		func(a, b *row) int { return cmp.Compare(a.Memory+a.Registered, b.Memory+b.Registered) }},
-	{"p", "PHASES", true, func(r *row) string { return phases(r.Phases) },
-		func(a, b *row) int { return slices.Compare(a.Phases, b.Phases) }},
-	{"l", "LANES", true, func(r *row) string { return lanes(&r.Rank) },
-		func(a, b *row) int { return cmp.Compare(a.LanesLost, b.LanesLost) }},
-	{"f", "FOR", true, func(r *row) string {
+	}, compare: func(a, b *row) int { return cmp.Compare(a.Memory+a.Registered, b.Memory+b.Registered) }},
+	{key: "p", name: "PHASES", right: true, cell: func(r *row) string { return phases(r.Phases) },
+		compare: func(a, b *row) int { return slices.Compare(a.Phases, b.Phases) }},
+	{key: "l", name: "LANES", right: true, cell: func(r *row) string { return lanes(&r.Rank) },
+		compare: func(a, b *row) int { return cmp.Compare(a.LanesLost, b.LanesLost) }},
+	{key: "e", name: "ENDPOINTS", right: true, several: true, cell: func(r *row) string {
+		var parts []string
+		for _, n := range r.endpoints {
+			parts = append(parts, r.rate(n))
+		}
+		return strings.Join(parts, " ")
+	}, compare: func(a, b *row) int { return cmp.Compare(a.busiest(), b.busiest()) }},
+	{key: "f", name: "FOR", right: true, cell: func(r *row) string {
 		if r.For == 0 {
 			return ""
 		}
 		return duration(r.For)
-	}, func(a, b *row) int { return cmp.Compare(a.For, b.For) }},
-	{"c", "CALL", false, func(r *row) string { return printable.Line(r.Call) },
-		func(a, b *row) int { return cmp.Compare(a.Call, b.Call) }},
+	}, compare: func(a, b *row) int { return cmp.Compare(a.For, b.For) }},
+	{key: "c", name: "CALL", cell: func(r *row) string { return printable.Line(r.Call) },
+		compare: func(a, b *row) int { return cmp.Compare(a.Call, b.Call) }},
+}
+
+// columns are those that are shown.
+func (v *View) columns() (shown []*column) {
+	several := slices.ContainsFunc(v.rows, func(r row) bool { return len(r.endpoints) > 0 })
+	for i := range columns {
+		if c := &columns[i]; several || !c.several {
+			shown = append(shown, c)
+		}
+	}
+	return shown
+}
+
+// busiest is the rate of the endpoint that sends most.
+func (r *row) busiest() float64 {
+	if len(r.endpoints) == 0 {
+		return 0
+	}
+	return slices.Max(r.endpoints)
 }
 
 func (r *row) rate(n float64) string {
@@ -148,6 +175,12 @@ func (v *View) Show(j *live.Job) {
 			r.bytes = float64(r.SentBytes-old.SentBytes) / passed
 			r.waiting = (r.Asleep - old.Asleep).Seconds() / passed
 		}
+		for i, n := range r.SentBy {
+			if i < len(old.SentBy) {
+				n -= old.SentBy[i]
+			}
+			r.endpoints = append(r.endpoints, float64(n)/(r.Up-old.Up).Seconds())
+		}
 		v.rows[i] = r
 	}
 }
@@ -215,7 +248,11 @@ func (v *View) Lines(height int) []Line {
 	for len(lines) < height-1 {
 		lines = append(lines, Line{})
 	}
-	return append(lines, Line{Text: "q quit   r h s m b w M p l f c sort, again to reverse   / filter   " +
+	keys := ""
+	for _, c := range v.columns() {
+		keys += c.key + " "
+	}
+	return append(lines, Line{Text: "q quit   " + keys + "sort, again to reverse   / filter   " +
 		"space pause   arrows scroll", Style: Faint})
 }
 
@@ -265,7 +302,7 @@ func (v *View) status() string {
 
 // table is the head of the columns, and the rows.
 func (v *View) table(rows []*row) []Line {
-	cells := make([][]string, 1+len(rows))
+	cells, columns := make([][]string, 1+len(rows)), v.columns()
 	width := make([]int, len(columns))
 	for i := range columns {
 		cells[0] = append(cells[0], columns[i].name)

@@ -46,7 +46,7 @@ func (j *job) wantedEndpoints() int {
 	}
 	set := setting.Values{}.Clone()
 	for _, v := range j.environment() {
-		if name, value, _ := strings.Cut(v, "="); name == setting.Endpoints.Name && value != "" {
+		if name, value, _ := strings.Cut(v, "="); name == setting.Endpoints.Name {
 			set.Set(name, value)
 		}
 	}

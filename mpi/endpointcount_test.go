@@ -47,9 +47,9 @@ var (
 		Defaults: map[string]string{"WEFT_ENDPOINTS": "5"}}))
 )
 
-// TestEndpoint_OneForEachCore: a rank has an endpoint for each of its cores, unless the user or the program
+// TestEndpoint_C1_OneForEachCore: a rank has an endpoint for each of its cores, unless the user or the program
 // says otherwise, and all ranks of a job have as many, whoever has started it.
-func TestEndpoint_OneForEachCore(t *testing.T) {
+func TestEndpoint_C1_OneForEachCore(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		r := launch(t, n, endpointsByDefault, "WEFT_ENDPOINTS=")
 		require.NoError(t, r.Failure, r.Err)

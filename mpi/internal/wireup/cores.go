@@ -2,6 +2,7 @@ package wireup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -81,7 +82,10 @@ func (j *Job) Endpoints(ctx context.Context, set, cores int) (int, error) {
 		}
 	}
 	text, err := j.way.Get(ctx, pmi.EndpointsKey)
-	if err != nil {
+	switch {
+	case j.weft && errors.Is(err, pmi.ErrNotFound): // of a version that does not tell it
+		return n, nil
+	case err != nil:
 		return 0, fmt.Errorf("the number of endpoints of each rank: %w", err)
 	}
 	if n, err = strconv.Atoi(text); err != nil || n < 1 || n > contextid.MaxEndpoints {

@@ -81,7 +81,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		}
 	}
 	return nil
-}, "WEFT_SHRINK_AFTER=20ms", "WEFT_EAGER_MAX=1G")
+}, "WEFT_SHRINK_AFTER=50ms", "WEFT_EAGER_MAX=1G")
 
 func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	run := map[string]int{}

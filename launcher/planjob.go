@@ -41,8 +41,8 @@ func (j *job) planAll(ctx context.Context) error {
 
 // wantedEndpoints is how many endpoints the user wants each rank to have; 0 for as many as it has cores.
 func (j *job) wantedEndpoints() int {
-	if j.Endpoints > 0 {
-		return j.Endpoints
+	if j.Endpoints != 0 {
+		return max(0, j.Endpoints)
 	}
 	set := setting.Values{}.Clone()
 	for _, v := range j.environment() {

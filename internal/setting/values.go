@@ -152,7 +152,11 @@ func (v Value) IntOrAuto(low, high int) (int, error) {
 	if v.text == "auto" {
 		return 0, nil
 	}
-	return v.Int(low, high)
+	n, err := v.Int(low, high)
+	if err != nil {
+		err = fmt.Errorf("%w, or auto", err)
+	}
+	return n, err
 }
 
 // Int is the setting as a whole number from low to high.

@@ -288,8 +288,9 @@ var ofTheJob = []*Benchmark{
 			return "# Bytes of rank 0, all ranks in contact with each other. Large: buffers are large from " +
 				"the start."
 		},
-		Besides:  []map[string]string{{setting.Phases.Name: largeSlots}},
-		defaults: map[string]string{setting.EagerMax.Name: "1G"}},
+		Besides: []map[string]string{{setting.Phases.Name: largeSlots}},
+		// a connection to each peer, not one for each endpoint on which a communicator happens to be
+		defaults: map[string]string{setting.EagerMax.Name: "1G", setting.Endpoints.Name: "1"}},
 	{Name: "phases", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
 		Start: 9,
 		title: "Phases", spec: connections, runAll: phases, setup: (*session).takeStock,

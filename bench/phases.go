@@ -314,11 +314,12 @@ func (c *census) announced(first, last int) (sum uint64) {
 	return sum
 }
 
-// channels are this rank's channels to ranks from first to last.
+// channels are this rank's channels to ranks from first to last, at the endpoint of the world.
 func (c *census) channels(first, last int) func(yield func(mpi.ChannelStats) bool) {
 	return func(yield func(mpi.ChannelStats) bool) {
 		for _, ch := range c.world.Stats().Channels {
-			if first <= ch.Peer && ch.Peer <= last && !yield(ch) {
+			ours := ch.Endpoint == c.world.Endpoint() && first <= ch.Peer && ch.Peer <= last
+			if ours && !yield(ch) {
 				return
 			}
 		}

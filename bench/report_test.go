@@ -50,13 +50,13 @@ var reporting = worldBody("reporting", func(world *mpi.Comm) error {
 		return own
 	}
 	return fatal
-}, "WEFT_PHASES=640", "WEFT_SHRINK_AFTER=never", "WEFT_FABRIC=tcp")
+}, "WEFT_PHASES=640", "WEFT_SHRINK_AFTER=never", "WEFT_FABRIC=tcp", "WEFT_ENDPOINTS=1")
 
 // What differs from machine to machine in a report: values, and lines that are not always there.
 var (
 	varying   = regexp.MustCompile(`(?m)^    "(host|system|platform|processor|cpus|go)": ".*"`)
 	number    = regexp.MustCompile(`(?m)^    "gomaxprocs": [0-9]+$`)
-	sometimes = regexp.MustCompile(`(?m)^    "(quota|WEFT_C[A-Z_]+)": .*\n`)
+	sometimes = regexp.MustCompile(`(?m)^    "(quota|WEFT_(C|EN)[A-Z_]+)": .*\n`)
 )
 
 func TestReportsInJSON(t *testing.T) {

@@ -41,7 +41,9 @@ type mapOfRank struct {
 	Rank    int      `json:"rank"`
 	Command []string `json:"command"`
 	CPUs    []int    `json:"cpus,omitempty"`    // absent if the rank is not bound
-	Handler []int    `json:"cq_cpus,omitempty"` // of its completion handler
+	Handler []int    `json:"cq_cpus,omitempty"` // of its completion handlers, for its endpoints in turn
+	// of each rank the same
+	Endpoints int `json:"endpoints"`
 }
 
 // writeMap writes as JSON where the job's ranks and their completion handlers run.
@@ -51,7 +53,8 @@ func (d display) writeMap(w io.Writer) error {
 		h := mapOfHost{Host: n.name}
 		for i, id := range n.ranks {
 			program := d.programs.of[id]
-			r := mapOfRank{Rank: id, Command: d.programs.commandOn(n, program)}
+			r := mapOfRank{Rank: id, Command: d.programs.commandOn(n, program),
+				Endpoints: n.plan.Endpoints}
 			if n.plan.CPUs != nil {
 				r.CPUs = n.plan.CPUs[i]
 			}
@@ -100,8 +103,12 @@ func (d display) drawNode(text *strings.Builder, n *node) {
 	if n.plan.CPUs == nil {
 		fmt.Fprintf(text, "  ranks are %s\n", n.plan.boundTo(0))
 	}
-	for i, id := range n.ranks {
-		if n.plan.Handlers != nil && n.plan.Endpoints > 1 {
+	switch {
+	case n.plan.Endpoints < 2:
+	case n.plan.Handlers == nil:
+		fmt.Fprintf(text, "  each rank has %d endpoints\n", n.plan.Endpoints)
+	default:
+		for i, id := range n.ranks {
 			fmt.Fprintf(text, "  rank %d: %s\n", id, n.plan.handledOn(i))
 		}
 	}

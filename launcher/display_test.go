@@ -13,6 +13,10 @@ func TestDrawNode_C1_HandlersOfEndpoints(t *testing.T) {
 	var text strings.Builder
 	display{programs: &programs{}}.drawNode(&text, &node{name: "a", ranks: []int{5}, plan: p})
 	require.Contains(t, text.String(), "\n  rank 5: completion handlers of endpoints 0 on 2, 1 on 3, 2 on 2\n")
+	text.Reset()
+	p.Handlers = nil
+	display{programs: &programs{}}.drawNode(&text, &node{name: "a", ranks: []int{5}, plan: p})
+	require.Contains(t, text.String(), "\n  each rank has 3 endpoints\n")
 }
 
 // The picture of a host's cores says what runs on each; cores with the same use share a row.

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,7 +41,7 @@ type plan struct {
 	CPUs         [][]int // as in placement.Placement, by the ranks of this host
 	Handlers     [][]int
 	CoresPerRank int
-	Endpoints    int // of each rank
+	Endpoints    int `json:"-"` // of each rank; the launcher settles that when all hosts have planned
 	Unbound      string
 	OwnCore      bool
 	Notes        []string
@@ -137,13 +136,12 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 		out.Cores = p.machine.Cores
 		place, err := p.locks.Place(placement.Request{
 			Machine: p.machine, Ranks: r.Ranks, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
-			Handlers: cmp.Or(r.Endpoints, MaxEndpoints),
+			Handlers: r.Endpoints,
 		})
 		if err != nil {
 			return nil, &RequestError{err.Error()}
 		}
 		out.take(place)
-		out.Endpoints = cmp.Or(r.Endpoints, max(1, min(out.CoresPerRank, MaxEndpoints)))
 	}
 	for i, program := range r.Programs {
 		var file, problem string

@@ -49,7 +49,8 @@ type Job struct {
 	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and otherwise its share of
 	// the free cores.
 	CoresPerRank int
-	// Endpoints is how many endpoints each rank has, or EndpointsAuto; 0 leaves that to WEFT_ENDPOINTS.
+	// Endpoints is how many endpoints each rank has. EndpointsAuto is one for each core of the rank that has
+	// the fewest; 0 leaves that to WEFT_ENDPOINTS, whose default is auto.
 	Endpoints int
 	Stdin     Input
 	Label     bool // put "[rank] " before every line

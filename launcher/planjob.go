@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
@@ -26,34 +26,55 @@ func (j *job) planAll(ctx context.Context) error {
 		all.Go(func() { problems[i] = j.planOne(ctx, n) })
 	}
 	all.Wait()
-	if len(j.nodes.all) == 1 {
-		return problems[0]
-	}
 	if err := errors.Join(problems...); err != nil {
+		if len(j.nodes.all) == 1 {
+			return problems[0]
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		return &ProgramError{Status: 127, What: err.Error()}
 	}
+	j.settleEndpoints()
 	return nil
 }
 
-// endpoints is how many endpoints a rank has; 0 for as many as it has cores.
-func (j *job) endpoints() int {
+// wantedEndpoints is how many endpoints the user wants each rank to have; 0 for as many as it has cores.
+func (j *job) wantedEndpoints() int {
 	if j.Endpoints != 0 {
 		return max(0, j.Endpoints)
 	}
-	text := setting.Endpoints.Default
+	set := setting.Values{}.Clone()
 	for _, v := range j.environment() {
-		if value, ok := strings.CutPrefix(v, setting.Endpoints.Name+"="); ok && value != "" {
-			text = value
+		if name, value, _ := strings.Cut(v, "="); name == setting.Endpoints.Name {
+			set.Set(name, value)
 		}
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > MaxEndpoints {
-		return 0 // auto; or the rank refuses it
+	n, err := set.Of(setting.Endpoints).IntOrAuto(1, MaxEndpoints)
+	if err != nil {
+		return 0 // the ranks refuse it
 	}
 	return n
+}
+
+// settleEndpoints decides how many endpoints each rank has. By default that is one for each of its cores, at
+// all ranks as many as those have that have the fewest cores. A rank has no use for more completion handlers.
+func (j *job) settleEndpoints() {
+	n := j.wantedEndpoints()
+	if n == 0 {
+		n = MaxEndpoints
+		for _, node := range j.nodes.all {
+			if len(node.ranks) > 0 {
+				n = min(n, contextid.EndpointsFor(node.plan.CoresPerRank))
+			}
+		}
+	}
+	for _, node := range j.nodes.all {
+		node.plan.Endpoints = n
+		for i, list := range node.plan.Handlers {
+			node.plan.Handlers[i] = list[:min(len(list), n)]
+		}
+	}
 }
 
 // maxPeers is how many other hosts a host is told, to find its route to them.
@@ -61,7 +82,7 @@ const maxPeers = 4
 
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank,
-		Endpoints: j.endpoints()}
+		Endpoints: j.wantedEndpoints()}
 	if len(j.nodes.all) > 1 {
 		for _, other := range j.nodes.all {
 			if other != n && len(request.Peers) < maxPeers {

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -412,7 +413,8 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 		Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks)),
 		PMI: pmi.Config{
 			KVSName: "weft_" + j.id[:8], Size: len(j.programs.of), Survive: j.Survive,
-			Preset: []string{"PMI_process_mapping", mapping},
+			Preset: []string{"PMI_process_mapping", mapping,
+				pmi.EndpointsKey, strconv.Itoa(n.plan.Endpoints)},
 		},
 	}
 	if n.plan.OwnCore || n.plan.CoresPerRank == 0 {

@@ -20,7 +20,7 @@ func TestAttributes(t *testing.T) {
 }
 
 // A communicator has what was set, each value goes once, and copies have what the key's function makes of it.
-var attributes = body("attributes", func(_ context.Context, world *mpi.Comm) error {
+var attributes = worldBody("attributes", func(_ context.Context, world *mpi.Comm) error {
 	var gone []string
 	cached := mpi.NewKey(func(v *int) (*int, bool) {
 		w := *v + 100

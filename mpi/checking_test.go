@@ -624,7 +624,7 @@ func reportsWrongPrograms(t *testing.T, env string) {
 }
 
 // notCalled has one rank come to its end while the others wait for it.
-var notCalled = body("not called", func(_ context.Context, world *mpi.Comm) error {
+var notCalled = worldBody("not called", func(_ context.Context, world *mpi.Comm) error {
 	if err := precedingBarriers(world); err != nil || world.Rank() == 1 {
 		return err
 	}

@@ -52,7 +52,7 @@ var ringBody = body("ring without a launcher", func(ctx context.Context, world *
 
 // waitBody says that it is ready, and waits for a message of a rank that sends none: 0 and 1 for each other,
 // the others for rank 0. Rank 1 ends the job when it is told to.
-var waitBody = body("wait without a launcher", func(ctx context.Context, world *mpi.Comm) error {
+var waitBody = worldBody("wait without a launcher", func(ctx context.Context, world *mpi.Comm) error {
 	if err := mpi.Barrier(world); err != nil {
 		return err
 	}

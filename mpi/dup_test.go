@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -112,7 +113,7 @@ func TestManyCommunicators(t *testing.T) { together(t, 2, manyCommunicators) }
 // Communicators are made until there is no number for another: a clear error, at every rank; and what is
 // freed can be used again, save the number of one that still has a message under way.
 var manyCommunicators = body("many communicators", func(_ context.Context, world *mpi.Comm) error {
-	mpi.LimitContextIDs(world, 11)
+	mpi.LimitContextIDs(world, 10)
 	other := 1 - world.Rank()
 	var all []*mpi.Comm
 	for {
@@ -123,7 +124,7 @@ var manyCommunicators = body("many communicators", func(_ context.Context, world
 			}
 			break
 		}
-		if all = append(all, c); len(all) > 5000 {
+		if all = append(all, c); len(all) > contextid.MaxEndpoints<<10 {
 			return fmt.Errorf("%d communicators, and no end", len(all))
 		}
 	}

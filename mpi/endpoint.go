@@ -10,7 +10,8 @@ import (
 // Endpoint returns the number of the endpoint of this rank on which the communicator lives; it is the same at
 // all of its ranks. Endpoints are numbered from 0, the world's. Calls on communicators of different endpoints
 // share no lock, so goroutines that each have a communicator of their own run side by side on the rank's
-// cores (WEFT_ENDPOINTS). A new communicator takes the endpoints in turn.
+// cores. A new communicator takes the endpoints in turn. A rank has as many endpoints as WEFT_ENDPOINTS says,
+// or one for each of its cores, at most 8; all ranks have as many.
 func (c *Comm) Endpoint() int {
 	if c == nil || c.commState == nil {
 		return 0
@@ -26,8 +27,8 @@ type dupOptions struct {
 	bulk     bool
 }
 
-// OnEndpoint has a duplicate live on the endpoint of a number, less than WEFT_ENDPOINTS. Dup fails with
-// ErrArg at all ranks if one of them has no such endpoint.
+// OnEndpoint has a duplicate live on the endpoint of a number from 0 on. Dup fails with ErrArg at all ranks
+// if one of them has no such endpoint; a program that names one sets WEFT_ENDPOINTS (Config.Defaults).
 func OnEndpoint(number int) DupOption {
 	return func(o *dupOptions) { o.endpoint = number }
 }

@@ -51,7 +51,7 @@ func TestEndpoint_CommunicatorsTakeThemInTurn(t *testing.T) {
 	ranks(t, 3, endpointsInTurn, "WEFT_ENDPOINTS=3")
 }
 
-var endpointsInTurn = body("endpoints-in-turn", func(_ context.Context, world *mpi.Comm) error {
+var endpointsInTurn = worldBody("endpoints-in-turn", func(_ context.Context, world *mpi.Comm) error {
 	var all []int
 	add := func(c *mpi.Comm, err error) error {
 		if err == nil {
@@ -463,7 +463,7 @@ func TestStatistics_EveryEndpoint(t *testing.T) {
 
 const metricsPath = "WEFT_TEST_METRICS"
 
-var endpointsShown = body("endpoints-shown", func(_ context.Context, world *mpi.Comm) error {
+var endpointsShown = worldBody("endpoints-shown", func(_ context.Context, world *mpi.Comm) error {
 	second, err := world.Dup(mpi.OnEndpoint(1))
 	if err != nil {
 		return err

@@ -176,7 +176,7 @@ func TestEndpoint_DifferentNumbers(t *testing.T) {
 	})
 }
 
-var endpointsDiffer = body("endpoints-differ", func(_ context.Context, world *mpi.Comm) error {
+var endpointsDiffer = worldBody("endpoints-differ", func(_ context.Context, world *mpi.Comm) error {
 	for range 6 {
 		c, err := world.Dup()
 		if err != nil {
@@ -228,7 +228,7 @@ func TestEndpoint_Finalize(t *testing.T) {
 	})
 }
 
-var endpointsLeft = body("endpoints-left", func(_ context.Context, world *mpi.Comm) error {
+var endpointsLeft = worldBody("endpoints-left", func(_ context.Context, world *mpi.Comm) error {
 	list, err := dups(world, 4)
 	if err != nil {
 		return err

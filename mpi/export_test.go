@@ -1,7 +1,7 @@
 package mpi
 
-// LimitContextIDs bounds the communicators that this rank can lead to about 2^bits. All ranks must call it
-// before they make one.
+// LimitContextIDs bounds the communicators that this rank can lead to about 2^bits on each endpoint. All ranks
+// must call it before they make one.
 func LimitContextIDs(c *Comm, bits int) { c.job.ids.Limit(bits) }
 
 // SetHost makes the process one of another host, as far as communicators are concerned.

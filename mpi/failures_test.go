@@ -503,7 +503,7 @@ func TestMatchedMessageOfAFailedRank(t *testing.T) {
 }
 
 // unconnected: rank 0 turns to rank 1 for the first time when that has failed.
-var unconnected = body("unconnected", func(_ context.Context, world *mpi.Comm) error {
+var unconnected = worldBody("unconnected", func(_ context.Context, world *mpi.Comm) error {
 	fmt.Println("waiting")
 	in := bufio.NewReader(os.Stdin)
 	if line, _ := in.ReadString('\n'); world.Rank() == 1 {

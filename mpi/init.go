@@ -204,9 +204,13 @@ func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error
 // newWorld starts the engine of a rank that has joined its job, and makes the world communicator.
 func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job) (_ *Comm, err error) {
 	conf := o.Engine
-	if conf.SpinTime, conf.Cores, err = wire.SpinFor(); err != nil {
+	if conf.Cores, err = wire.Cores(); err != nil {
 		return nil, err
 	}
+	if conf.Endpoints, err = wire.Endpoints(ctx, conf.Endpoints, conf.Cores); err != nil {
+		return nil, err
+	}
+	conf.SpinTime = wire.SpinFor(conf.Cores)
 	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.Choices, survive: o.Survive,
 		out: r.out(), exit: r.exit()}
 	if conf.Fabrics, err = r.fabrics(j, o); err != nil {

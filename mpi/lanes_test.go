@@ -124,6 +124,9 @@ func (s laneSums) String() string {
 func lanesOfAll(world *mpi.Comm) (laneSums, error) {
 	sum := make([]int, 6)
 	for _, c := range world.Stats().Channels {
+		if c.Endpoint != world.Endpoint() {
+			continue
+		}
 		l := c.Lanes
 		for i, n := range []int{l.Lanes, int(l.Down), int(l.Up), int(l.Resent), int(l.Duplicates),
 			int(l.HolesClosed)} {

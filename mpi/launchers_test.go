@@ -172,7 +172,7 @@ func TestUnderHydra_StandsStill(t *testing.T) {
 }
 
 // waitsForALateOne has rank 0 wait for a message that rank 1 sends when a file is there.
-var waitsForALateOne = body("waits for a late one", func(_ context.Context, world *mpi.Comm) error {
+var waitsForALateOne = worldBody("waits for a late one", func(_ context.Context, world *mpi.Comm) error {
 	if world.Rank() == 0 {
 		if _, err := mpi.Recv(world, make([]int64, 1), 1, 5); err != nil {
 			return err

@@ -124,6 +124,9 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 		fmt.Printf("%d messages\n", count[0])
 	}
 	for _, c := range st.Channels {
+		if c.Endpoint != world.Endpoint() {
+			continue // of weft's own messages
+		}
 		fmt.Printf("acked=%d refused=%d shrunk=%d beside=%d granted=%d eager=%d rendezvous=%d\n",
 			c.EnlargesGranted, c.ResizesRefused, c.ShrinksGranted, c.ViaLargeRing, c.Granted, c.Eager,
 			c.Rendezvous)

@@ -22,9 +22,12 @@ import (
 // bodies are the programs by name.
 var bodies = map[string]mpitest.Body{}
 
-// body registers a program.
-func body(name string, run mpitest.Body) string {
-	run = endpointtest.Body(run)
+// body registers a program, whose world lives on another endpoint where endpointtest.Variable says so.
+func body(name string, run mpitest.Body) string { return worldBody(name, endpointtest.Body(run)) }
+
+// worldBody registers a program for which only the world itself will do: it relies on what the world is
+// called and has, counts connections, or chooses endpoints.
+func worldBody(name string, run mpitest.Body) string {
 	bodies[name] = run
 	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), run) })
 }

@@ -176,7 +176,7 @@ var modes = body("modes", func(_ context.Context, world *mpi.Comm) error {
 func TestMisuse(t *testing.T) { together(t, 2, misuse) }
 
 // Every call says what is wrong and names itself.
-var misuse = body("misuse", func(_ context.Context, world *mpi.Comm) error {
+var misuse = worldBody("misuse", func(_ context.Context, world *mpi.Comm) error {
 	one, other := make([]byte, 1), 1-world.Rank()
 	used, err := mpi.Isend(world, one, world.Rank(), 0)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestStatistics_R2_BytesCopied(t *testing.T) {
 }
 
 // longMessages sends what a rendezvous moves.
-var longMessages = body("longMessages", func(_ context.Context, world *mpi.Comm) error {
+var longMessages = worldBody("longMessages", func(_ context.Context, world *mpi.Comm) error {
 	for _, n := range []int{1 << 20, 3 << 20} {
 		buf := make([]byte, n)
 		if world.Rank() == 1 {
@@ -91,7 +91,7 @@ var longMessages = body("longMessages", func(_ context.Context, world *mpi.Comm)
 })
 
 // manyLanes talks until all lanes are there that its setting asks for.
-var manyLanes = body("manyLanes", func(_ context.Context, world *mpi.Comm) error {
+var manyLanes = worldBody("manyLanes", func(_ context.Context, world *mpi.Comm) error {
 	want, err := strconv.Atoi(os.Getenv("WEFT_LANES"))
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ var manyLanes = body("manyLanes", func(_ context.Context, world *mpi.Comm) error
 	return mpi.Barrier(world)
 })
 
-var statistics = body("statistics", func(_ context.Context, world *mpi.Comm) error {
+var statistics = worldBody("statistics", func(_ context.Context, world *mpi.Comm) error {
 	small, medium, large := make([]byte, 8), make([]byte, 1000), make([]byte, 100_000)
 	peer := 1 - world.Rank()
 	for _, buf := range [][]byte{small, medium, large} {

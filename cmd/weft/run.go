@@ -250,8 +250,8 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 		"`none|auto|CPULIST`: cores that serve completion queues, one for each rank or, where they suffice, "+
 			"for each endpoint of each rank")
 	flags.Var(endpoints{&o.endpoints}, "endpoints",
-		"number of endpoints of each rank, 1 to 8, or auto for as many as it has cores (default: "+
-			"WEFT_ENDPOINTS, or 1)")
+		"number of endpoints of each rank, 1 to 8, or auto for one for each core that every rank has "+
+			"(default: WEFT_ENDPOINTS, or auto)")
 	flags.BoolVar(&o.report, "report-bindings", false,
 		"print the process id and the processors of each rank, and those of its completion handlers")
 }

@@ -81,6 +81,9 @@ const (
 	MaxEndpoints = 1 << endpointBits
 )
 
+// EndpointsFor returns how many endpoints a rank has by default that has a number of cores: one for each.
+func EndpointsFor(cores int) int { return max(1, min(cores, MaxEndpoints)) }
+
 // OnEndpoint returns the id of the communicator on an endpoint that has a number there, of LocalBits bits.
 func OnEndpoint(endpoint int, number uint32) uint32 {
 	return Numbered(uint32(endpoint)<<LocalBits | number)

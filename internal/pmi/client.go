@@ -22,6 +22,10 @@ import (
 // come since.
 var ErrNotFound = errors.New("key not found")
 
+// EndpointsKey is where weft's launcher, or rank 0 under another one, tells how many endpoints each rank has
+// where the user has not set it, from 1 on.
+const EndpointsKey = "weft-endpoints"
+
 // maxRanks bounds the size that a launcher may announce.
 const maxRanks = 1 << 24
 

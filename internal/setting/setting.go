@@ -66,14 +66,14 @@ var (
 			"and WEFT_SIZE, or a scheduler's variables, give each process its rank"}
 	StartTimeout = &Setting{"WEFT_START_TIMEOUT", "2m",
 		"how long a job without a launcher waits until all ranks have connected"}
-	CoresPerRank = &Setting{"WEFT_CORES_PER_RANK", "1",
-		"number of cores that each rank may use; 0 if ranks share cores and must not spin; weft run " +
-			"sets it"}
+	CoresPerRank = &Setting{"WEFT_CORES_PER_RANK", "",
+		"number of cores that each rank may use; 0 if ranks share cores and must not spin; empty for " +
+			"those of its host divided by the ranks there; weft run sets it"}
 	HandlerCores = &Setting{"WEFT_CQ_CORES", "",
 		"processors of this rank's completion handlers, such as 3 or 3,7, which make progress while the " +
 			"rank computes; the endpoints have them in turn; empty for no handlers; weft run sets it"}
-	Endpoints = &Setting{"WEFT_ENDPOINTS", "1",
-		"number of endpoints of each rank, 1 to 8, or auto for as many as the rank has cores; " +
+	Endpoints = &Setting{"WEFT_ENDPOINTS", "auto",
+		"number of endpoints of each rank, 1 to 8, or auto for as many as each rank has cores; " +
 			"communicators are spread over them, and goroutines that use communicators of different " +
 			"endpoints do not wait for each other; all ranks need the same"}
 	Phases = &Setting{"WEFT_PHASES", "640,16448,65600",

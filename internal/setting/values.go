@@ -147,6 +147,18 @@ func (v Value) On() (bool, error) {
 	return false, fmt.Errorf("%s=%q: must be on or off, or 1 or 0", v.Name, v.text)
 }
 
+// IntOrAuto is the setting as a whole number from low, above zero, to high; 0 for auto.
+func (v Value) IntOrAuto(low, high int) (int, error) {
+	if v.text == "auto" {
+		return 0, nil
+	}
+	n, err := v.Int(low, high)
+	if err != nil {
+		err = fmt.Errorf("%w, or auto", err)
+	}
+	return n, err
+}
+
 // Int is the setting as a whole number from low to high.
 func (v Value) Int(low, high int) (int, error) {
 	n, err := strconv.Atoi(v.text)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/topology"
 )
@@ -41,13 +42,26 @@ type Request struct {
 	Each    int // cores that each rank is to have; 0 leaves it to the binding
 	Binding Binding
 	CQ      CQCores
-	// completion handlers that each rank may have at once, each on a core of its own; 0 for one
+	// completion handlers that each rank may have at once, each on a core of its own; 0 for as many as it has
+	// cores, unless they leave it fewer
 	Handlers int
 }
 
 // place decides where ranks and completion handlers run. It is a function of its arguments alone. The
 // error is the user's.
 func place(in Request) (Placement, error) {
+	if in.Handlers == 0 {
+		in.Handlers = 1
+		one, err := place(in)
+		if err != nil || one.Handlers == nil {
+			return one, err
+		}
+		in.Handlers = contextid.EndpointsFor(one.CoresPerRank)
+		if more, err := place(in); err == nil && more.CoresPerRank == one.CoresPerRank {
+			return more, nil
+		}
+		return one, nil
+	}
 	coreOf := make(map[int]int)
 	for core, cpus := range in.Machine.Cores {
 		for _, cpu := range cpus {
@@ -65,7 +79,7 @@ func place(in Request) (Placement, error) {
 		for _, cpu := range in.CQ.CPUs {
 			served[coreOf[cpu]] = true
 		}
-		each := min(len(in.CQ.CPUs)/in.Ranks, max(in.Handlers, 1))
+		each := min(len(in.CQ.CPUs)/in.Ranks, in.Handlers)
 		for list := range slices.Chunk(in.CQ.CPUs[:each*in.Ranks], each) {
 			p.Handlers = append(p.Handlers, list)
 		}
@@ -339,7 +353,7 @@ func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, le
 		return nil, left
 	}
 	handlers = make([][]int, in.Ranks)
-	for range min(left/in.Ranks, max(in.Handlers, 1)) {
+	for range min(left/in.Ranks, in.Handlers) {
 		for rank, home := range homes {
 			i := slices.IndexFunc(free,
 				func(core int) bool { return in.Machine.NodeOf[core] == in.Machine.NodeOf[home[0]] })

@@ -140,8 +140,15 @@ func TestPlace_C1_RanksAndHandlersGetCores(t *testing.T) {
 			cpus: lists{{0}, {1}}, handlers: lists{{8}, {9}}, cores: 1},
 		{name: "the list leaves too few cores for the ranks", machine: plain(3), ranks: 2, cq: of(0, 1),
 			cpus: lists{{2}, {2}}, handlers: lists{{0}, {1}}},
-		{name: "what is left of the list is idle", machine: plain(4), ranks: 1, cq: of(2, 3),
-			cpus: lists{{0, 1}}, handlers: lists{{2}}, cores: 2},
+		{name: "of the list, one for each core of the rank", machine: plain(5), ranks: 1, cq: of(2, 3, 4),
+			cpus: lists{{0, 1}}, handlers: lists{{2, 3}}, cores: 2},
+		{name: "of spare cores, one for each core of a rank", machine: plain(8), ranks: 2, each: 2, cq: auto,
+			cpus: lists{{0, 1}, {3, 4}}, handlers: lists{{2, 6}, {5, 7}}, cores: 2},
+		{name: "no second handler for a rank with one core", machine: plain(8), ranks: 2, each: 1, cq: auto,
+			cpus: lists{{0}, {2}}, handlers: lists{{1}, {3}}, cores: 1},
+		{name: "no handler in place of a core", machine: plain(8), ranks: 2, cq: auto,
+			binding: Binding{To: BindNone}, cpus: lists{{0, 3, 4, 5, 6, 7}, {0, 3, 4, 5, 6, 7}},
+			handlers: lists{{1}, {2}}, cores: 3},
 
 		{name: "another user's cores are taken last", machine: plain(4), ranks: 3, avoid: []int{0},
 			cpus: lists{{1}, {2}, {3}}, cores: 1},
@@ -259,6 +266,7 @@ func TestPlace_C1_PropertyNothingIsGivenTwice(t *testing.T) {
 		for _, cpu := range some("taken") {
 			in.taken[cpu] = true
 		}
+		in.Handlers = rapid.IntRange(0, 3).Draw(t, "handlers each")
 		in.Each = rapid.IntRange(0, 4).Draw(t, "cores each")
 		in.avoid = make(map[int]bool)
 		for _, cpu := range some("avoid") {

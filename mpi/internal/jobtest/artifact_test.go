@@ -58,7 +58,7 @@ func timedOut(t *testing.T, app launcher.App, says string) (dir string) {
 			Grace: time.Minute})
 		require.Error(t, err)
 		require.NotContains(t, out, "panic")
-		if strings.Contains(out, says) {
+		if strings.Contains(ofWorld(out), says) {
 			return dir
 		}
 		require.Less(t, timeout, time.Minute, "%s", out)

@@ -16,10 +16,15 @@ import (
 // slowVariable has a rank take its time before it tells why it failed.
 const slowVariable = "MPI_TEST_SLOW"
 
-// body registers a program.
+// body registers a program, whose world lives on another endpoint where endpointtest.Variable says so.
 func body(name string, run func(ctx context.Context, world *mpi.Comm) error) string {
+	return worldBody(name, endpointtest.Body(run))
+}
+
+// worldBody registers a program for which only the world itself will do.
+func worldBody(name string, run func(ctx context.Context, world *mpi.Comm) error) string {
 	return launchertest.Body(name, func() error {
-		err := mpi.Run(context.Background(), endpointtest.Body(run))
+		err := mpi.Run(context.Background(), run)
 		if err != nil && os.Getenv(slowVariable) != "" {
 			time.Sleep(200 * time.Millisecond)
 		}

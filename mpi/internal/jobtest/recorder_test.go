@@ -17,7 +17,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-var killedEventsBody = body("killed after a message", func(_ context.Context, c *mpi.Comm) error {
+var killedEventsBody = worldBody("killed after a message", func(_ context.Context, c *mpi.Comm) error {
 	if err := mpi.Barrier(c); err != nil {
 		return err
 	}

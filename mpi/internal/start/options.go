@@ -71,22 +71,8 @@ func (o *Options) readCores(set setting.Values) (err error) {
 			return fmt.Errorf("%s=%q: %w", setting.HandlerCores.Name, text, err)
 		}
 	}
-	o.Engine.Endpoints, err = endpoints(set)
+	o.Engine.Endpoints, err = set.Of(setting.Endpoints).IntOrAuto(1, engine.MaxEndpoints)
 	return err
-}
-
-// endpoints is how many endpoints a rank has.
-func endpoints(set setting.Values) (int, error) {
-	s := set.Of(setting.Endpoints)
-	if s.String() != "auto" {
-		n, err := s.Int(1, engine.MaxEndpoints)
-		if err != nil {
-			err = fmt.Errorf("%w, or auto", err)
-		}
-		return n, err
-	}
-	cores, err := set.Of(setting.CoresPerRank).Int(0, math.MaxInt32)
-	return max(1, min(cores, engine.MaxEndpoints)), err
 }
 
 func (o *Options) readChoices(set setting.Values) (err error) {

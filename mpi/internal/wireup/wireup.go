@@ -15,7 +15,6 @@ import (
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -24,8 +23,9 @@ import (
 type Job struct {
 	Identity transport.Identity
 
-	set setting.Values
-	way way
+	set  setting.Values
+	way  way
+	weft bool // weft run has started the job
 
 	// of a job that goes on when ranks fail, without weft run
 	survives bool
@@ -52,6 +52,7 @@ func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	ctx, cancel := j.untilFailure(ctx)
 	defer cancel()
 	secret, err := givenSecret(set)
+	j.weft = secret.from == fromPipe
 	if err == nil {
 		err = client.Init(ctx)
 	}
@@ -189,27 +190,3 @@ func (j *Job) Abort(code int) {
 // PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that it looks for
 // the cause of the job's failure elsewhere. It does not wait.
 func (j *Job) PeerLost(rank int) { j.way.PeerLost(rank) }
-
-// SpinFor is how long a waiting rank may poll before it sleeps: a while where it has a core for itself, not
-// at all where ranks share cores. weft's own launcher tells; under another one it is reckoned from the ranks
-// of this machine. cores are those that it has for itself.
-func (j *Job) SpinFor() (spin time.Duration, cores int, err error) {
-	if j.Together() {
-		return 0, 0, nil
-	}
-	cores, err = j.set.Of(setting.CoresPerRank).Int(0, 1<<16)
-	if err != nil {
-		return 0, 0, err
-	}
-	if j.way.local() > topology.Online() {
-		cores = 0
-	}
-	if cores == 0 {
-		return 0, 0, nil
-	}
-	return spinFor, cores, nil
-}
-
-// spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a
-// rank costs some 50 µs.
-const spinFor = 2 * time.Millisecond

@@ -123,12 +123,12 @@ func (e *endpoint) join(c *conn, who *parties) (*qp, error) {
 	}
 	theirs, f, private, err := e.exchange(c, who, mine, private)
 	if err != nil {
-		e.dev.drop(mine, false) // the peer uses it from Ready on
+		e.dev.drop(mine, nil) // the peer uses it from Ready on
 		return nil, err
 	}
 	if _, err := c.Write(appendPrefix(nil, typeReady)); err != nil {
 		f.close()
-		e.dev.drop(mine, false)
+		e.dev.drop(mine, nil)
 		return nil, err
 	}
 	return e.connected(c, who.initiator, mine, theirs, f, private), nil

@@ -99,7 +99,7 @@ func New(o Options) (*Device, error) {
 	d.huge.began = time.Now()
 	d.copyCall.pin(o.CopyCall)
 	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
-	d.Regions = verbs.NewTable(memory{d}, d.Query())
+	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	d.liveness.stopped = make(chan struct{})
 	d.live.inbounds, d.live.links = map[*receiveBlock]struct{}{}, map[*connection]struct{}{}
 	return d, nil

@@ -7,6 +7,7 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
@@ -66,7 +67,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 	}
 	p.Callbacks.Lock()
 	defer p.Callbacks.Unlock()
-	mine, err := e.bringIn(ctx, c, &who)
+	mine, err := e.bringIn(ctx, c, &who, f.queues[0].wake)
 	if err != nil {
 		f.close()
 		return nil, err
@@ -74,8 +75,9 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 	return e.connected(c, rank, mine, theirs, f, private), nil
 }
 
-// bringIn prepares the initiator's end and has the responder take it.
-func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepared, error) {
+// bringIn prepares the initiator's end and sends it to the responder, whose wake address is peer.
+func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties, peer *sys.WakeAddress) (*prepared,
+	error) {
 	mine, private, err := e.prepare(who.responder)
 	if err != nil {
 		c.reject(handshake.RejectOther, err.Error())
@@ -86,7 +88,10 @@ func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepare
 		_, _, err = c.receive(typeReady, 0)
 	}
 	if err != nil {
-		e.dev.drop(mine, !c.rejected && !ended(err)) // it may be about to say Ready, and use it
+		if c.rejected || ended(err) {
+			peer = nil // it will not use the block; otherwise it may be about to send Ready
+		}
+		e.dev.drop(mine, peer)
 		return nil, c.turnDown(err)
 	}
 	return mine, nil

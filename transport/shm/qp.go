@@ -113,20 +113,24 @@ func (d *Device) prepareQP(conf transport.QPConfig) (*prepared, error) {
 	return p, nil
 }
 
-// drop takes a prepared queue pair back. If the peer has been told of it the peer may use it yet: its block
-// is retired then.
-func (d *Device) drop(p *prepared, told bool) {
+// drop releases a prepared queue pair. peer is the wake address of a peer that may still use it, or nil: then
+// the block is retired until that peer's process has ended.
+func (d *Device) drop(p *prepared, peer *sys.WakeAddress) {
 	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	rcq.putSlot(p.slots[1])
 	if scq != rcq {
 		scq.putSlot(p.slots[0])
 	}
-	if !told {
-		d.live.Lock()
-		delete(d.live.inbounds, p.in)
-		d.live.Unlock()
-		d.arena.putBlock(p.in.off)
+	d.live.Lock()
+	defer d.live.Unlock()
+	l := &connection{in: p.in, wake: peer}
+	if peer == nil {
+		d.recycle(l)
+		return
 	}
+	sys.StoreRelease(&p.in.block.notifyEnable, notifyTell|notifyClosed)
+	d.live.retired = append(d.live.retired, l)
+	d.liveness.start(d)
 }
 
 // newQP makes a QP of its prepared end, and what is known of the other.
@@ -182,7 +186,6 @@ func (d *Device) leave(l *connection, ended bool) {
 		return
 	}
 	delete(d.live.links, l)
-	delete(d.live.inbounds, l.in)
 	if !l.in.closed.Load() && !l.in.gone.Load() {
 		d.live.retired = append(d.live.retired, l)
 		return
@@ -190,8 +193,9 @@ func (d *Device) leave(l *connection, ended bool) {
 	d.recycle(l)
 }
 
-// recycle has the memory of a connection serve again.
+// recycle frees the memory of a connection for reuse. Device.live is locked.
 func (d *Device) recycle(l *connection) {
+	delete(d.live.inbounds, l.in)
 	d.arena.putBlock(l.in.off)
 	if l.stage.n > 0 {
 		_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use

@@ -116,7 +116,7 @@ func (q *qp) stuck() bool {
 // disarm ends the telling of few, unless somebody sleeps.
 func (c *cq) disarm() {
 	a := &c.interest
-	if a.busy++; !a.on || a.busy <= disarmAfter || c.Handling().Armed()&transport.NotifyPlaced != 0 {
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.Handling().Requested()&transport.NotifyPlaced != 0 {
 		return
 	}
 	a.busy = 0

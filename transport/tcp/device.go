@@ -89,7 +89,7 @@ func New(o Options) (*Device, error) {
 	if err := d.Init(); err != nil {
 		return nil, err
 	}
-	d.Regions = verbs.NewTable(memory{d}, d.Query())
+	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	return d, nil
 }
 

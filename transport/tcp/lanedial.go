@@ -237,7 +237,7 @@ func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 		}
 	}
 	if !known || d.ended.Load() {
-		h.Reject(handshake.RejectGone, "the queue pair is not there any more")
+		h.Reject(handshake.RejectGone, "the queue pair has ended")
 		return handshake.ErrGone
 	}
 	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {

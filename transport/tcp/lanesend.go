@@ -376,6 +376,7 @@ func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
 	return true
 }
 
+// remakeResponse makes a frame of an answer once more. No region is a view here: see Device.Query.
 func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 	q := s.q
 	a := q.responses.At(seg.source)
@@ -387,21 +388,17 @@ func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 		}
 		return false
 	}
-	if (r.View != nil || q.copies(r)) && seg.Length > o.MaxCopy() {
-		return false // the next write has room
-	}
 	at := int(src.Offset + off)
-	switch {
-	case r.View != nil:
-		r.View.Gather(at, o.Begin(seg.Header, seg.Length))
-		q.answered.Copied += uint64(seg.Length)
-	case q.copies(r):
-		copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
-		q.answered.Copied += uint64(seg.Length)
-	default:
+	if !q.copies(r) {
 		o.Begin(seg.Header, 0)
 		o.Direct(r.Mem[at:][:seg.Length])
+		return true
 	}
+	if seg.Length > o.MaxCopy() {
+		return false // the next write has room
+	}
+	copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
+	q.answered.Copied += uint64(seg.Length)
 	return true
 }
 

@@ -311,7 +311,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
-		}, cause: transport.ErrAccess, text: "which is at no multiple of 8", code: frame.ReasonAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "the address is not a multiple of 8", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic after a refused one", does: func(h *host, m made, r *raw, p *prey) {
 			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
 			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)

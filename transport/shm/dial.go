@@ -12,12 +12,12 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// dial begins a connection and brings it to its end.
+// dial connects to a peer and runs the handshake to its end.
 func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name string) (*qp, error) {
 	var d net.Dialer
 	made, err := d.DialContext(ctx, network, "@"+name)
 	if errors.Is(err, syscall.EAGAIN) {
-		return nil, fmt.Errorf("%w: its queue of connections is full", cm.ErrBusy)
+		return nil, fmt.Errorf("%w: the peer's queue of connections is full", cm.ErrBusy)
 	}
 	if err != nil {
 		return nil, lost(err)
@@ -45,9 +45,9 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		body, fds, err = c.receive(typeAccept, 1)
 	}
 	if ended(err) {
-		// A peer that has not yet looked at us has no place for us at the moment. One that is gone does not
-		// listen any more, which the next attempt shows.
-		return nil, fmt.Errorf("%w: it closed the connection before it answered", cm.ErrBusy)
+		// A peer that has not yet answered is too busy at the moment. If it has ended, the next attempt is
+		// refused.
+		return nil, fmt.Errorf("%w: the peer closed the connection before it answered", cm.ErrBusy)
 	}
 	if err != nil {
 		return nil, c.turnDown(err)
@@ -57,7 +57,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		closeAll(fds)
 		return nil, c.turnDown(err)
 	}
-	if !e.table.Commit(p) { // the peer's own connection has been accepted meanwhile
+	if !e.table.Commit(p) { // the peer's own connection was accepted meanwhile
 		closeAll(fds)
 		return nil, cm.ErrCollision
 	}

@@ -124,7 +124,7 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 			h.Reject(handshake.RejectBusy, "too slow, or too many unauthenticated connections: try again")
 		}
 		if place.Evicted {
-			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such "+
+			return -1, fmt.Errorf("%w: the peer did not authenticate in time, and others came when %d such "+
 				"connections were open",
 				transport.ErrRefused, admission.MaxConns)
 		}

@@ -134,7 +134,7 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 				require.ErrorContains(t, err, "with rank 0", "%.20s", garbage)
 				err = <-initiator
 				require.ErrorIs(t, err, transport.ErrRefused, "%.20s", garbage)
-				require.ErrorContains(t, err, "it says ", "%.20s", garbage)
+				require.ErrorContains(t, err, "the peer says ", "%.20s", garbage)
 				require.ErrorContains(t, err, "with rank 1", "%.20s", garbage)
 			}
 			// For the initiator nothing can have come.
@@ -356,7 +356,7 @@ func TestTransfer_C2_AnotherRankThanExpected(t *testing.T) {
 		initiator := a.transfers(t.Context(), ours, nil, transport.Initiator, 0)
 		err := <-b.transfers(t.Context(), theirs, nil, transport.Responder, 1)
 		require.ErrorIs(t, err, transport.ErrRefused)
-		require.ErrorContains(t, err, "it says that it is rank 2")
+		require.ErrorContains(t, err, "the peer says that it is rank 2")
 		require.ErrorIs(t, <-initiator, transport.ErrRefused)
 	})
 }

@@ -94,9 +94,9 @@ func ParseReject(body []byte) error {
 	text := body[1:]
 	switch RejectCode(body[0]) {
 	case RejectVersion:
-		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrVersion, text)
 	case RejectAuth:
-		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrAuth, text)
 	case RejectCollision:
 		return cm.ErrCollision
 	case RejectBusy:
@@ -104,7 +104,7 @@ func ParseReject(body []byte) error {
 	case RejectGone:
 		return ErrGone
 	}
-	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
+	return fmt.Errorf("%w: the peer says %q", transport.ErrRefused, text)
 }
 
 // TurnDown sends a Reject for an error in the peer's message, unless the peer should not learn of it.

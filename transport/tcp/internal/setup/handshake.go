@@ -179,14 +179,14 @@ func (h *Handshake) hello(may func(initiator uint32, lane uint16) bool) error {
 		h.Reject(handshake.RejectVersion, fmt.Sprintf("this is version %d", message.Version))
 	case err != nil:
 	case p.Job != handshake.JobHash(id.Job):
-		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
+		err = fmt.Errorf("%w: the peer belongs to another job", transport.ErrRefused)
 		h.Reject(handshake.RejectOther, "this is another job")
 	case h.certified >= 0 && int64(transport.RankOf(p.Initiator)) != h.certified:
-		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d",
+		err = fmt.Errorf("%w: the peer says that it is rank %d, and its certificate says rank %d",
 			transport.ErrAuth, transport.RankOf(p.Initiator), h.certified)
 		h.Reject(handshake.RejectAuth, fmt.Sprintf("your certificate is of rank %d", h.certified))
 	case p.Responder != id.Facing(p.Initiator) || !may(p.Initiator, p.Lane):
-		err = fmt.Errorf("%w: it says that it is %s and wants %s, lane %d", transport.ErrRefused,
+		err = fmt.Errorf("%w: the peer says that it is %s and asks for %s, lane %d", transport.ErrRefused,
 			handshake.Name(p.Initiator), handshake.Name(p.Responder), p.Lane)
 		h.Reject(handshake.RejectRank, handshake.Whom(id))
 	}
@@ -199,7 +199,7 @@ func (h *Handshake) first() ([]byte, error) {
 	err := h.ReadFull(raw[:len(message.Magic)])
 	if h.read > 0 && string(raw[:h.read]) != message.Magic[:h.read] {
 		// Refused at once: what is no Hello may be shorter than one, and its sender then waits for an answer.
-		err := fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:h.read])
+		err := fmt.Errorf("%w: the connection begins with %q", transport.ErrNotWeft, raw[:h.read])
 		if raw[0] == recordHandshake && h.session == nil {
 			h.Reject(handshake.RejectOther,
 				"connections are not encrypted here, and yours is: "+bothOrNeither)

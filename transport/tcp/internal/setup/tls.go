@@ -48,7 +48,7 @@ func (h *Handshake) expectEncrypted(named func()) error {
 			return err
 		}
 		h.Reject(handshake.RejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
-		return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
+		return fmt.Errorf("%w: the peer does not encrypt, and here connections are encrypted: %s",
 			transport.ErrRefused, bothOrNeither)
 	}
 	c, s := h.local.Certificates, link.NewSession(h.conn)
@@ -88,12 +88,14 @@ func unprotected(err error) error {
 	case errors.As(err, &header) && message.Type(header.RecordHeader[0]) == message.Reject:
 		return unencryptedReject(header.RecordHeader)
 	case errors.As(err, &header):
-		return fmt.Errorf("%w: it begins with %q, which is no TLS", transport.ErrNotWeft, header.RecordHeader)
+		return fmt.Errorf("%w: the connection begins with %q, which is not TLS", transport.ErrNotWeft,
+			header.RecordHeader)
 	case errors.As(err, &remote) && remote.Op == "remote error" &&
 		remote.Err.Error() == internalError.Error():
-		return fmt.Errorf("%w: it says %q: it may be of another job", transport.ErrRefused, remote.Err)
+		return fmt.Errorf("%w: the peer says %q: it may belong to another job", transport.ErrRefused,
+			remote.Err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return fmt.Errorf("%w: it says %q", transport.ErrRefused, remote.Err)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrRefused, remote.Err)
 	case errors.As(err, &remote), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, os.ErrDeadlineExceeded),
 		errors.Is(err, transport.ErrNotWeft), errors.Is(err, transport.ErrAuth),
@@ -110,6 +112,6 @@ func unencryptedReject(head [message.PrefixSize + 1]byte) error {
 		handshake.RejectCode(head[message.PrefixSize]) == handshake.RejectBusy {
 		return cm.ErrBusy
 	}
-	return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
+	return fmt.Errorf("%w: the peer does not encrypt, and here connections are encrypted: %s",
 		transport.ErrRefused, bothOrNeither)
 }

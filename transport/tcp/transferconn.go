@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
-// Transfer transfers an application's own connection to RDMA mode (C2).
+// Transfer transfers the application's own connection to RDMA mode (C2).
 func (e *endpoint) Transfer(ctx context.Context, conn net.Conn, ahead []byte, role transport.Role,
 	rank uint32) error {
 	if conn == nil {

@@ -11,23 +11,23 @@ import (
 // Parameters are what each side sends of itself in the handshake, after its proof in Request and in Accept.
 // Both sides derive the same agreement from the two by one rule.
 type Parameters struct {
-	Reads    int              // Reads and Atomics outstanding at once, each way, at most
-	Lanes    int              // connections that it would join into one queue pair at most
-	Recv     int              // depth of its receive queue
-	Checksum bool             // it requests a CRC32C in every frame
-	Keeps    bool             // queue pairs may outlive their connections: Listens is not empty
-	Listens  []netip.AddrPort // where the other side can connect further lanes
+	Reads      int              // Reads and Atomics outstanding at once, each way, at most
+	Lanes      int              // connections that it would join into one queue pair at most
+	Recv       int              // depth of its receive queue
+	Checksum   bool             // it requests a CRC32C in every frame
+	Reconnects bool             // queue pairs may outlive their connections: Listens is not empty
+	Listens    []netip.AddrPort // where the other side can connect further lanes
 }
 
 // Agreement is what two ends have agreed on, as one of them sees it.
 type Agreement struct {
 	Reads int // Reads and Atomics outstanding at once, each way: the smaller of both numbers
 	// depth of the peer's receive queue: more messages than that cannot be on their way
-	PeerRecv int
-	Lanes    int              // the smaller of both numbers
-	Checksum bool             // either side requests it
-	Keeps    bool             // both can have lanes, or a connection that is re-established
-	Listens  []netip.AddrPort // where this side can connect further lanes
+	PeerRecv   int
+	Lanes      int              // the smaller of both numbers
+	Checksum   bool             // either side requests it
+	Reconnects bool             // both can have lanes, or a connection that is re-established
+	Listens    []netip.AddrPort // where this side can connect further lanes
 }
 
 // Limits of the parameters.
@@ -54,7 +54,7 @@ const (
 // queue (4).
 func (p Parameters) Append(b []byte) []byte {
 	size := ParametersSize
-	if p.Keeps {
+	if p.Reconnects {
 		size += lanesHead + len(p.Listens)*lanesAddress
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(size))
@@ -66,7 +66,7 @@ func (p Parameters) Append(b []byte) []byte {
 	}
 	b = append(b, wish, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Recv))
-	if !p.Keeps {
+	if !p.Reconnects {
 		return b
 	}
 	b = binary.LittleEndian.AppendUint16(b, p.Listens[0].Port())
@@ -87,7 +87,7 @@ func (p *Parameters) parseLanes(b []byte) error {
 	if len(b) < lanesHead+count*lanesAddress || b[3] != 0 {
 		return fmt.Errorf("%w: parameters of %d addresses in %d bytes", transport.ErrProtocol, count, len(b))
 	}
-	p.Keeps = true
+	p.Reconnects = true
 	for k := range count {
 		raw := b[lanesHead+k*lanesAddress:][:lanesAddress]
 		p.Listens = append(p.Listens, netip.AddrPortFrom(netip.AddrFrom16([16]byte(raw)).Unmap(), port))
@@ -129,11 +129,12 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 // Negotiate returns what follows from the parameters of both sides.
 func (p Parameters) Negotiate(peer Parameters) Agreement {
 	lanes := 1
-	if p.Keeps && peer.Keeps {
+	if p.Reconnects && peer.Reconnects {
 		lanes = min(p.Lanes, peer.Lanes, MaxLanes)
 	}
 	return Agreement{
 		Reads: min(p.Reads, peer.Reads, MaxReads), PeerRecv: peer.Recv, Lanes: lanes,
-		Checksum: p.Checksum || peer.Checksum, Keeps: p.Keeps && peer.Keeps, Listens: peer.Listens,
+		Checksum: p.Checksum || peer.Checksum, Reconnects: p.Reconnects && peer.Reconnects,
+		Listens: peer.Listens,
 	}
 }

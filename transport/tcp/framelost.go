@@ -23,13 +23,13 @@ func (m *multiLane) hearLost(i *incoming) error {
 	if err != nil {
 		return err
 	}
-	m.failover.Hear(t, func(number uint16) {
+	m.failover.Merge(t, func(number uint16) {
 		if o := m.find(number); o != nil {
 			m.lose(o, errLostThere)
 		} else {
 			m.failover.Closed(number)
 		}
-		m.send.out.Lost(number, ranges)
+		m.send.out.Resend(number, ranges)
 	})
 	if n := m.failover.Len(); n > 2*frame.MaxLostLanes {
 		return fmt.Errorf("%w: %d lost lanes are unconfirmed", transport.ErrProtocol, n)
@@ -45,7 +45,7 @@ func (s *laneSender) sendLost() {
 	if l == nil {
 		return
 	}
-	t := s.m.failover.Tell(nil)
+	t := s.m.failover.State(nil)
 	payload := frame.AppendLost(nil, t, s.m.recv.in.Next(), s.m.recv.in.Ranges(nil))
 	if !l.sendUnnumbered(frame.Header{Op: frame.Lost, Flags: frame.Last}, payload) {
 		s.m.failover.Unsent()

@@ -15,7 +15,7 @@ func (e *endpoint) offer(conf transport.QPConfig, h *setup.Handshake) message.Pa
 	o := &e.dev.opts
 	p := message.Parameters{Reads: conf.Reads, Lanes: 1, Recv: conf.RecvWR,
 		Checksum: wished(o.Checksum, h.LocalAddr(), h.RemoteAddr())}
-	if o.reconnects() && !h.Lent() {
+	if o.reconnects() && !h.Adopted() {
 		p.Listens = e.listens(h)
 		p.Reconnects = len(p.Listens) > 0
 	}

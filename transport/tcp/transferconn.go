@@ -73,7 +73,7 @@ func (e *endpoint) transferAsResponder(h *setup.Handshake, rank uint32) error {
 		return initiator == rank && lane == 0
 	}, func() {})
 	if err != nil {
-		h.TellForeign(err)
+		h.RejectGarbage(err)
 		return err
 	}
 	return e.accept(h, theirs, private)

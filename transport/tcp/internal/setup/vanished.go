@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Vanished words the end of a connection during the handshake.
+// Vanished describes the end of a connection during the handshake.
 func Vanished(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

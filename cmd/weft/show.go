@@ -27,7 +27,7 @@ draws a timeline, the matrix of bytes and the ranks' time. https://ui.perfetto.d
 The files rank.N.events in the folder of --output-dir hold the latest events of each rank before the job
 failed or got SIGQUIT. weft show merges them by time. A ~ marks an approximate time.`
 
-// newShow is the command that shows traces, and the latest events of ranks.
+// newShow returns the command that shows traces, and the latest events of ranks.
 func newShow() *cobra.Command {
 	var plot string
 	cmd := &cobra.Command{

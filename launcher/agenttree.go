@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
 
-// Agents form a tree: the launcher starts the first fan-out agents, and each agent the next ones, whose streams
-// it relays. If one call of the starter starts all agents, there is no tree.
+// Agents form a tree: the launcher starts the first fan-out agents, and each agent the next ones, whose
+// streams it relays. If one call of the starter starts all agents, there is no tree.
 
 // defaultFanOut is how many agents the launcher, and each agent, starts by default.
 const defaultFanOut = 64

@@ -331,7 +331,7 @@ func TestUnauthenticated_OfAnotherUserTakesNoPlace(t *testing.T) {
 	require.Empty(t, d.ep.(*endpoint).callers)
 	require.NotEmpty(t, d.refused)
 	require.Less(t, len(d.refused), floodConnections/4, "one line for each")
-	require.ErrorContains(t, <-d.refused, "it is a process of user 65534")
+	require.ErrorContains(t, <-d.refused, "the peer is a process of user 65534")
 }
 
 // floodConnections is how many connections the other user makes.

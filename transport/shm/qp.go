@@ -186,6 +186,7 @@ func (d *Device) leave(l *connection, ended bool) {
 		return
 	}
 	delete(d.live.links, l)
+	delete(d.live.inbounds, l.in)
 	if !l.in.closed.Load() && !l.in.gone.Load() {
 		d.live.retired = append(d.live.retired, l)
 		return

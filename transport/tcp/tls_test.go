@@ -133,7 +133,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 				return &tls.Certificate{Certificate: [][]byte{c.Root.Raw}, PrivateKey: c.Key}, nil
 			}
 			return hand(r, conf)
-		}, transport.ErrAuth, "which is no rank of the job", "bad certificate"},
+		}, transport.ErrAuth, "which is not a rank of the job", "bad certificate"},
 		"right certificate, wrong secret": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 1, nil, 0)).sayHello()
 			r.hearChallenge()
@@ -214,13 +214,13 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 		cause  error
 		text   string
 	}{
-		"another rank": {serve(certificatesOf(t, 2, nil, 0), nil), transport.ErrRefused, `its certificate is made out to ["2.`},
+		"another rank": {serve(certificatesOf(t, 2, nil, 0), nil), transport.ErrRefused, `certificate names ["2.`},
 		"another secret": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Secret[5] = 9 }, 0),
 			nil), transport.ErrAuth,
 			"unknown authority"},
 		"another job": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0),
 			nil), transport.ErrRefused,
-			`its certificate is made out to ["1.`},
+			`certificate names ["1.`},
 		"long ago": {serve(certificatesOf(t, 1, nil, -8*24*time.Hour), nil), transport.ErrAuth,
 			"the clocks of the two hosts differ by days"},
 		"TLS 1.2": {serve(certificatesOf(t, 1, nil, 0), func(conf *tls.Config) {

@@ -143,10 +143,10 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 			responder := b.transfers(t.Context(), theirs, nil, transport.Responder, 0)
 			err := <-initiator
 			require.ErrorIs(t, err, transport.ErrNotWeft)
-			require.ErrorContains(t, err, `9 bytes that came before the handshake are the application's: "left over"`)
+			require.ErrorContains(t, err, `9 bytes before the handshake belong to the application: "left over"`)
 			err = <-responder
 			require.ErrorIs(t, err, transport.ErrRefused)
-			require.ErrorContains(t, err, "9 bytes that came before the handshake are the application's")
+			require.ErrorContains(t, err, "9 bytes before the handshake belong to the application")
 			require.Empty(t, a.made)
 			require.Empty(t, b.made)
 		})
@@ -312,10 +312,10 @@ func TestTransfer_C2_RefusedAtTheCall(t *testing.T) {
 		}{
 			"pipe": {func(t *testing.T) net.Conn { c, _ := net.Pipe(); return c }, t.Context(),
 				transport.Initiator, 1,
-				transport.ErrInvalid, "a *net.pipe is no socket"},
+				transport.ErrInvalid, "a *net.pipe is not a socket"},
 			"the application's own TLS": {func(t *testing.T) net.Conn { return tls.Client(socket(t), nil) },
 				t.Context(),
-				transport.Initiator, 1, transport.ErrInvalid, "a *tls.Conn is no socket"},
+				transport.Initiator, 1, transport.ErrInvalid, "a *tls.Conn is not a socket"},
 			"datagrams": {func(t *testing.T) net.Conn {
 				c, err := net.Dial("udp", "127.0.0.1:9")
 				require.NoError(t, err)

@@ -52,7 +52,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.AppendHello(nil)
 			b[len(message.Magic)+2]++
 			r.say(b)
-		}, transport.ErrNotWeft, "Hello of 59 bytes where Hello belongs", ""},
+		}, transport.ErrNotWeft, "Hello of 59 bytes in place of Hello", ""},
 		{"other version", func(h *host, r *raw) {
 			b := r.AppendHello(nil)
 			b[len(message.Magic)+1] = 9
@@ -134,7 +134,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(r.AppendRequest(r.AppendProof(nil, &testSecret), &testSecret, message.Parameters{Recv: 1}, nil))
-		}, transport.ErrProtocol, "parameters of no lane", "0: protocol violation: parameters of no lane"},
+		}, transport.ErrProtocol, "parameters with no lane", "0: protocol violation: parameters with no lane"},
 		{"Request without a whole proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -282,7 +282,7 @@ func TestUnauthenticated_SlowIsCut(t *testing.T) {
 			does(r)
 			refused := h.nextRefusal()
 			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, refused.err, "it does not answer during the handshake", name)
+			require.ErrorContains(t, refused.err, "the peer does not answer during the handshake", name)
 			require.Empty(t, r.last(), name)
 		}
 	})

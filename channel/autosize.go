@@ -1,15 +1,15 @@
 package channel
 
-// demand is what a sender remembers of its traffic, by which its ring grows and shrinks (E11). An interval
-// lasts from one ShrinkIfIdle to the next.
+// demand is what a sender remembers of its traffic to decide when its ring grows and shrinks (E11). An
+// interval lasts from one ShrinkIfIdle to the next.
 type demand struct {
-	largest  int // body in this interval
-	previous int // largest of the interval before it
+	largest  int // largest body in this interval
+	previous int // largest body in the previous interval
 	stalls   int // how often credits ran out, or slots were too small, in this interval
 }
 
 const (
-	// stallLimit is how many stalls in one interval ask for the next phase.
+	// stallLimit is the number of stalls in one interval after which the next phase is requested.
 	stallLimit = 64
 	// enoughInFlight is how many messages of one length keep both ends of a ring busy.
 	enoughInFlight = 32
@@ -36,12 +36,12 @@ func (r *resizer) ShrinkIfIdle() error {
 	return nil
 }
 
-// onCreditStall counts the times that the stream of messages ran out of credits, not how often that was
-// looked at. need is how many lines the message takes that waits.
+// onCreditStall counts how often the stream of messages ran out of credits, not how often that was checked.
+// need is the number of lines of the waiting message.
 //
 // A stream through shared memory does not count if its ring has grown and holds enough such messages: the
-// peer consumes them at this moment, and the lines of a larger ring are farther from both caches. Nor does a
-// stream of messages that stay in the small ring.
+// peer is consuming them now, and the lines of a larger ring are farther from both caches. A stream of
+// messages that stay in the small ring does not count either.
 func (r *resizer) onCreditStall(need int) {
 	c := r.c
 	s := &c.send
@@ -56,17 +56,18 @@ func (r *resizer) onCreditStall(need int) {
 	r.growAfterStalls()
 }
 
-// growAfterStalls notes that the ring which a phase changes ran out of credits.
+// growAfterStalls counts a stall of a ring whose size depends on the phase, and requests the next phase after
+// many.
 func (r *resizer) growAfterStalls() {
 	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.refusedPhase {
-		r.wantedPhase = r.c.send.phase + 1 // Progress asks
+		r.wantedPhase = r.c.send.phase + 1 // requested by Progress
 		r.pause()
 	}
 }
 
-// BatchOverflowed counts the times that messages that would have shared a slot found it too small. If that
-// happens often, the channel asks for the next phase as soon as nothing is in flight. Unlike after credit
-// stalls, it goes on sending until then (E11). A channel that keeps its small ring does not ask.
+// BatchOverflowed counts how often messages did not fit the slot that they would have shared. If that happens
+// often, the channel requests the next phase as soon as nothing is in flight. Unlike after credit stalls, it
+// continues to send until then (E11). A channel that keeps its small ring makes no request.
 func (r *resizer) BatchOverflowed() {
 	c := r.c
 	if c.send.large != nil {

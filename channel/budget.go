@@ -13,11 +13,10 @@ type Budget struct {
 // NewBudget makes a budget of limit bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
-// Reserve counts a buffer of n bytes, and reports whether it is within the bound; one that is not is not
-// counted.
+// Reserve counts a buffer of n bytes if it is within the bound, and reports whether it is.
 func (b *Budget) Reserve(n int) bool { return b.reserve(n, false) }
 
-// Release takes back what Reserve has counted.
+// Release undoes Reserve.
 func (b *Budget) Release(n int) { b.release(n) }
 
 func (b *Budget) reserve(n int, must bool) bool {

@@ -7,15 +7,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// After the lines of a ring its region has two more: the reply slot, which takes the reply to our resize
-// request, and the line out of which our own reply is sent.
+// A ring's region has two more lines: the reply slot, for the reply to our resize request, and the line from
+// which our own reply is sent.
 const extraLines = 2
 
-// ringRights are those of a ring that we receive in: only the peer's Writes change it.
+// ringRights are the rights of a receive ring: only the peer's Writes change it.
 const ringRights = transport.RemoteWrite | transport.SoleWriter
 
-// buffer is registered memory with a ring: one that we receive in, or the mirror of one of the peer's. It is
-// referenced by the ring while that is in use, and by a resize request of ours whose reply is still to come.
+// buffer is registered memory of a ring: one in which we receive, or the mirror of one of the peer's. The
+// ring holds a reference while it is in use, and so does a resize request of ours until its reply arrives.
 type buffer struct {
 	transport.MR
 	shape
@@ -23,11 +23,11 @@ type buffer struct {
 	owner *Channel
 }
 
-// errBudget says that the buffers of this rank have reached their bound.
+// errBudget says that the buffers of this rank have reached the budget.
 var errBudget = errors.New("the budget for buffers is spent")
 
-// newBuffer makes the memory for a ring, with one reference. The first buffers of a channel are not refused
-// for the budget.
+// newBuffer makes the memory of a ring, with one reference. The budget does not limit the first buffers of a
+// channel.
 func (c *Channel) newBuffer(s shape, access transport.Access, first bool) (*buffer, error) {
 	size := s.region()
 	if !c.conf.Budget.reserve(size, first) {
@@ -42,14 +42,14 @@ func (c *Channel) newBuffer(s shape, access transport.Access, first bool) (*buff
 	return &buffer{MR: mr, shape: s, refs: 1, owner: c}, nil
 }
 
-// ring is the memory of the ring itself.
+// ring returns the memory of the ring itself.
 func (b *buffer) ring() []byte { return b.Bytes()[:b.lines*lineSize] }
 
-// replyOffset is the offset of the reply slot in the region. The line after it is the one out of which our
-// reply is sent.
+// replyOffset returns the offset of the reply slot in the region. Our own reply is sent from the line after
+// it.
 func (b *buffer) replyOffset() int { return b.lines * lineSize }
 
-// release drops one reference; the last one gives the memory back.
+// release drops one reference; the last one frees the memory.
 func (b *buffer) release() error {
 	if b == nil || b.refs == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (b *buffer) free() error {
 	return b.Deregister()
 }
 
-// drop gives the memory back whatever refers to it.
+// drop frees the memory, even if it is referenced.
 func (b *buffer) drop() error {
 	if b == nil || b.refs == 0 {
 		return nil

@@ -16,7 +16,7 @@ type State uint8
 const (
 	StateNew    State = iota // the receive ring exists, and no peer is known; left by Open, Close or Fail
 	StateOpen                // messages flow; left by Close or Fail
-	StateClosed              // given back in order; final
+	StateClosed              // closed in order; final
 	StateFailed              // the peer is gone, or broke a rule; final
 )
 
@@ -38,7 +38,7 @@ func (s State) String() string {
 type Channel struct {
 	qp           transport.QP
 	inlineWrites bool    // qp can write a small message inline
-	peerMapped   bool    // inline writes go into the peer's memory itself
+	peerMapped   bool    // inline writes store directly into the peer's memory
 	prefetchAddr uintptr // for PrefetchAddr
 	state        State
 	recv         recvRing
@@ -47,8 +47,8 @@ type Channel struct {
 	reply replier
 
 	phases          []int
-	refusingPayload bool   // payload is to be announced, not sent, by the peer
-	refusedAfter    uint32 // lines sent when that began: any after them tells the peer
+	refusingPayload bool   // the peer must announce payload instead of sending it
+	refusedAfter    uint32 // lines sent when that began: any later line tells the peer
 	stats           Stats
 
 	pd   transport.PD
@@ -81,7 +81,7 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 	return c, nil
 }
 
-// random is 64 bits that nobody can guess, and not 0.
+// random returns 64 random bits, not 0.
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails: the program ends when the system has no random numbers
@@ -176,13 +176,13 @@ func (c *Channel) RefusePayload(on bool) {
 	c.refusingPayload = on
 }
 
-// PeerKnowsRefusal reports whether the peer had already read that payload is refused when it sent the message
-// that Next returned last.
+// PeerKnowsRefusal reports whether the peer had already received the refusal when it sent the message that
+// Next returned last.
 func (c *Channel) PeerKnowsRefusal() bool {
 	return c.refusingPayload && int32(c.recv.messageCredit-c.refusedAfter) > 0
 }
 
-// PeerRefusesPayload reports whether the peer wants payload announced.
+// PeerRefusesPayload reports whether the peer requires payload to be announced.
 func (c *Channel) PeerRefusesPayload() bool { return c.send.peerRefusesPayload }
 
 // Phase returns the phase in which this end sends, 0 being the first.

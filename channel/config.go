@@ -10,31 +10,31 @@ import (
 const (
 	lineSize = 64 // the unit of a ring: a cache line
 
-	flagBytes   = 16 // head and tail of a message
+	flagBytes   = 16 // head and tail flag of a message
 	headerBytes = 8  // credit, kind
 	bodyAt      = 8 + headerBytes
 	wordSize    = 8
 	overhead    = flagBytes + headerBytes
 
-	// creditLines are left to CREDIT alone. At most six can wait unread at once
+	// creditLines are reserved for CREDIT alone. At most six can be unread at once
 	// (docs/internals/spec/channel.md).
 	creditLines = 6
-	// controlLines are left to control messages by data, besides creditLines.
+	// controlLines are kept free of data for control messages, besides creditLines.
 	controlLines = 6
-	// dataReserve is what data leaves free.
+	// dataReserve is the number of lines that data leaves free.
 	dataReserve = controlLines + creditLines
 
-	// Slots of the first phase, and of the others, in bytes (E1, E8).
+	// Slot sizes of the first phase, and of the others, in bytes (E1, E8).
 	minSmall, maxSmall = 100, 2000
 	minLarge, maxLarge = 1000, 200_000
 	maxPhases          = 8
 
-	// RingSlots is how many messages of a slot's size a ring takes.
+	// RingSlots is the number of messages of the slot size that a ring holds.
 	RingSlots = 8
 	minLines  = 64 // so that a ring of tiny slots has room besides dataReserve
 )
 
-// Policy says which element of a vector determines the slot size to ask for, when an element does not fit
+// Policy says which element of a vector determines the slot size to request, when an element does not fit
 // (E2).
 type Policy uint8
 
@@ -63,7 +63,7 @@ type Config struct {
 	// other phases add a ring with larger slots for the messages that do not (E6). All ranks of a job must
 	// agree on it.
 	KeepSmall bool
-	// TailLooks is how often one call looks for the tail of a resize reply whose head is there, before it
+	// TailLooks is how often one call polls for the tail of a resize reply whose head has arrived, before it
 	// returns with nothing transferred and no error (E7); at most MaxTailLooks. 0 means DefaultTailLooks.
 	TailLooks int
 	// BusyPolling says that this rank has its own core and polls while it waits. In a channel over shared
@@ -74,13 +74,13 @@ type Config struct {
 	Budget *Budget
 }
 
-// DefaultTailLooks are about a hundred nanoseconds, in which the rest of a line arrives.
+// DefaultTailLooks takes about a hundred nanoseconds, in which the rest of a line arrives.
 const (
 	DefaultTailLooks = 64
 	MaxTailLooks     = 1_000_000
 )
 
-// DefaultPhases: 5 KiB of ring to begin with, and slots of 16 KiB where messages ask for them (E1, E8).
+// DefaultPhases is 5 KiB of ring at first, and slots of 16 KiB when messages need them (E1, E8).
 var DefaultPhases = []int{640, 16384}
 
 // ParsePhases parses a list of slot sizes such as 640,16384. Check validates them.
@@ -89,16 +89,14 @@ func ParsePhases(text string) ([]int, error) {
 	for field := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is not the size of a slot in bytes; a list such as 640,16384 is "+
-				"wanted",
-				field)
+			return nil, fmt.Errorf("%q is not a slot size in bytes; want a list such as 640,16384", field)
 		}
 		phases = append(phases, n)
 	}
 	return phases, nil
 }
 
-// Check rejects a configuration that could not work, and says why.
+// Check returns an error for an invalid configuration.
 func (c Config) Check() error {
 	phases := c.phases()
 	if len(phases) > maxPhases {
@@ -155,7 +153,8 @@ func (c Config) tailLooks() int {
 	return c.TailLooks
 }
 
-// limit is the largest element that goes into a slot of a phase: the threshold, or what the slot carries.
+// limit returns the largest element that is sent in a slot of a phase: the threshold, or what the slot
+// carries.
 func (c Config) limit(phase, slot int) int {
 	switch {
 	case c.ThresholdPercent > 0:

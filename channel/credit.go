@@ -7,27 +7,27 @@ import (
 )
 
 // Lines are counted from the opening of the channel, modulo 2^32. Every message carries the count of lines
-// that its sender has consumed in the other direction. Where no message goes that way a CREDIT goes by itself
+// that its sender has consumed in the other direction. If no message goes that way, a separate CREDIT is sent
 // once a number of lines, the threshold, is unadvertised, or once a wrap has started after one that ended
-// early and of which not all is advertised. docs/internals/spec/channel.md proves that nobody waits for ever
-// as long as both sides go on calling Next: a CREDIT always finds room in the lines that are left to it, and
-// credit that is not advertised stops nobody.
+// early and is not completely advertised. docs/internals/spec/channel.md proves that nobody waits for ever as
+// long as both sides call Next: a CREDIT always finds room in its reserved lines, and unadvertised credit
+// blocks nobody.
 //
-// thresholds gives the bounds within which a threshold keeps both, for a ring and a slot of so many lines;
-// none if low is above high.
+// thresholds returns the bounds of a threshold that ensures both, for a ring and a slot with these numbers of
+// lines. There is none if low is above high.
 func thresholds(lines, slot int) (low, high int) {
 	return lines/5 + 1, lines - (2*slot - 1) - controlLines - creditLines + 1
 }
 
-// threshold is what weft uses: a quarter of the ring, unless the slots are so large that it must be less.
+// threshold returns the threshold that weft uses: a quarter of the ring, unless large slots require less.
 func threshold(lines, slot int) int {
 	low, high := thresholds(lines, slot)
 	return max(low, min(high, lines/4))
 }
 
 // PollCredits processes what the peer has sent, up to the next message of the layer above. It reports whether
-// the peer has returned credit with it (given), and whether such a message is there (blocked). No credit
-// after that message has been seen, and Next still returns the message. After an error the channel must be
+// the peer has returned credit (given), and whether such a message has arrived (blocked). Credit after that
+// message has not been processed, and Next still returns the message. After an error the channel must be
 // failed.
 func (c *Channel) PollCredits() (given, blocked bool, err error) {
 	credited := c.send.credited
@@ -35,8 +35,8 @@ func (c *Channel) PollCredits() (given, blocked bool, err error) {
 	return c.send.credited != credited, blocked, err
 }
 
-// onCredit takes the peer's count of lines consumed. After a resize reply, which told more, messages may come
-// that were sent before it.
+// onCredit handles the peer's count of consumed lines. After a resize reply, which implied a higher count,
+// messages may arrive that were sent before it.
 func (s *sendRing) onCredit(count uint32) error {
 	switch {
 	case count-s.credited <= s.sent-s.credited:

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Descriptor is what a rank tells its peer about the ring in which it begins to receive, and about the sizes
-// to which it can grow.
+// Descriptor describes the ring in which a rank begins to receive, and the sizes to which it can grow, for
+// the peer.
 type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
 	KeepSmall  bool          // the first ring stays in addition to those of the other phases

@@ -14,11 +14,13 @@
 // # Rings, slots and phases
 //
 // A ring is an array of 64-byte lines. A message takes as many lines as it needs in one Write, up to the slot
-// size, so dozens of small messages are in flight in a ring of 5 KiB. A phase is a slot size with the ring
-// that belongs to it; a channel begins in the first phase and can change to another. The sender keeps a
-// mirror of the peer's ring, from which it writes. A line of the mirror is free again when the peer has
-// returned its credit, which also proves that it has been sent. A message never crosses the end of the ring:
-// if it does not fit in the rest of the ring, it starts another wrap (wrap.go).
+// size, so dozens of small messages are in flight in a ring of 5 KiB. The slot size is the maximum size of a
+// message, not a position in the ring. A phase is a slot size with the ring that belongs to it; a channel
+// begins in the first phase and can change to another. The sender keeps a mirror of the peer's ring, from
+// which it writes. A line of the mirror is free again when the peer has returned its credit, which also
+// proves that it has been sent. A message never crosses the end of the ring: if it does not fit in the rest
+// of the ring, it starts another wrap, at line 0 (wrap.go). Each wrap has a tag, 64 random bits that its
+// messages carry, so that old bytes are never taken for a message (flags.go).
 //
 // # Credits
 //

@@ -2,25 +2,24 @@ package channel
 
 import "github.com/weft-mpi/weft/internal/wordcopy"
 
-// expected is what the next message looks like if it is as long as Expect was told: all that can be computed
-// before it arrives.
+// expected describes the next message, computed before it arrives, if its length is the one passed to Expect.
 type expected struct {
-	lines    []byte // where it will stand; nil where nothing is expected
+	lines    []byte // its memory; nil if nothing is expected
 	head     uint64
 	body     int    // its length
-	wrapBits uint64 // what its header says of the end of the wrap before, with the kind in the lowest bits
+	wrapBits uint64 // its header's end of the previous wrap, with the kind in the lowest bits
 	cursor   cursor
 }
 
-// Expect says how many bytes the body of the next message most likely has. The channel computes what follows
-// from that now, rather than when the message has arrived and the receiver waits for it.
+// Expect predicts that the body of the next message has n bytes. The channel computes what it can now, rather
+// than when the message has arrived and the receiver waits for it.
 func (c *Channel) Expect(n int) {
 	r := &c.recv
 	if c.state != StateOpen {
 		return
 	}
 	c.prefetchAddr = c.nextSendAddr()
-	// A peer to whom everything has been advertised starts another wrap as this end does.
+	// A peer that has received all credit starts another wrap as this end does.
 	r.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= pingPongLines && r.advertised == r.consumed)
 }
 
@@ -39,7 +38,7 @@ func (r *recvRing) expectAt(n int, wraps bool) {
 	}
 }
 
-// expectArrived expects the message whose head is there, if one is.
+// expectArrived expects the message whose head has arrived, if there is one.
 func (r *recvRing) expectArrived() bool {
 	n, head := r.head(r.pos, r.generation)
 	wraps := !head
@@ -53,8 +52,8 @@ func (r *recvRing) expectArrived() bool {
 }
 
 // PrefetchAddr returns the address to which an answer with a body of n bytes would be written, as far as
-// Expect could tell. It may be used only for a prefetch. It is 0 where a prefetch makes no sense: fetching
-// one line of several costs more than it gains.
+// Expect could tell. It may be used only for a prefetch. It is 0 if a prefetch does not pay: fetching one
+// line of several costs more than it gains.
 func (c *Channel) PrefetchAddr(n int) uintptr {
 	if n > lineSize-overhead {
 		return 0
@@ -62,8 +61,8 @@ func (c *Channel) PrefetchAddr(n int) uintptr {
 	return c.prefetchAddr
 }
 
-// nextSendAddr is the address to which the next message goes, if it is sent in answer to all that the peer
-// has sent.
+// nextSendAddr returns the address to which the next message is written, if it answers everything that the
+// peer has sent.
 func (c *Channel) nextSendAddr() uintptr {
 	if !c.peerMapped {
 		return 0
@@ -77,7 +76,7 @@ func (c *Channel) nextSendAddr() uintptr {
 
 // TryRecv combines Next, a copy and Release, as the counterpart of TrySend. It receives the next message if
 // it has this kind, its body begins with this word, and the payload after the word fits in buf. n is the
-// payload's length. If it receives nothing, Next tells why. k is a kind of the layer above.
+// payload's length. If it receives nothing, call Next. k is a kind of the layer above.
 func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	r, s := &c.recv, &c.send
 	if r.expected.lines == nil || loadWord(r.expected.lines, 0) != r.expected.head {
@@ -94,7 +93,7 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 		count-s.credited > s.sent-s.credited || wordcopy.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
 		return 0, false
 	}
-	if n == wordSize { // as many messages are
+	if n == wordSize { // the common case
 		wordcopy.Put(buf, 0, wordcopy.Get(m, bodyAt+wordSize))
 	} else {
 		wordcopy.Copy(buf[:n:n], m[bodyAt+wordSize:])

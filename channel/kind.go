@@ -6,8 +6,8 @@ import "fmt"
 type Kind uint8
 
 const (
-	credit   Kind = iota + 2 // nothing but the credit that every message carries; never seen outside
-	enlarge                  // the last message of a ring: asks for one with larger slots; never seen outside
+	credit   Kind = iota + 2 // only the credit that every message carries; never seen outside
+	enlarge                  // the last message of a ring: requests one with larger slots; never seen outside
 	shrink                   // likewise, for one with smaller slots
 	Eager                    // a whole message of the layer above (package eager)
 	RTS                      // announces a whole message (package rendezvous)
@@ -17,13 +17,13 @@ const (
 	Batch                    // several small messages (package eager)
 	large                    // the next message is in the large ring; never seen outside
 	CTS                      // where the bytes of an announced message may be written (package rendezvous)
-	Withdraw                 // asks for an announced message back (package rendezvous)
-	ATS                      // ends an announcement through the ring (package rendezvous)
+	Withdraw                 // recalls an announced message (package rendezvous)
+	ATS                      // ends an announcement by a message (package rendezvous)
 	Agree                    // a step of an agreement among ranks that may fail (package agree)
 	Revoke                   // ends the use of a communicator
-	Update                   // asks for a change of the receiver's part of a window (package rma)
+	Update                   // requests a change of the receiver's window memory (package rma)
 	Updated                  // answers it
-	Claims                   // where both ends claim what they copy of long messages (package rendezvous)
+	Claims                   // memory for cooperative copies (package rendezvous)
 	Part                     // the next bytes of an Update or Updated that fits no slot
 	kinds
 )
@@ -39,9 +39,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// inner reports whether a kind is of the channel itself, or none.
+// inner reports whether a kind belongs to the channel itself, or is unknown.
 func (k Kind) inner() bool { return outer>>k&1 == 0 }
 
-// outer has the kinds of the layer above.
+// outer is the set of kinds of the layer above.
 const outer = 1<<Eager | 1<<RTS | 1<<First | 1<<More | 1<<Piece | 1<<Batch | 1<<CTS | 1<<Withdraw | 1<<ATS |
 	1<<Agree | 1<<Revoke | 1<<Update | 1<<Updated | 1<<Claims | 1<<Part

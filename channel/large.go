@@ -7,58 +7,59 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// With Config.KeepSmall the first ring stays, and keeps the order. A phase beyond the first adds a large
-// ring, for bodies that the first ring's slots do not take. Such a message is written into the large ring,
-// and an indirect descriptor of one line, LARGE, into the first: where the receiver finds one, the message is
-// the next one of the large ring (E6, docs/internals/adr/0007).
+// With Config.KeepSmall the first ring stays, and keeps the order of messages. A phase beyond the first adds
+// a large ring, for bodies that the first ring's slots cannot hold. Such a message is written into the large
+// ring, and an indirect descriptor of one line, LARGE, into the first: it stands for the next message of the
+// large ring (E6, docs/internals/adr/0007).
 //
-// The lines of a large message are free when the credit for its descriptor has come. As the descriptors of a
-// full large ring may come to less than a threshold, CREDIT goes also when more than half of the large ring
-// is not advertised, and a resize request waits until less than that lacks its credit
+// The lines of a large message are free when its descriptor has been credited. The descriptors of a full
+// large ring may be fewer than a threshold. So CREDIT is also sent when more than half of the large ring is
+// unadvertised, and a resize request waits until less than that is not yet credited
 // (docs/internals/spec/channel.md).
 
-// largeThreshold is how many lines of a large ring may be unadvertised before a CREDIT must go: more than
-// half, so that two CREDITs on its behalf are more than the ring. A full message goes all the same when less
-// is unadvertised: a ring has 8 slots.
+// largeThreshold returns how many lines of a large ring may be unadvertised before a CREDIT must be sent:
+// more than half, so that two CREDITs for it cover more than the ring. Even so a full message can be sent: a
+// ring has 8 slots.
 func (s shape) largeThreshold() int { return s.lines/2 + 1 }
 
-// indirectLen is the body of LARGE: the line of the large ring where the message begins, the next one, or 0
-// if the rest is left out.
+// indirectLen is the length of a LARGE: the line of the large ring where the message begins, the next one, or
+// 0 if the rest is skipped.
 const indirectLen = 4
 
-// advanceCircular goes on in a large ring, whose wraps have all of its lines.
+// advanceCircular advances in a large ring, whose wraps have all of its lines.
 func (p *cursor) advanceCircular(lines int) {
 	if p.pos += lines; p.pos == p.lines {
 		p.wrap()
 	}
 }
 
-// largeSendRing is the mirror of the peer's large ring; its mirror is nil while there is none.
+// largeSendRing is the mirror of the peer's large ring; its mirror is nil if there is none.
 type largeSendRing struct {
 	outRing
-	inUse         int // lines that wait for the credit of their descriptors
-	skipped       int // lines that the message being filled leaves out at the end of the ring
+	inUse         int // lines whose descriptors are not yet credited
+	skipped       int // lines that the message being filled skips at the end of the ring
 	creditStalled bool
-	// the latest message is posted, and its descriptor found the send queue full: nothing may go before it
+	// the latest message is posted, but the send queue had no room for its descriptor: nothing may be sent
+	// before it
 	descriptorUnsent bool
 	latest           indirect
 
-	// The descriptors whose credit has not come, oldest first: they are lines of the first ring, so there is
+	// The descriptors that are not yet credited, oldest first: they are lines of the first ring, so there is
 	// room for all.
 	descriptors  [128]indirect
 	first, count int
 }
 
-// indirect is the message for which a line of the first ring stands.
+// indirect describes a message in the large ring for its descriptor.
 type indirect struct {
 	sentAfter uint32 // the count of lines of the first ring when it had been sent
 	line      int    // of the large ring where the message begins
-	lines     int    // that the message takes there, and leaves out
+	lines     int    // of the message, and skipped before it
 }
 
 var _ = [1]struct{}{}[maxSmallLines/len(largeSendRing{}.descriptors)] // fewer than there is room for
 
-// reserve is Channel.reserve for a body that the first ring's slots do not take.
+// reserve is Channel.reserve for a body that the first ring's slots cannot hold.
 func (l *largeSendRing) reserve(c *Channel, n, keep int) []byte {
 	s := &c.send
 	if c.state != StateOpen || c.paused || l == nil || l.mirror == nil || uint(n) > uint(l.maxBody) {
@@ -86,9 +87,8 @@ func (l *largeSendRing) reserve(c *Channel, n, keep int) []byte {
 	return l.ring[at : at+n : at+n]
 }
 
-// commit sends the message that reserve has reserved, and its descriptor. Once the message is
-// posted it counts as sent: where the descriptor finds the send queue full, the channel pauses until it has
-// gone.
+// commit sends the reserved message, and its descriptor. Once the message is posted it counts as sent: if the
+// send queue has no room for the descriptor, the channel pauses until it is sent.
 func (l *largeSendRing) commit(c *Channel, k Kind, more bool) error {
 	s := &c.send
 	need, before := -s.reserved, l.cursor
@@ -109,7 +109,7 @@ func (l *largeSendRing) commit(c *Channel, k Kind, more bool) error {
 	return l.sendDescriptor(c, more)
 }
 
-// sendDescriptor posts the descriptor of the message that has been written into the large ring.
+// sendDescriptor posts the descriptor of the message that was written into the large ring.
 func (l *largeSendRing) sendDescriptor(c *Channel, more bool) error {
 	s := &c.send
 	binary.LittleEndian.PutUint32(s.ring[s.pos*lineSize+bodyAt:], uint32(l.latest.line))
@@ -128,7 +128,7 @@ func (l *largeSendRing) sendDescriptor(c *Channel, more bool) error {
 	return nil
 }
 
-// descriptorUnsent reports whether a descriptor has to go before all else.
+// descriptorUnsent reports whether a descriptor must be sent before anything else.
 func (s *sendRing) descriptorUnsent() bool { return s.large != nil && s.large.descriptorUnsent }
 
 // reclaimCredited frees the lines of the messages whose descriptors have been consumed.
@@ -144,14 +144,14 @@ func (l *largeSendRing) reclaimCredited(s *sendRing) {
 	}
 }
 
-// creditImminent reports whether so many lines lack their credit that the peer may be about to send a CREDIT
-// for them.
+// creditImminent reports whether so many lines are not yet credited that the peer may be about to send a
+// CREDIT for them.
 func (l *largeSendRing) creditImminent(s *sendRing) bool {
 	l.reclaimCredited(s)
 	return l.mirror != nil && l.inUse >= l.mirror.largeThreshold()
 }
 
-// change begins the mirror of another large ring, or of none. All that was sent before has been consumed.
+// change begins the mirror of another large ring, or of none. All earlier messages have been consumed.
 func (l *largeSendRing) change(mirror *buffer, a resizeReply) {
 	*l = largeSendRing{}
 	if mirror != nil {
@@ -159,7 +159,7 @@ func (l *largeSendRing) change(mirror *buffer, a resizeReply) {
 	}
 }
 
-// adopt follows a reply to our resize request, and gives the old mirror back.
+// adopt applies a reply to our resize request, and releases the old mirror.
 func (l *largeSendRing) adopt(c *Channel, mirror *buffer, a resizeReply) error {
 	s := &c.send
 	old := l.mirror
@@ -170,14 +170,14 @@ func (l *largeSendRing) adopt(c *Channel, mirror *buffer, a resizeReply) error {
 	return old.release()
 }
 
-// largeRecvRing is our large ring; its buffer is nil while there is none.
+// largeRecvRing is our large ring; its buffer is nil if there is none.
 type largeRecvRing struct {
 	inRing
-	threshold int // how many lines may be unadvertised before a CREDIT must go
-	current   int // lines of the message that Next has given, and of what it left out
+	threshold int // unadvertised lines at which a CREDIT must be sent
+	current   int // lines of the message that Next returned, including skipped ones
 }
 
-// change begins another large ring, or none. What was unadvertised of the one before does not count any more.
+// change begins another large ring, or none. Unadvertised lines of the previous one no longer count.
 func (l *largeRecvRing) change(b *buffer, generation uint64) {
 	*l = largeRecvRing{}
 	if b != nil {
@@ -186,7 +186,7 @@ func (l *largeRecvRing) change(b *buffer, generation uint64) {
 	}
 }
 
-// next gives the message for which a descriptor stands, if all of it is there.
+// next returns the message of a descriptor, if it has arrived completely.
 func (l *largeRecvRing) next(c *Channel, body []byte) (kind Kind, _ []byte, ok bool, err error) {
 	r := &c.recv
 	if l.buffer == nil || len(body) != indirectLen {
@@ -223,8 +223,7 @@ func (l *largeRecvRing) next(c *Channel, body []byte) (kind Kind, _ []byte, ok b
 	return kind, l.ring[from+bodyAt : from+bodyAt+n : from+bodyAt+n], true, nil
 }
 
-// release takes the message as consumed that next gave; its descriptor is what is left to the first
-// ring.
+// release consumes the message that next returned; its descriptor remains to be consumed in the first ring.
 func (l *largeRecvRing) release(r *recvRing) {
 	r.largeUnadvertised += l.current
 	if l.pos+l.current > l.lines { // the rest of the ring was left out

@@ -3,7 +3,6 @@ package channel
 import (
 	"errors"
 
-	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -39,17 +38,17 @@ func (c *Channel) Due() Due {
 	return DueNothing
 }
 
-// CreditMayBeDue is false where the message that TryRecv has taken has made nothing due. It is a part of Due,
-// for when the message's receiver waits.
+// CreditMayBeDue reports whether Due might be more than DueNothing after a TryRecv. It is a cheap part of
+// Due, for a receiver that is waiting.
 func (c *Channel) CreditMayBeDue() bool {
 	r := &c.recv
 	return r.creditDue || int(r.consumed-r.advertised) >= r.leastDue
 }
 
-// Progress does what is due: it follows a resize reply, sends one, and sends the CREDIT that is owed. With
-// again something found no room: call it again when the send queue or the credits have moved. A message that
-// is reserved and not committed must be reserved again. An error is of the queue pair, which is broken then,
-// or of the peer.
+// Progress does what is due: it applies a resize reply, sends one, and sends the CREDIT that is owed. again
+// means that something found no room: call Progress again when the send queue or the credits have changed. A
+// message that is reserved and not committed must be reserved again. An error comes from the queue pair,
+// which is then broken, or from the peer.
 func (c *Channel) Progress() (again bool, err error) {
 	if c.state != StateOpen {
 		return false, nil
@@ -74,7 +73,7 @@ func (c *Channel) Progress() (again bool, err error) {
 	if c.pending.state != requestNone || c.send.descriptorUnsent() || !c.send.reserveLines(1, keep) {
 		return again || must, nil
 	}
-	c.send.reserved = 0 // its lines are the CREDIT's
+	c.send.reserved = 0 // the CREDIT uses its lines
 	err = c.sendCredit()
 	switch {
 	case err == nil:
@@ -84,19 +83,4 @@ func (c *Channel) Progress() (again bool, err error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// sendCredit sends a CREDIT in the line that is free.
-func (c *Channel) sendCredit() error {
-	if c.peerMapped {
-		s := &c.send
-		header := headerWord(c.recv.consumed, credit, c.refusingPayload, s.announcedEnd())
-		wordcopy.Put(s.head[:], 0, headWord(s.generation, 0))
-		wordcopy.Put(s.head[:], wordSize, header)
-		if c.qp.WriteInline(s.nextLines(1), s.head[:bodyAt], nil, s.generation) {
-			c.onPosted(1)
-			return nil
-		}
-	}
-	return c.post(credit, 0, 1, false)
 }

@@ -16,32 +16,32 @@ type inRing struct {
 	buffer *buffer
 }
 
-// begin takes a ring from its first line on.
+// begin begins a ring at its first line.
 func (i *inRing) begin(b *buffer, generation uint64) {
 	i.buffer, i.ring, i.maxBody = b, b.ring(), b.body()
 	i.cursor = cursor{lines: b.lines, generation: generation}
 }
 
-// recvRing is the ring in which all that the peer sends has its order.
+// recvRing is the ring that determines the order of everything that the peer sends.
 type recvRing struct {
 	inRing
 	phase         int
 	consumed      uint32 // lines, since the channel was opened and modulo 2^32
-	advertised    uint32 // of these, what the peer has been told; never more
-	messageCredit uint32 // the credit in the message that Next gave last
-	threshold     int    // how many lines may be unadvertised before a CREDIT must go
-	leastDue      int    // below so many unadvertised lines these make nothing due
-	// lines of the message that Next has given; 0 when there is none, -1 when that is in the large ring
+	advertised    uint32 // of these, reported to the peer
+	messageCredit uint32 // the credit in the last message of Next
+	threshold     int    // unadvertised lines at which a CREDIT must be sent
+	leastDue      int    // fewer unadvertised lines make nothing due
+	// lines of the message that Next returned; 0 if there is none, -1 if it is in the large ring
 	current           int
 	body              int  // its length
-	creditDue         bool // a CREDIT must go, however little is unadvertised: see onWrap
+	creditDue         bool // a CREDIT must be sent, however little is unadvertised: see onWrap
 	lastLines         int  // lines of the last message
 	largeUnadvertised int  // lines of the large ring that are consumed and not advertised
 	expected          expected
 	large             *largeRecvRing
 }
 
-// change begins a ring at its first line. The counts of lines go on.
+// change begins a ring at its first line. The counts of lines continue.
 func (r *recvRing) change(b *buffer, generation uint64) {
 	r.begin(b, generation)
 	r.expected = expected{} // the old ring's memory may be used by others soon
@@ -49,13 +49,13 @@ func (r *recvRing) change(b *buffer, generation uint64) {
 	r.leastDue = min(r.threshold, r.lines/2, windowLines/4)
 }
 
-// onWrap notes that a message is the first of a wrap. If the wrap before ended early, the sender may lack the
-// lines that have not been advertised.
+// onWrap notes that a message is the first of a wrap. If the previous wrap ended early, the sender may need
+// the lines that are not advertised.
 func (r *recvRing) onWrap() {
 	r.creditDue = r.advertised != r.consumed && r.prevEnd+linesOf(r.maxBody) <= r.lines
 }
 
-// owesCredit reports whether so much is unadvertised that a CREDIT must go.
+// owesCredit reports whether a CREDIT must be sent.
 func (r *recvRing) owesCredit() bool {
 	return int(r.consumed-r.advertised) >= r.threshold || r.creditDue || r.largeCreditDue()
 }
@@ -79,7 +79,7 @@ func (c *Channel) Ready() bool {
 	return head || c.paused && c.replyArrived()
 }
 
-// head reports whether the head of a message stands at a line, and how long its body is.
+// head reports whether a line has the head of a message, and how long its body is.
 func (i *inRing) head(line int, generation uint64) (n int, there bool) {
 	if line == i.lines {
 		return 0, false
@@ -89,19 +89,20 @@ func (i *inRing) head(line int, generation uint64) (n int, there bool) {
 	return n, w == headWord(generation, n)
 }
 
-// headAfterWrap is head at the start of another wrap. Before a message of a wrap has been consumed there is
-// no other.
+// headAfterWrap is head at the start of another wrap. A wrap without a consumed message is not followed by
+// another.
 func (i *inRing) headAfterWrap() (n int, there bool) {
 	n, there = i.head(0, i.generation+wrapStep)
 	return n, there && i.pos > 0
 }
 
-// find looks for a message at a cursor: for its head, and for all of it, with a body of n bytes.
+// find looks for a message at a cursor. It reports whether its head, and all of it, has arrived, and its
+// body's length n.
 func (i *inRing) find(p cursor) (n int, head, whole bool) {
 	if n, head = i.head(p.pos, p.generation); !head {
 		return 0, false, false
 	}
-	// An impossible length never has a tail: what stands there is older payload.
+	// A head with an impossible length is older payload: it never has a tail.
 	need := linesOf(n)
 	return n, true, n <= i.maxBody && p.pos+need <= p.lines &&
 		loadWord(i.ring, (p.pos+need)*lineSize-8) == p.generation
@@ -117,11 +118,11 @@ func (i *inRing) find(p cursor) (n int, head, whole bool) {
 // meanwhile.
 func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	r := &c.recv
-	r.current = 0 // the peer may have changed what Next gave before
+	r.current = 0 // the peer may have changed the previous result
 	for c.state == StateOpen {
 		p, wraps := r.cursor, false
 		n, head, whole := r.find(p)
-		if !whole && p.pos > 0 { // even if a head stands here: payload of an earlier wrap could look like one
+		if !whole && p.pos > 0 { // even if there is a head: payload of an earlier wrap could look like one
 			var headAfterWrap bool
 			p.wrap()
 			n, headAfterWrap, whole = r.find(p)
@@ -173,8 +174,8 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 	return 0, nil, false, nil
 }
 
-// otherEnd is the error of a message that says that the wrap before its own ended elsewhere than where the
-// last message did. It is nil where messages of that wrap are still to come, so that this one is early.
+// otherEnd returns the error of a message with another end of the previous wrap than where the last message
+// ended. It is nil if messages of that wrap are still to arrive, so that this one is early.
 func (p *cursor) otherEnd(end int, wraps bool) error {
 	if wraps && end > p.prevEnd && end <= p.lines {
 		return nil
@@ -197,10 +198,10 @@ func (c *Channel) Release() {
 	r.current = 0
 }
 
-// LastLines is how many lines the last message took.
+// LastLines returns the number of lines of the last message.
 func (c *Channel) LastLines() int { return c.recv.lastLines }
 
-// onConsumed gives back the lines of a message with a body of n bytes.
+// onConsumed consumes the lines of a message with a body of n bytes.
 func (c *Channel) onConsumed(lines, n int) {
 	c.stats.Received++
 	c.stats.RecvBytes += uint64(n)

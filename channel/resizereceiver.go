@@ -7,13 +7,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// replier answers the peer's requests to change the phase in which it sends. It owns the reply to the last
-// one, which it can send again (E6, E7).
+// replier answers the peer's requests to change the phase in which it sends. It owns the last reply, and can
+// send it again (E6, E7).
 type replier struct {
 	c             *Channel
-	given         bool // there has been a request
+	given         bool // a request was received
 	unsent        bool // the send queue had no room for it
-	asked         bool // the peer has asked for it again, and is to be told when it has all of them
+	asked         bool // the peer has requested it again, and must learn when no more replies follow
 	resizeRequest      // where it goes
 	resizeReply
 
@@ -22,9 +22,9 @@ type replier struct {
 	remote [1]transport.Segment
 }
 
-// onRequest takes a resize request that is the next message in the ring; all before it has been consumed. The
-// memory is reserved first, so that after the reply nothing can fail; what cannot be had is refused, and
-// everything stays as it is.
+// onRequest handles a resize request, the next message in the ring; everything before it has been consumed.
+// It allocates the memory first, so that nothing can fail after the reply. If it cannot, it refuses, and
+// nothing changes.
 func (r *replier) onRequest(k Kind, body []byte) error {
 	c, in := r.c, &r.c.recv
 	q, err := parseRequest(body, len(c.phases))
@@ -52,13 +52,13 @@ func (r *replier) onRequest(k Kind, body []byte) error {
 	in.change(fresh, generation)
 	in.advertised = in.consumed // the reply says so
 	r.resizeReply = resizeReply{ack: true, shape: target, key: fresh.Key(), generation: generation}
-	// The request was the last message of the old ring, and all before it has been consumed: nothing is in
-	// flight to it but, perhaps, the reply to a request of our own (docs/internals/adr/0007).
+	// The request was the last message of the old ring, and everything before it has been consumed: nothing
+	// is in flight to it except perhaps the reply to a request of our own (docs/internals/adr/0007).
 	return errors.Join(r.send(), old.release())
 }
 
-// grantLargeRing replaces the large ring, or gives it up. The first ring stays, and the request is a message
-// in it like others.
+// grantLargeRing replaces the large ring, or releases it. The first ring stays, and the request is an
+// ordinary message in it.
 func (r *replier) grantLargeRing(target shape, fresh *buffer) error {
 	in := &r.c.recv
 	a := resizeReply{ack: true, shape: target}
@@ -73,20 +73,19 @@ func (r *replier) grantLargeRing(target shape, fresh *buffer) error {
 	return errors.Join(r.send(), old.release())
 }
 
-// ResentImm is the immediate of a Write that carries a reply which the peer has asked for again, for
-// ReplyResent.
+// ResentImm is the immediate of a Write with a reply that the peer has requested again, for ReplyResent.
 const ResentImm = 1<<32 - 1
 
-// RetransmitReply handles the peer's Send of no bytes: this end's reply is corrupt or overdue, and the peer
-// asks for it again. The Send is delivered, so the request is in the ring; nothing follows it there. If there
-// is something unread, the request is still among it, and its reply will be the answer. The reply before it
-// must not go: its reply slot may be gone.
+// RetransmitReply handles the peer's Send without bytes: this end's reply is corrupt or overdue, and the peer
+// requests it again. The Send is delivered, so the resize request is in the ring, and nothing follows it
+// there. If anything is unread, the resize request is among it, and its reply will be the answer. The
+// previous reply must not be sent: its reply slot may no longer exist.
 func (c *Channel) RetransmitReply() error {
 	r := &c.reply
 	unread := c.recv.unread()
 	if r.asked || !r.given && !unread {
-		return fmt.Errorf("%w: a resize reply is asked for again, and there was none, or it is asked for "+
-			"already", transport.ErrProtocol)
+		return fmt.Errorf("%w: a resize reply is requested again that was not sent, or was already "+
+			"requested again", transport.ErrProtocol)
 	}
 	r.asked = true
 	if unread {
@@ -96,7 +95,7 @@ func (c *Channel) RetransmitReply() error {
 	return r.send()
 }
 
-// unread reports whether a message is in the ring that has not been released.
+// unread reports whether the ring has a message that has not been released.
 func (r *recvRing) unread() bool {
 	if len(r.ring) == 0 {
 		return false

@@ -10,11 +10,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// resizeReply is what the receiver of ENLARGE or SHRINK writes into the sender's memory, one line between a
-// head flag and a tail flag (E7): ACK with the new ring, or NACK.
+// resizeReply is the answer to ENLARGE or SHRINK, which is written into the sender's memory as one line with
+// a head flag and a tail flag (E7): ACK with the new ring, or NACK.
 type resizeReply struct {
 	ack bool
-	// of the new ring; the rest is 0 where the first ring stays, and no other is wanted
+	// of the new ring; these are 0 if the first ring stays alone
 	shape      shape
 	key        transport.Key // of its region
 	offset     uint64        // of its first line
@@ -60,23 +60,23 @@ func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[8:20], castagnoli), castagnoli, b[24:replyTail])
 }
 
-// replyFlags tells how much of a reply of the given generation is there.
+// replyFlags reports which flags of a reply of the given generation have arrived.
 func replyFlags(b []byte, generation uint64) (head, tail bool) {
 	head = loadWord(b, 0) == generation
 	return head, head && loadWord(b, replyTail) == generation
 }
 
-// clearFlags prepares the slot for a reply: nothing that was there before can be taken for it.
+// clearFlags prepares the slot for a reply, so that old bytes are not taken for it.
 func clearFlags(b []byte) {
 	for _, at := range [...]int{0, replyTail} {
 		atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[at])), 0)
 	}
 }
 
-// errCorruptReply says that the checksum of a reply is wrong: it counts as not arrived.
+// errCorruptReply says that the checksum of a reply is wrong: the reply counts as not arrived.
 var errCorruptReply = fmt.Errorf("%w: checksum of a resize reply", transport.ErrProtocol)
 
-// parseReply reads a reply whose flags are there.
+// parseReply parses a reply whose flags have arrived.
 func parseReply(line []byte, phases []int) (resizeReply, error) {
 	var b [replyLen]byte // the peer could write there at any time
 	copy(b[:], line)
@@ -109,5 +109,5 @@ func parseReply(line []byte, phases []int) (resizeReply, error) {
 	return a, nil
 }
 
-// maxOffset is beyond any region that holds a ring.
+// maxOffset is larger than any region with a ring.
 const maxOffset = 1 << 40

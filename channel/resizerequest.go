@@ -7,12 +7,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// resizeRequest is the body of ENLARGE and SHRINK: the phase wanted, and where the reply is to be written.
+// resizeRequest is the body of ENLARGE and SHRINK: the requested phase, and the address for the reply.
 type resizeRequest struct {
 	phase      int
 	key        transport.Key // of our receive region
 	offset     uint64
-	generation uint64 // of the reply's flags: random, so that nothing that was there before matches
+	generation uint64 // a nonce for the reply's flags, so that old bytes do not match
 }
 
 const requestLen = 28

@@ -7,21 +7,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A sender changes the phase of its direction by a resize request: ENLARGE or SHRINK is the last message in
+// A sender changes the phase of its direction by a resize request. ENLARGE or SHRINK is the last message in
 // the old ring until the reply has been placed in the sender's memory (E3, E7, E8, E11). Meanwhile nothing
-// else goes into that ring, not even CREDIT; the other direction goes on as it was.
+// else is sent in that ring, not even CREDIT; the other direction continues.
 
-// requestState is where our resize request is.
+// requestState is the state of our resize request.
 type requestState uint8
 
 const (
 	requestNone requestState = iota // there is none; left by sendRequest
-	// the request is posted, and there is no reply yet; left by the reply, or when that is overdue
+	// the request is posted, and there is no reply yet; left by the reply, or when it is overdue
 	requestPosted
-	// the reply is corrupt or overdue, and the send queue too full to ask for it again; left by asking
+	// the reply is corrupt or overdue, and the send queue had no room to request it again; left by that
+	// request
 	requestRetransmitDue
-	// the reply is asked for again: nothing in the reply slot counts until the peer's answer to that has been
-	// delivered, as until then replies may be on their way there; left by ReplyResent
+	// the reply was requested again: the reply slot is ignored until the peer's answer to that has been
+	// delivered, because replies may be in flight until then; left by ReplyResent
 	requestAskedAgain
 )
 
@@ -37,27 +38,27 @@ type pendingRequest struct {
 	target shape
 	resizeRequest
 	mirror    *buffer // of the new ring
-	replySlot *buffer // whose reply slot takes the reply; this holds a reference
+	replySlot *buffer // for the reply; this holds a reference
 	ticks     int     // since it was posted
 }
 
-// resizer changes the phase in which a channel sends. It owns the request for another ring, and what is
-// remembered of the traffic that calls for one.
+// resizer changes the phase in which a channel sends. It owns the resize request, and the demand on which it
+// is based.
 type resizer struct {
 	c           *Channel
 	demand      demand
 	pending     pendingRequest
 	wantedPhase int // phase to request as soon as credits allow; -1 for none
-	// nothing may be sent but CREDIT and a resize request, and after the request nothing at all
+	// only CREDIT and a resize request may be sent, and after the request nothing
 	paused       bool
-	refusedPhase int // the lowest phase that the peer has refused; one more than there are if none
+	refusedPhase int // the lowest phase that the peer has refused; the number of phases if none
 }
 
 // pause sets paused.
 func (r *resizer) pause() { r.paused, r.c.send.freeAhead, r.c.send.freeAfterWrap = true, 0, 0 }
 
-// phaseForSize is the lowest phase above the present one whose slots take an element of n bytes after a head,
-// and that has not been refused; -1 if there is none.
+// phaseForSize returns the lowest phase above the present one whose slots hold an element of n bytes after a
+// head, and that has not been refused; -1 if there is none.
 func (r *resizer) phaseForSize(n, head int) int {
 	c := r.c
 	for p := c.send.phase + 1; p < r.refusedPhase; p++ {
@@ -68,8 +69,8 @@ func (r *resizer) phaseForSize(n, head int) int {
 	return -1
 }
 
-// requestPhase has the channel ask for a ring of another phase as soon as the credits allow it. Until the
-// reply nothing is sent.
+// requestPhase requests a ring of another phase as soon as the credits allow it. Nothing is sent until the
+// reply.
 func (r *resizer) requestPhase(phase int) error {
 	r.wantedPhase = phase
 	r.pause()
@@ -77,7 +78,7 @@ func (r *resizer) requestPhase(phase int) error {
 }
 
 // sendRequest sends the request for the wanted phase if the credits allow it: fewer lines than a threshold
-// lack their credit. Then the CREDITs of two rings do not add up, and the lines that are left to CREDIT are
+// are not yet credited. Then the CREDITs of two rings do not add up, and the lines reserved for CREDIT are
 // enough (docs/internals/spec/channel.md).
 func (r *resizer) sendRequest() error {
 	c := r.c
@@ -92,7 +93,7 @@ func (r *resizer) sendRequest() error {
 	}
 	phase := r.wantedPhase
 	target := geometry(c.phases, phase)
-	// The memory comes first: what cannot be had here need not be asked for.
+	// Allocate the memory first: without it no request is needed.
 	mirror, err := c.ringFor(target, transport.LocalWrite)
 	if err != nil {
 		r.onRefused(phase)
@@ -125,8 +126,7 @@ func (r *resizer) sendRequest() error {
 	return nil
 }
 
-// ringFor makes the memory for the ring of another phase: none where the first ring stays, and no other is
-// wanted.
+// ringFor makes the memory for the ring of another phase: none if the first ring stays alone.
 func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error) {
 	if c.conf.KeepSmall && target.phase == 0 {
 		return nil, nil
@@ -134,8 +134,8 @@ func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error
 	return c.newBuffer(target, access, target.phase == 0)
 }
 
-// progressResize goes on with what the channel is paused for: a descriptor that could not be posted, or a
-// resize request or its reply.
+// progressResize continues the work for which the channel is paused: an unsent descriptor, or a resize
+// request or its reply.
 func (r *resizer) progressResize() error {
 	c := r.c
 	if c.send.descriptorUnsent() {
@@ -159,7 +159,7 @@ func (r *resizer) replyArrived() bool {
 	return tail
 }
 
-// pollReply follows the reply to our request if it has been placed.
+// pollReply applies the reply to our request if it has been placed.
 func (r *resizer) pollReply() error {
 	c := r.c
 	a := &r.pending
@@ -208,14 +208,15 @@ func (r *resizer) pollReply() error {
 	}
 	old := c.send.mirror
 	c.send.change(mirror, got, c.conf.limit(target.phase, target.slot))
-	// as if the new slots had been needed: ShrinkIfIdle may come before the message that they are for
+	// as if the new slots had been used: ShrinkIfIdle may be called before the message that needs them is
+	// sent
 	r.demand = demand{largest: target.body()}
-	// The peer has consumed all that was written out of the old mirror: nothing of it is in flight.
+	// The peer has consumed everything that was written from the old mirror: none of it is in flight.
 	return errors.Join(err, old.release())
 }
 
-// lookForTail reports whether all of the reply to our request is there. If only its head is, it looks some
-// more times.
+// lookForTail reports whether the reply to our request has arrived completely. If only its head has, it polls
+// several times.
 func (r *resizer) lookForTail(line []byte) bool {
 	for range r.c.conf.tailLooks() {
 		head, tail := replyFlags(line, r.pending.generation)
@@ -227,7 +228,7 @@ func (r *resizer) lookForTail(line []byte) bool {
 	return false
 }
 
-// onRefused remembers that a phase cannot be had. To be refused a smaller one forbids nothing.
+// onRefused notes that a phase was refused. Refusing a smaller phase has no effect.
 func (r *resizer) onRefused(phase int) {
 	r.c.stats.ResizesRefused++
 	if phase > r.c.send.phase {
@@ -235,9 +236,9 @@ func (r *resizer) onRefused(phase int) {
 	}
 }
 
-// ReplyTick tells the channel that time passes. Call it once per half of the time after which the reply to a
-// resize request is overdue. An overdue reply is asked for again; if it does not come in the same time once
-// more, the error says that the peer has failed (E7).
+// ReplyTick is the channel's clock. Call it once per half of the time after which the reply to a resize
+// request is overdue. An overdue reply is requested again; if it does not arrive in the same time again, the
+// error says that the peer has failed (E7).
 func (r *resizer) ReplyTick() error {
 	p := &r.pending
 	if p.state == requestNone || r.replyArrived() {
@@ -245,8 +246,8 @@ func (r *resizer) ReplyTick() error {
 	}
 	switch p.ticks++; {
 	case p.ticks >= failedTicks:
-		return fmt.Errorf("%w: the answer to a request for buffers of phase %d is overdue, and has not come "+
-			"when it was asked for again", transport.ErrPeerLost, p.target.phase)
+		return fmt.Errorf("%w: the reply to a request for buffers of phase %d is overdue, and did not "+
+			"arrive after it was requested again", transport.ErrPeerLost, p.target.phase)
 	case p.ticks == overdueTicks && p.state == requestPosted:
 		r.c.stats.OverdueReplies++
 		p.state = requestRetransmitDue
@@ -255,18 +256,18 @@ func (r *resizer) ReplyTick() error {
 	return nil
 }
 
-// ReplyResent handles a Write with the immediate ResentImm, the peer's answer to a reply that was asked for
-// again. It is delivered: every reply to the request has been placed, so the memory of the reply slot may go
-// after it. Call Progress afterwards.
+// ReplyResent handles a Write with the immediate ResentImm, the peer's answer to a request to resend a reply.
+// It is delivered, so every reply to the request has been placed, and the memory of the reply slot may be
+// released after it. Call Progress afterwards.
 func (r *resizer) ReplyResent() error {
 	if r.pending.state != requestAskedAgain {
-		return fmt.Errorf("%w: a resize reply is sent again that was not asked for", transport.ErrProtocol)
+		return fmt.Errorf("%w: a resize reply is resent that was not requested again", transport.ErrProtocol)
 	}
 	r.pending.state = requestPosted
 	return nil
 }
 
-// requestRetransmit asks for the same reply once more, by a Send of no bytes: that needs no ring.
+// requestRetransmit requests the same reply again, by a Send without bytes, which needs no ring.
 func (r *resizer) requestRetransmit() error {
 	err := r.c.qp.PostSend(&transport.SendWR{Op: transport.OpSend})
 	if errors.Is(err, transport.ErrQueueFull) {

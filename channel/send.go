@@ -28,8 +28,8 @@ const (
 // again when TrySend returns. k is a kind of the layer above. An error comes from the queue pair, which is
 // then broken.
 func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) (sent bool, err error) {
-	// In the common case the queue pair writes the message out of what the caller has straight to where it
-	// goes, into lines that are known to be free.
+	// In the common case the queue pair writes the message from the caller's data directly to its
+	// destination, into lines that are known to be free.
 	s := &c.send
 	n := wordSize + len(payload)
 	lines := linesOf(n)
@@ -55,8 +55,8 @@ func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) 
 	return true, nil
 }
 
-// trySendSlow is TrySend where no line is known to be free, or an inline write has failed: it looks for free
-// lines, in the cache window first, and falls back on a posted Write.
+// trySendSlow is TrySend if no line is known to be free, or an inline write has failed: it looks for free
+// lines, in the cache window first, and falls back to a posted Write.
 func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFlags) (bool, error) {
 	s := &c.send
 	if flags&flagInlineOnly != 0 {
@@ -69,7 +69,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 	if k == Eager && len(payload) > c.MaxElement(wordSize) {
 		return false, nil
 	}
-	// Where lines were known to be free, an inline write has failed for another reason.
+	// If lines were known to be free, the inline write failed for another reason.
 	if !k.inner() && c.inlineWrites && !c.paused && n <= s.maxInline && linesOf(n) > s.freeAhead {
 		lines, at, wrapStart, windowed := linesOf(n), s.cursor, s.wrapStart, s.windowed
 		switch {
@@ -78,7 +78,7 @@ func (c *Channel) trySendSlow(k Kind, word uint64, payload []byte, flags SendFla
 			if sent, _ := c.TrySend(k, word, payload, flags|flagInlineOnly); sent {
 				return true, nil
 			}
-			// Nothing has gone out of a wrap that was started.
+			// Nothing was sent in a wrap that was started.
 			s.cursor, s.wrapStart, s.windowed, s.freeAhead = at, wrapStart, windowed, 0
 		case s.windowEnd(lines) < s.lines:
 			return false, nil
@@ -115,11 +115,10 @@ func (c *Channel) TrySendControl(k Kind, n int, more bool, fill func(body []byte
 	return true, nil
 }
 
-// reserve gives the body of the next message, n bytes long, to be filled and then committed, such that keep
-// lines stay free: dataReserve for data, which leaves room for control messages and for CREDIT. It gives nil
-// when the peer has given too few credits back, when the channel is not open, and for an n below 0 or above
-// MaxBody, which will never do. The body holds old bytes. Only the last reserve counts; one that is not
-// committed costs nothing.
+// reserve returns memory for the body of the next message, n bytes long, to be filled and then committed, and
+// leaves keep lines free: dataReserve for data, which leaves room for control messages and for CREDIT. It
+// returns nil if there are too few credits, if the channel is not open, and for an n below 0 or above
+// MaxBody. The body holds old bytes. Only the last reserve counts; one that is not committed costs nothing.
 func (c *Channel) reserve(n, keep int) []byte {
 	s := &c.send
 	s.reserved = 0
@@ -137,9 +136,9 @@ func (c *Channel) reserve(n, keep int) []byte {
 	return s.ring[at : at+n : at+n]
 }
 
-// commit sends the message that was reserved last: one unsignalled Write. When the send queue is full nothing
-// is sent, the error wraps transport.ErrQueueFull, and commit can be called again. Any other error is of the
-// queue pair, which is broken then, or says that there is nothing to commit.
+// commit sends the message that was reserved last, by one unsignaled Write. If the send queue is full nothing
+// is sent, the error wraps transport.ErrQueueFull, and commit can be called again. Any other error comes from
+// the queue pair, which is then broken, or says that there is nothing to commit.
 func (c *Channel) commit(k Kind, more bool) error {
 	s := &c.send
 	if s.reserved <= 0 || k.inner() {
@@ -182,7 +181,7 @@ func ignoreQueueFull(err error) error {
 	return err
 }
 
-// post sends a message of the ring that keeps the order, out of the next lines, which reserveLines has found.
+// post sends a message from the next lines of the ring, which reserveLines has found.
 func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	s := &c.send
 	header := headerWord(c.recv.consumed, k, c.refusingPayload, s.announcedEnd())
@@ -193,8 +192,7 @@ func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	return nil
 }
 
-// onPosted notes that a message of so many lines has gone out, and with it all the credit that there is to
-// advertise.
+// onPosted notes that a message of so many lines was sent, and all credit with it.
 func (c *Channel) onPosted(lines int) {
 	s := &c.send
 	c.recv.advertised, c.recv.largeUnadvertised, c.recv.creditDue = c.recv.consumed, 0, false
@@ -203,10 +201,10 @@ func (c *Channel) onPosted(lines int) {
 	if s.freeAhead, s.freeAfterWrap = 0, 0; c.paused || !c.inlineWrites {
 		return
 	}
-	if s.pos < pingPongLines || int(s.sent-s.credited) != lines { // otherwise another wrap most likely begins
+	if s.pos < pingPongLines || int(s.sent-s.credited) != lines { // otherwise another wrap is likely to begin
 		s.freeAhead = s.freeRun(lines)
 	}
-	// with a large ring reserveLines has something to do at times
+	// with a large ring, reserveLines must be called from time to time
 	if s.pos >= pingPongLines && s.large == nil {
 		s.freeAfterWrap = s.lines - dataReserve
 	}

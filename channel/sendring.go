@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// outRing is the mirror of one of the peer's rings, out of which it is written.
+// outRing is the mirror of one of the peer's rings, from which it is written.
 type outRing struct {
 	cursor
 	ring    []byte
@@ -21,11 +21,11 @@ type outRing struct {
 	head [inlineHead]byte // of the message that is written inline
 }
 
-// inlineHead is what an inline write has in one piece before the payload: head flag, header, and the first
+// inlineHead is the size of what an inline write has before the payload: head flag, header, and the first
 // word of the body.
 const inlineHead = bodyAt + wordSize
 
-// begin takes a mirror from its first line on.
+// begin begins a mirror at its first line.
 func (o *outRing) begin(mirror *buffer, granted resizeReply) {
 	o.mirror, o.ring, o.maxBody = mirror, mirror.ring(), mirror.body()
 	o.cursor = cursor{lines: mirror.lines, generation: granted.generation}
@@ -35,7 +35,7 @@ func (o *outRing) begin(mirror *buffer, granted resizeReply) {
 	o.wr = transport.SendWR{Op: transport.OpWrite, Local: o.local[:], Remote: o.remote[:]}
 }
 
-// write puts flags and header around a body of n bytes in the next lines, and sends those.
+// write adds flags and header to a body of n bytes in the next lines, and sends them.
 func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool) error {
 	from, length := o.pos*lineSize, lines*lineSize
 	m := o.ring[from : from+length]
@@ -51,40 +51,40 @@ func (o *outRing) write(qp transport.QP, header uint64, n, lines int, more bool)
 	return qp.PostSend(&o.wr)
 }
 
-// nextLines is the segment of the next lines, for an inline write that has the tail flag at its end.
+// nextLines returns the segment of the next lines, for an inline write that ends with the tail flag.
 func (o *outRing) nextLines(lines int) *transport.Segment {
 	to := &o.remote[0]
 	to.Offset, to.Length = o.base+uint64(o.pos*lineSize), uint64(lines*lineSize)
 	return to
 }
 
-// sendRing is the ring in which all that this end sends has its order.
+// sendRing is the ring that determines the order of everything that this end sends.
 type sendRing struct {
 	outRing
 	phase      int
-	maxAnyBody int // of a message, in whichever ring
+	maxAnyBody int // of a message, in either ring
 	maxElement int // of a vector; the threshold, or what a slot carries
-	// the largest body that an inline write takes: what the ring's slots carry, and an element of maxElement
-	// after a word
+	// the largest body of an inline write: it fits the ring's slots, and is not larger than maxElement after
+	// a word
 	maxInline int
 
 	// Counts of lines, since the channel was opened and modulo 2^32: wrapStart ≤ sent, credited ≤ sent.
 	sent      uint32
-	wrapStart uint32 // what was sent before the present wrap
-	credited  uint32 // what the peer has advertised as consumed
+	wrapStart uint32 // sent before the present wrap
+	credited  uint32 // advertised by the peer as consumed
 
-	// Lines into which an inline write may go without another look: from the next one on, and from line 0 on
-	// once all that was sent has been consumed. There may be more. Both are 0 while nothing may be sent.
+	// Lines into which an inline write may go without a check: from the next one on, and from line 0 on once
+	// everything sent has been consumed. There may be more. Both are 0 while nothing may be sent.
 	freeAhead     int
 	freeAfterWrap int
 
-	// lines of the message being filled; 0 when there is none, negative when it is in the large ring
+	// lines of the reserved message; 0 if there is none, negative if it is in the large ring
 	reserved int
 	body     int // its length
 
 	bothPolling   bool // both ends poll their own core's memory: every wrap begins windowed
 	windowed      bool // the present wrap keeps to the cache window
-	staleCreditOK bool // credits may come that are older than what a resize reply has told
+	staleCreditOK bool // credits may arrive that are older than a resize reply
 	creditStalled bool // the last attempt to send found no credit
 	queueFull     bool // since TakeQueueFull, a message has found the send queue full
 
@@ -93,7 +93,7 @@ type sendRing struct {
 	large *largeSendRing // nil unless Config.KeepSmall
 }
 
-// change begins the mirror of a ring at its first line. The counts of lines go on; all that was sent before
+// change begins the mirror of a ring at its first line. The counts of lines continue; everything sent before
 // has been consumed.
 func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
 	s.begin(mirror, granted)
@@ -103,7 +103,7 @@ func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
 	s.credited, s.wrapStart, s.staleCreditOK, s.windowed = s.sent, s.sent, true, s.bothPolling
 }
 
-// MaxBody returns the largest body of one message, by the peer's slot size; 0 before Open.
+// MaxBody returns the largest body of a message, which depends on the peer's slot size; 0 before Open.
 func (c *Channel) MaxBody() int { return c.send.maxAnyBody }
 
 // FirstPhaseBody returns the largest body of a message that fits in every phase.

@@ -7,7 +7,7 @@ type Stats struct {
 	Sent         uint64 // messages, without the channel's own control messages
 	Received     uint64 // messages released
 	SentBytes    uint64 // bytes of the bodies sent
-	ViaLargeRing uint64 // of the messages sent, those that went through a large ring
+	ViaLargeRing uint64 // messages sent through a large ring
 	RecvBytes    uint64
 	Credits      uint64 // CREDITs sent
 	Stalls       uint64 // times that credits ran out
@@ -19,10 +19,10 @@ type Stats struct {
 	ShrinksGranted   uint64 // of these, granted
 	RequestsRefused  uint64 // requests of the peer that this end refused
 	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
-	HeadsWithoutTail uint64 // looks that found a head but not yet its tail
+	HeadsWithoutTail uint64 // polls that found a head without its tail
 	CorruptReplies   uint64 // replies with a wrong checksum
-	OverdueReplies   uint64 // replies that were asked for again because they had not come in time
-	RepliesResent    uint64 // replies resent because the peer asked for them again
+	OverdueReplies   uint64 // replies requested again because they were late
+	RepliesResent    uint64 // replies resent at the peer's request
 }
 
 // Stats returns the current counters.

@@ -18,8 +18,8 @@ func (v *Vector) Skip() { v.advance(v.next + 1) }
 // Finish marks all of the vector as transferred.
 func (v *Vector) Finish() { v.next = len(v.Elems) }
 
-// advance goes on at an element. Empty ones that follow are through too, so that nothing comes after a
-// vector's last byte.
+// advance continues at an element. It skips empty elements, so that nothing remains after a vector's last
+// byte.
 func (v *Vector) advance(to int) {
 	for v.next = to; v.next < len(v.Elems) && len(v.Elems[v.next]) == 0; {
 		v.next++
@@ -101,8 +101,8 @@ func (c *Channel) TrySendWhole(v *Vector, k Kind, head []byte, flags SendFlags) 
 	return c.commitElements(v, len(v.Elems), k, c.reserve(len(head)+n, dataReserve), head, flags)
 }
 
-// commitElements sends head and the elements up to last in the body that was reserved for them; nil where
-// there was no room.
+// commitElements sends head and the elements up to last in the reserved body, which is nil if there was no
+// room.
 func (c *Channel) commitElements(v *Vector, last int, k Kind, body, head []byte, flags SendFlags) (int,
 	Outcome, error) {
 	if body == nil {
@@ -122,8 +122,8 @@ func (c *Channel) commitElements(v *Vector, last int, k Kind, body, head []byte,
 	return at - len(head), Moved, nil
 }
 
-// resizeDone goes on with a change of phase, if one is under way, and reports whether messages can be sent.
-// While they cannot, that counts as a transfer of nothing.
+// resizeDone continues a change of phase, if one is in progress, and reports whether messages can be sent. If
+// not, the call counts as a transfer of nothing.
 func (r *resizer) resizeDone() (bool, error) {
 	if !r.paused {
 		return r.c.state == StateOpen, nil
@@ -135,9 +135,9 @@ func (r *resizer) resizeDone() (bool, error) {
 	return true, nil
 }
 
-// growFor asks for the slots that a vector needs whose front element does not fit the present ones: a
-// transfer of nothing, Waiting, without an error (E3). When no phase has them, or they have been refused, the
-// outcome is Oversized.
+// growFor requests slots for a vector whose front element does not fit the present ones: a transfer of
+// nothing, Waiting, without an error (E3). If no phase has such slots, or they were refused, the outcome is
+// Oversized.
 func (r *resizer) growFor(v *Vector, head int) (Outcome, error) {
 	for {
 		phase := r.phaseFor(v, head)
@@ -148,12 +148,12 @@ func (r *resizer) growFor(v *Vector, head int) (Outcome, error) {
 			r.c.stats.ZeroTransfers++
 			return Waiting, err
 		}
-		// There is no memory for it here: that phase counts as refused from now on.
+		// There is no memory for it here: this phase counts as refused from now on.
 	}
 }
 
-// phaseFor is the phase to ask for on behalf of what is left of a vector, by the policy; -1 if nothing is
-// oversized, or no phase has slots for it.
+// phaseFor returns the phase to request for the rest of a vector, by the policy; -1 if nothing is oversized,
+// or no phase has slots for it.
 func (r *resizer) phaseFor(v *Vector, head int) int {
 	first, largest, sum, room := 0, 0, 0, r.c.MaxElement(head)
 	for _, e := range v.Elems[v.next:] {

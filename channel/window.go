@@ -11,12 +11,12 @@ const (
 	// windowLines is the size of the window: 16 KiB, half of the first-level cache of most cores, beside the
 	// payload.
 	windowLines = 256
-	// windowMaxLines is the longest message that keeps to it. Of longer ones too few fit for both sides to be
+	// windowMaxLines is the longest message that uses the window. Too few longer ones fit to keep both sides
 	// busy.
 	windowMaxLines = windowLines / 6
 )
 
-// windowEnd is the line at which the present wrap ends, for a message of so many lines.
+// windowEnd returns the line at which the present wrap ends, for a message of need lines.
 func (s *sendRing) windowEnd(need int) int {
 	if s.windowed && need <= windowMaxLines {
 		return min(s.lines, windowLines)
@@ -24,10 +24,10 @@ func (s *sendRing) windowEnd(need int) int {
 	return s.lines
 }
 
-// reserveInWindow is reserveLines for a message that keeps to the window. Where that has no lines it starts
-// another wrap if that has some, and else does nothing. It alone starts a wrap although the present one could
-// go on with lines that lack their credit: if the message then does not go, that must be undone, or a longer
-// message might wait for ever.
+// reserveInWindow is reserveLines for a message that uses the window. If the window has no lines left it
+// starts another wrap if that has some, and otherwise does nothing. Only this function starts a wrap although
+// the present one could continue with lines that are not yet credited: if the message is not sent then, that
+// must be undone, or a longer message might wait for ever.
 func (s *sendRing) reserveInWindow(need int) bool {
 	if end := s.windowEnd(need); end == s.lines || s.pos+need <= end {
 		return s.reserveLines(need, dataReserve)
@@ -39,7 +39,7 @@ func (s *sendRing) reserveInWindow(need int) bool {
 	return true
 }
 
-// creditAdvisable reports whether a CREDIT is welcome that is not owed yet. It goes like data, where there is
+// creditAdvisable reports whether a CREDIT is useful that is not owed yet. It is sent like data, if there is
 // room.
 func (c *Channel) creditAdvisable() bool {
 	r := &c.recv

@@ -16,15 +16,14 @@ type Batch struct {
 	buf     []byte
 	lastRun int // where the last run begins
 	count   int // of messages
-	// what the header of the last run says, so that a message that continues it need not read it: envelope
-	// and length. It can be continued while count is above 0
+	// a copy of the last run's header, envelope and length, for Continue. Valid while count is above 0
 	word   uint64
 	length int
 }
 
 const (
 	runLen = 4 + envelopeLen // length of each payload, count, envelope
-	// A run has at most so many messages, and but one if they have no payload: so a few bytes are never many
+	// A run has at most maxRun messages, or one if they are empty, so that a few bytes never stand for many
 	// messages.
 	maxRun = 1 << 16
 	// BatchSize is the capacity of a batch, in bytes.
@@ -46,11 +45,12 @@ func (b *Batch) TakeMemory() []byte {
 // Count returns the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
-// LastRun is the envelope and the length of the messages of the last run, which may have gone since.
+// LastRun returns the envelope and the length of the messages of the last run, which may have been sent
+// since.
 func (b *Batch) LastRun() (env Envelope, length int) { return envelopeOf(b.word), b.length }
 
-// Continue copies a message into the batch if it can be the next of the last run, as most messages of a burst
-// can. If it returns false, nothing was done, and Add may begin another run.
+// Continue copies a message into the batch if it can be the next of the last run, as is common in a burst. If
+// it returns false, nothing was done, and Add may begin another run.
 func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.count == 0 || env.word() != b.word || len(payload) != b.length || len(payload) == 0 {
 		return false
@@ -67,7 +67,7 @@ func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool 
 	}
 	b.buf = b.buf[:n]
 	binary.LittleEndian.PutUint16(run[2:], count+1)
-	if len(payload) == wordcopy.Size { // as many messages are
+	if len(payload) == wordcopy.Size { // the common case
 		wordcopy.Put(b.buf, at, wordcopy.Get(payload, 0))
 	} else {
 		wordcopy.Copy(b.buf[at:], payload)
@@ -109,7 +109,7 @@ func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, erro
 		n, count, cut := b.prefix(c.MaxBody())
 		var r run
 		gone := 0
-		if cut >= 0 { // of this run only a part goes
+		if cut >= 0 { // only a part of this run is sent
 			r.parse(b.buf[cut:])
 			gone = (n - cut - runLen) / r.length
 			putRun(b.buf[cut:], r.length, gone, r.env)
@@ -125,7 +125,7 @@ func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, erro
 			}
 			return false, err
 		}
-		if cut >= 0 { // the rest of the run gets a header of its own, over what has gone
+		if cut >= 0 { // write a header for the rest of the run over the bytes that were sent
 			n -= runLen
 			putRun(b.buf[n:], r.length, r.count-gone, r.env)
 		}
@@ -134,8 +134,8 @@ func (b *Batch) TrySend(c *channel.Channel, flags channel.SendFlags) (bool, erro
 	return true, nil
 }
 
-// prefix tells how many of the first messages go into a body of so many bytes, and how many bytes they are;
-// and where the run begins of which only a part goes, -1 if there is none.
+// prefix returns how many bytes and messages at the beginning fit a body of room bytes, and the offset of the
+// run that is cut, or -1.
 func (b *Batch) prefix(room int) (n, count, cut int) {
 	if len(b.buf) <= room {
 		return len(b.buf), b.count, -1
@@ -156,7 +156,7 @@ func (b *Batch) prefix(room int) (n, count, cut int) {
 // Reset empties the batch.
 func (b *Batch) Reset() { b.buf, b.lastRun, b.count = b.buf[:0], 0, 0 }
 
-// run is what stands before the payloads of a run.
+// run is the header of a run.
 type run struct {
 	length, count int
 	env           Envelope

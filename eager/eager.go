@@ -1,9 +1,10 @@
-// Package eager is the protocol of messages that are copied into the slots of a channel: envelope and payload
-// are sent within the call, and the sender is done. The receiver copies the payload out of its ring once.
+// Package eager is the protocol for messages that are copied through the ring of a channel: envelope and
+// payload are sent in the call, and the sender is done. The receiver copies the payload out of its ring once.
 //
-// A message that fits one slot is sent as one EAGER. A vector that does not is sent in pieces: FIRST with its
-// envelope and its length, then MORE. Pieces of two messages on one channel do not interleave, so they need
-// no number; the message is matched once, by its FIRST.
+// A message that fits one slot is sent as one EAGER. A longer vector is sent in fragments: FIRST with its
+// envelope and its length, then MORE. Fragments of two messages on one channel do not interleave, so they
+// need no number; the message is matched once, by its FIRST. Labels such as E3 in comments are requirement
+// ids, see docs/internals/conformance.md.
 package eager
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Envelope is what a message is matched by, in addition to its source, which is the channel.
+// Envelope is matched with a receive, together with the message's source, which is the channel.
 type Envelope struct {
 	Context uint32 // of the communicator
 	Tag     int32  // 0 or more
@@ -36,11 +37,11 @@ func TrySend(c *channel.Channel, env Envelope, payload []byte, flags channel.Sen
 	return c.TrySend(channel.Eager, env.word(), payload, flags)
 }
 
-// Expect says that the payload of the next message most likely has n bytes.
+// Expect predicts that the payload of the next message has n bytes.
 func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
 
 // PrefetchAddr returns the address to which an answer with a payload of n bytes would be written, for a
-// prefetch; 0 where that makes no sense.
+// prefetch; 0 if a prefetch does not pay.
 func PrefetchAddr(c *channel.Channel, n int) uintptr { return c.PrefetchAddr(envelopeLen + n) }
 
 // TryRecv receives the next message of the channel if it is an EAGER with this envelope, whose tag must not
@@ -75,7 +76,7 @@ func Parse(body []byte) (Envelope, []byte, error) {
 	return Envelope{}, nil, parseError(body)
 }
 
-// parseError says what is wrong with an EAGER. It stands apart so that Parse is inlined.
+// parseError returns the error of an invalid EAGER. It is a separate function so that Parse is inlined.
 func parseError(body []byte) error {
 	if len(body) < envelopeLen {
 		return fmt.Errorf("%w: an eager message of %d bytes has no envelope", transport.ErrProtocol,

@@ -14,7 +14,7 @@ type Message struct {
 	Envelope
 	channel.Vector
 	total   int
-	started bool // its FIRST is out
+	started bool // its FIRST was sent
 }
 
 // Start makes m a message with these elements.
@@ -34,7 +34,7 @@ func (m *Message) Total() int { return m.total }
 // Started reports whether a part of the message has been sent.
 func (m *Message) Started() bool { return m.started }
 
-// MarkAnnounced notes that an RTS has announced the whole message, instead of a FIRST.
+// MarkAnnounced notes that an RTS, rather than a FIRST, has announced the whole message.
 func (m *Message) MarkAnnounced() { m.started = true }
 
 // TrySend sends as much of the message as there is room for, and returns how many bytes went. With the
@@ -74,7 +74,7 @@ func (m *Message) TrySendHeader(c *channel.Channel) (bool, error) {
 		return nil
 	})
 	if m.started = opened; opened && !m.Done() && len(m.Front()) == 0 {
-		m.Skip() // the peer takes no piece of nothing
+		m.Skip() // an empty element is not sent
 	}
 	return opened, err
 }
@@ -84,8 +84,8 @@ func (m *Message) putFirst(b []byte) {
 	binary.LittleEndian.PutUint64(b[envelopeLen:], uint64(m.total))
 }
 
-// ParseFirst parses a FIRST: what the message is matched by, its length, and the beginning of its payload,
-// which is the body's own memory. The payload of a MORE is its body.
+// ParseFirst parses a FIRST: the message's envelope, its length, and the beginning of its payload, which is
+// the body's own memory. The payload of a MORE is its body.
 func ParseFirst(body []byte) (env Envelope, total int, payload []byte, err error) {
 	if len(body) < firstLen {
 		return Envelope{}, 0, nil, fmt.Errorf("%w: the beginning of a message, of %d bytes",

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// maxArtifacts bounds what all ranks of a job leave with the launcher, in bytes.
+	// maxArtifacts is the maximum size of all ranks' reports to the launcher, in bytes.
 	maxArtifacts = 2 << 30
-	// maxCallSites bounds the lines of the table of calls.
+	// maxCallSites is the maximum number of lines of the table of calls.
 	maxCallSites = 200
-	// stacksBefore is how long before the end of a job by its timeout the ranks are asked where they are, or
-	// a tenth of the timeout.
+	// stacksBefore is how long before the job's timeout the ranks are asked for their stacks, or a tenth of
+	// the timeout if that is less.
 	stacksBefore = time.Second
 )
 
-// artifacts are what the ranks have left with the launcher.
+// artifacts are the report files that the ranks have sent to the launcher.
 type artifacts struct {
 	job        *job
 	supervisor *supervisor.Supervisor
@@ -44,7 +44,7 @@ type artifacts struct {
 	told     bool      // where the ranks were at the timeout
 }
 
-// artifact is what one rank has left of one kind.
+// artifact is what one rank has sent of one kind.
 type artifact struct {
 	parts    []byte   // of one that is not complete
 	tooMuch  bool     // which is dropped
@@ -59,7 +59,7 @@ func (d *artifacts) event(_ time.Time, e agent.Event) {
 
 func (d *artifacts) next() time.Time { return d.stacksAt }
 
-// add takes a part of what a rank leaves. What is too much is dropped, with the artifact that it belongs to.
+// add adds a part of a rank's artifact. An artifact that is too large is dropped.
 func (d *artifacts) add(e agent.Artifact) {
 	if e.What == 0 || e.What >= snapshot.Artifacts {
 		return
@@ -93,7 +93,7 @@ func (d *artifacts) add(e agent.Artifact) {
 	a.complete, a.parts = append(a.complete, a.parts), nil
 }
 
-// all is what a rank has left that is complete.
+// all returns the complete artifacts of a rank.
 func (d *artifacts) all(what snapshot.Artifact, rank int) [][]byte {
 	if a := d.of[what][rank]; a != nil {
 		return a.complete
@@ -101,7 +101,7 @@ func (d *artifacts) all(what snapshot.Artifact, rank int) [][]byte {
 	return nil
 }
 
-// latest is the last one of all; nil where there is none.
+// latest returns the last of all; nil if there is none.
 func (d *artifacts) latest(what snapshot.Artifact, rank int) []byte {
 	if all := d.all(what, rank); len(all) > 0 {
 		return all[len(all)-1]
@@ -109,8 +109,7 @@ func (d *artifacts) latest(what snapshot.Artifact, rank int) []byte {
 	return nil
 }
 
-// tell shows the user what the ranks have left, when the job is over. It returns what of it could
-// not be written, nil as a rule.
+// tell shows the user the artifacts when the job is over. It returns an error if one could not be written.
 func (d *artifacts) tell() (lost *Failure) {
 	if d.job.Report {
 		for _, line := range d.callReport() {
@@ -141,15 +140,15 @@ func (d *artifacts) tell() (lost *Failure) {
 	return lost
 }
 
-// lose tells of a file that could not be written, which makes the job fail.
+// lose reports a file that could not be written, which makes the job fail.
 func (d *artifacts) lose(what string, err error) *Failure {
 	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("the %s cannot be written: %v", what, err)}
 	d.job.output.Notice("%v", f)
 	return f
 }
 
-// writeProfile writes one file of the profiles of all ranks, whose samples are labelled with rank and host.
-// It returns the ranks that have none.
+// writeProfile writes one file with the profiles of all ranks, whose samples are labelled with rank and host.
+// It returns the ranks without a profile.
 func (d *artifacts) writeProfile() (missing []int, err error) {
 	var all []*profile.Profile
 	for id := range d.job.programs.of {
@@ -181,7 +180,7 @@ func (d *artifacts) writeProfile() (missing []int, err error) {
 	return missing, outfile.Write(d.job.ProfileFile, merged.Write)
 }
 
-// callReport is the table of calls by rank and place, the longest first.
+// callReport returns the table of calls by rank and call site, the longest first.
 func (d *artifacts) callReport() []string {
 	type row struct {
 		rank int
@@ -220,14 +219,14 @@ func (d *artifacts) callReport() []string {
 	return lines
 }
 
-// expectTimeout settles when the ranks are asked where they are.
+// expectTimeout sets the time at which the ranks are asked for their stacks.
 func (d *artifacts) expectTimeout(now time.Time) {
 	if d.job.Timeout > 0 {
 		d.stacksAt = now.Add(d.job.Timeout - min(stacksBefore, d.job.Timeout/10))
 	}
 }
 
-// tick asks the ranks where they are when the job has almost taken too long, and tells it when it has.
+// tick asks the ranks for their stacks when the job is close to its timeout, and prints them after it.
 func (d *artifacts) tick(now time.Time) {
 	j, s := d.job, d.supervisor
 	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {
@@ -274,8 +273,8 @@ func (d *artifacts) tick(now time.Time) {
 	}
 }
 
-// writeStacks writes the stacks of a rank's goroutines into the folder for output. It returns no name where
-// there is no such folder, or the rank has not told.
+// writeStacks writes the stacks of a rank's goroutines into the output folder. It returns no name if there is
+// no such folder, or the rank has not answered.
 func (d *artifacts) writeStacks(id int) (string, error) {
 	stacks := d.latest(snapshot.Stacks, id)
 	if d.job.OutputDir == "" || stacks == nil {

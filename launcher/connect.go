@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,9 @@ import (
 )
 
 const (
-	// connectTimeout is how long an agent may take to come up.
+	// connectTimeout is the time for an agent to start.
 	connectTimeout = 30 * time.Second
-	// startsAtOnce is how many agents are being started at a time.
+	// startsAtOnce is the maximum number of agents that are being started at the same time.
 	startsAtOnce = 64
 )
 
@@ -30,15 +29,15 @@ type connector struct {
 	cores   int  // usable, here
 	restart bool // the job is started again
 	tell    func(text string, args ...any)
-	started []*node // whatever connect returns
+	started []*node // new nodes, also if connect fails
 }
 
-// connect starts the hosts' agents, at once, fills in the slots that were not given, and returns the node of
-// each host, nil for one that has no agent. The nodes that are new become j.nodes, also on an error. The
-// error names every host that has no agent.
+// connect starts the agents of all hosts concurrently, fills in missing slots, and returns the node of each
+// host, nil for one without an agent. It adds new nodes to c.started, even if it returns an error, which
+// names every host without an agent.
 func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	limit := connectTimeout
-	// At a restart a host may be lost that others would be reached through: they do not wait for it for long.
+	// At a restart, a host may be lost through which others would be reached: do not wait long for it.
 	var late <-chan struct{}
 	if c.restart {
 		limit = reconnectTimeout
@@ -59,16 +58,16 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 		}
 	}
 	nodes, problems := make([]*node, len(hosts)), make([]error, len(hosts))
-	up := make([]chan struct{}, len(hosts)) // closed when it is known whether there is an agent
+	up := make([]chan struct{}, len(hosts)) // closed when the agent has started or failed
 	for i := range hosts {
 		up[i] = make(chan struct{})
 	}
-	places := make(chan struct{}, startsAtOnce)
+	slots := make(chan struct{}, startsAtOnce)
 	var all sync.WaitGroup
 	for i := range hosts {
 		all.Go(func() {
 			defer close(up[i])
-			at := position{number: i, trunk: trunk, places: places}
+			at := position{number: i, trunk: trunk, slots: slots}
 			if parent := c.parent(i); parent >= 0 && trunk == nil {
 				select {
 				case <-up[parent]:
@@ -93,23 +92,6 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 		return nil, cause
 	}
 	return nodes, err
-}
-
-// defaultFanOut is how many agents the launcher and each agent start where the user does not say.
-const defaultFanOut = 64
-
-// parent is the number of the host whose agent starts that of another one; -1 stands for the launcher.
-func (c *connector) parent(host int) int {
-	fanOut := cmp.Or(c.spec.FanOut, defaultFanOut)
-	return host/fanOut - 1
-}
-
-// A position is where an agent is in the tree of agents.
-type position struct {
-	number int           // of its host
-	trunk  *remote.Trunk // if one call of the starter has started all agents
-	via    *node         // whose agent is to start it; nil for the launcher
-	places chan struct{} // of agents that the launcher starts at a time
 }
 
 // connectOne returns the node of a host: that of this host, which is the first, or a new one.
@@ -140,10 +122,10 @@ func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node
 	return &node{name: h.Name, agent: far, remote: far, via: via}, nil
 }
 
-// connectAgent starts the agent of a host, or finds it in the trunk, and returns it when it is up, with the
-// node through which it is reached. Where another agent cannot start it, the launcher does.
+// connectAgent starts the agent of a host, or finds it in the trunk, and returns it once it is up, with the
+// node through which it is reached. If another agent cannot start it, the launcher does.
 func (c *connector) connectAgent(ctx context.Context, h Host, at position) (*remote.Agent, *node, error) {
-	// Agents may share a machine: the end of one must not end what carries the mark of another.
+	// Agents may share a machine: an agent must not kill processes with the mark of another.
 	id := fmt.Sprintf("%s-%d", c.id, at.number)
 	if at.trunk != nil {
 		far, err := at.trunk.Connect(ctx, at.number, h.Name, id)
@@ -160,20 +142,20 @@ func (c *connector) connectAgent(ctx context.Context, h Host, at position) (*rem
 		}
 		c.tell("through %s: %v", at.via.name, err)
 	}
-	at.places <- struct{}{}
-	defer func() { <-at.places }()
+	at.slots <- struct{}{}
+	defer func() { <-at.slots }()
 	far, err := remote.Connect(ctx, h.Name, id, command)
 	return far, nil, err
 }
 
-// IsThisHost reports whether a host's name, or an address that it resolves to, is this host's. Looking up a
-// name may take as long as the system's resolver does.
+// IsThisHost reports whether a host's name, or an address that it resolves to, belongs to this host. It may
+// take as long as the system's resolver.
 func IsThisHost(name string) bool {
 	hostname, _ := os.Hostname()
 	return isHere(context.Background(), name, hostname)
 }
 
-// isHere reports whether a host's name is this host's.
+// isHere reports whether a name belongs to this host.
 func isHere(ctx context.Context, name, hostname string) bool {
 	if strings.Contains(name, "@") {
 		return false

@@ -11,20 +11,20 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
-// quitTwice is within how much time a second SIGQUIT goes to the ranks.
+// quitTwice is the time within which a second SIGQUIT is passed on to the ranks.
 const quitTwice = 2 * time.Second
 
-// A hangWatch finds out that the ranks wait for what never comes, and tells the user.
+// A hangWatch detects that the ranks wait for events that will never happen, and reports it.
 type hangWatch struct {
 	job        *job
 	supervisor *supervisor.Supervisor
 	detector   *deadlock.Detector
-	quitAt     time.Time // the latest SIGQUIT of which the ranks were not told
+	quitAt     time.Time // the last SIGQUIT that was not passed on
 }
 
 func (h *hangWatch) next() time.Time { return h.detector.Next() }
 
-// event gives the detector what concerns it.
+// event passes relevant events to the detector.
 func (h *hangWatch) event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Quiet:
@@ -34,7 +34,7 @@ func (h *hangWatch) event(now time.Time, e agent.Event) {
 	case agent.Moving:
 		h.detector.Moving(e.Rank)
 	case agent.Answer:
-		// A rank that says what cannot be read is one that does not answer.
+		// A rank with an invalid answer counts as one that does not answer.
 		if s, err := snapshot.Decode(e.Snapshot); err == nil {
 			h.detector.Answer(now, e.Rank, s)
 		}
@@ -47,7 +47,7 @@ func (h *hangWatch) event(now time.Time, e agent.Event) {
 	}
 }
 
-// tick asks the ranks what the detector wants to know, and tells the user what it has found.
+// tick asks the ranks what the detector needs, and reports what it has found.
 func (h *hangWatch) tick(now time.Time) {
 	j, s := h.job, h.supervisor
 	h.detector.Tick(now)
@@ -57,7 +57,7 @@ func (h *hangWatch) tick(now time.Time) {
 	}
 	for _, r := range reports {
 		if r.Answers == 0 {
-			// No rank speaks with weft: the signal is for the programs.
+			// No rank uses weft: the signal is for the programs.
 			s.Signal(now, syscall.SIGQUIT)
 			continue
 		}
@@ -74,7 +74,8 @@ func (h *hangWatch) tick(now time.Time) {
 	}
 }
 
-// quit takes SIGQUIT: the first one asks what the ranks do, and a second one soon after it goes to them.
+// quit handles SIGQUIT: the first one asks what the ranks do, and a second one soon after is passed on to
+// them.
 func (h *hangWatch) quit(now time.Time) {
 	if now.Sub(h.quitAt) < quitTwice {
 		h.supervisor.Signal(now, syscall.SIGQUIT)

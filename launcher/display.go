@@ -31,7 +31,7 @@ func (d display) picture() string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// mapOfHost is where the ranks of a host run, for programs.
+// mapOfHost says where the ranks of a host run, for programs.
 type mapOfHost struct {
 	Host  string      `json:"host"`
 	Ranks []mapOfRank `json:"ranks"`
@@ -76,7 +76,7 @@ func (d display) writeMap(w io.Writer) error {
 	}{len(d.nodes.of), hosts})
 }
 
-// extent tells how many ranks and hosts the job has.
+// extent describes the number of ranks and hosts of the job.
 func (h *nodes) extent() string {
 	hosts := 0
 	for _, n := range h.all {
@@ -119,13 +119,13 @@ func (d display) drawNode(text *strings.Builder, n *node) {
 	}
 }
 
-// A coreRow is some cores on which the same runs.
+// A coreRow is a group of cores with the same use.
 type coreRow struct {
 	cores, cpus []int
 	runs        string
 }
 
-// coreRows are the host's cores in their order; neighbors with the same use share a row.
+// coreRows returns the host's cores in order; neighbors with the same use share a row.
 func (p *plan) coreRows(ranks []int) (rows []coreRow) {
 	for core, cpus := range p.Cores {
 		runs := p.runsOn(cpus, ranks)
@@ -142,7 +142,7 @@ func (p *plan) coreRows(ranks []int) (rows []coreRow) {
 	return rows
 }
 
-// runsOn tells which of the host's ranks, and which of their completion handlers, run on a core.
+// runsOn returns the ranks of the host, and their completion handlers, that run on a core.
 func (p *plan) runsOn(core, ranks []int) string {
 	there := func(lists [][]int) (list []int) {
 		for i, cpus := range lists {

@@ -10,25 +10,24 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// cqCoresVariable tells a rank the processors that its completion handlers have for themselves, as a list; it
-// is absent where there are none.
+// cqCoresVariable passes a rank the list of CPUs reserved for its completion handlers; it is absent if there
+// are none.
 const cqCoresVariable = "WEFT_CQ_CORES"
 
-// isForwarded reports whether a NAME=VALUE of the launcher's environment goes to ranks of other hosts. Tests
-// of weft have variables of their own.
+// isForwarded reports whether a NAME=VALUE of the launcher's environment is passed to ranks of other hosts.
+// Tests of weft have variables of their own.
 func isForwarded(v string) bool {
 	name, _, _ := strings.Cut(v, "=")
 	return strings.HasPrefix(name, "WEFT_TEST_") ||
 		slices.ContainsFunc(setting.All, func(s *setting.Setting) bool { return s.Name == name })
 }
 
-// numbers say who a rank is: in the job, and among the ranks of its host; and how often the job has been
-// started again.
+// numbers are a rank's numbers in the job and on its host, and the number of restarts of the job.
 type numbers struct{ rank, size, local, locals, restarts int }
 
-// rankEnv is what a rank's environment has besides its agent's: what the user has set for all ranks, then
-// what tells the rank who it is, then what the user has set for its program. What environ, the launcher's own
-// environment, sets stays.
+// rankEnv returns the variables that a rank has in addition to its agent's: the user's for all ranks, those
+// that identify the rank, then the user's for its program. Variables of environ, the launcher's own
+// environment, are kept.
 func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []string {
 	r, n := strconv.Itoa(id.rank), strconv.Itoa(id.size)
 	local, locals := strconv.Itoa(id.local), strconv.Itoa(id.locals)
@@ -71,7 +70,7 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 	return slices.Concat(job.Env, own, app.Env)
 }
 
-// environment is what the user has set for the ranks of the job, whoever of them it is for.
+// environment returns the variables that the user has set for the ranks of the job.
 func (j *job) environment() []string {
 	env := append(os.Environ(), j.Env...)
 	for _, app := range j.Apps {
@@ -80,7 +79,7 @@ func (j *job) environment() []string {
 	return env
 }
 
-// sameVariable tells of a NAME=VALUE whether it sets the same variable as another.
+// sameVariable returns a function that reports whether a NAME=VALUE sets the same variable as another.
 func sameVariable(as string) func(string) bool {
 	name, _, _ := strings.Cut(as, "=")
 	return func(v string) bool { return strings.HasPrefix(v, name+"=") }

@@ -15,8 +15,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
-// A planRequest is what a host has to plan for: its ranks of the job. It goes to agents of other hosts as it
-// is.
+// A planRequest is the input of a host's plan: its ranks of the job. It is sent to agents of other hosts.
 type planRequest struct {
 	Ranks   int
 	Binding Binding
@@ -28,14 +27,14 @@ type planRequest struct {
 	Peers     []string         // some of the job's other hosts; empty where all ranks are here
 }
 
-// programRequest is a program that must be there before any rank starts.
+// programRequest is a program that must exist before any rank starts.
 type programRequest struct {
 	Name string // a command, or the path of a file; empty where the host needs no such program
 	Dir  string // the folder to start it in
 	Hash string // of what is to be copied to a host that does not have it; else empty
 }
 
-// A plan is how a host runs its ranks.
+// A plan says how a host runs its ranks.
 type plan struct {
 	Cores        [][]int // that ranks can have: the processors of each
 	CPUs         [][]int // as in placement.Placement, by the ranks of this host
@@ -52,7 +51,7 @@ type plan struct {
 	Problems  []string // why the job cannot run here
 }
 
-// check checks a plan that another host has made.
+// check checks a plan of another host.
 func (p *plan) check(r *planRequest) error {
 	if n := len(p.CPUs); p.CPUs != nil && n != r.Ranks {
 		return fmt.Errorf("processors for %d ranks of %d", n, r.Ranks)
@@ -84,10 +83,10 @@ func (p *plan) check(r *planRequest) error {
 	return nil
 }
 
-// maxProcessors is more than the largest number of a processor.
+// maxProcessors is larger than the largest CPU number.
 const maxProcessors = 1 << 16
 
-// boundTo tells the user what a rank is bound to.
+// boundTo describes a rank's binding.
 func (p *plan) boundTo(rank int) string {
 	switch {
 	case p.CPUs != nil:
@@ -98,7 +97,7 @@ func (p *plan) boundTo(rank int) string {
 	return "not bound"
 }
 
-// handledOn tells the user where a rank's completion handlers run.
+// handledOn describes where a rank's completion handlers run.
 func (p *plan) handledOn(rank int) string {
 	switch {
 	case p.Handlers == nil && p.Endpoints > 1:
@@ -115,7 +114,7 @@ func (p *plan) handledOn(rank int) string {
 	return strings.TrimSuffix(text, ",")
 }
 
-// A planner plans for this host, and holds the processors that the ranks get for themselves.
+// A planner makes the plan of this host, and holds the locks on the ranks' CPUs.
 type planner struct {
 	machine *topology.Machine
 	locks   *placement.Locks
@@ -129,7 +128,7 @@ func newPlanner() (*planner, error) {
 	return &planner{machine: machine, locks: placement.NewLocks()}, nil
 }
 
-// plan places the ranks and looks for their programs. The error is the user's.
+// plan places the ranks and finds their programs. The error is for the user.
 func (p *planner) plan(r *planRequest) (*plan, error) {
 	out := new(plan)
 	if r.Ranks > 0 {
@@ -175,7 +174,8 @@ func (p *plan) take(from placement.Placement) {
 	p.Unbound, p.OwnCore, p.Notes = from.Unbound, from.OwnCore, from.Notes
 }
 
-// find looks for a program on this host, or says why it cannot run. Neither means that it has to be copied.
+// find looks for a program on this host, or says why it cannot run. If it returns neither, the program must
+// be copied.
 func (p *programRequest) find() (file, problem string) {
 	if p.Dir != "" {
 		if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() {

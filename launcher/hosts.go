@@ -28,7 +28,7 @@ func ParseHosts(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-// addHost adds a host to a list. One that is named again has the slots of both.
+// addHost adds a host to a list. If it is already there, it adds up the slots.
 func addHost(hosts []Host, h Host) []Host {
 	for i := range hosts {
 		if hosts[i].Name == h.Name {
@@ -41,7 +41,7 @@ func addHost(hosts []Host, h Host) []Host {
 	return append(hosts, h)
 }
 
-// parseHost reads NAME or NAME:SLOTS. An IPv6 address with slots stands in brackets.
+// parseHost parses NAME or NAME:SLOTS. An IPv6 address with slots needs brackets.
 func parseHost(word string) (h Host, err error) {
 	name, slots := word, ""
 	if strings.HasPrefix(word, "[") {
@@ -72,9 +72,9 @@ func parseHost(word string) (h Host, err error) {
 	return h, nil
 }
 
-// isName reports whether a text may be the name of a host, or of a user there. What begins with a dash would
-// be an option of the starter, other signs would mean something to a shell, and a name that shows nothing
-// could not be found in an error.
+// isName reports whether a text may be the name of a host, or of a user there. A leading dash would make it
+// an option of the starter, other characters are special in a shell, and invisible ones would hide it in an
+// error message.
 func isName(name string) bool {
 	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || !unicode.IsPrint(r) || strings.ContainsRune(shellCharacters, r)
@@ -84,7 +84,7 @@ func isName(name string) bool {
 func parseSlots(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxRanks {
-		return 0, fmt.Errorf("%q is no number of slots, which is from 1 to %d", text, maxRanks)
+		return 0, fmt.Errorf("%q is not a number of slots from 1 to %d", text, maxRanks)
 	}
 	return n, nil
 }
@@ -117,7 +117,7 @@ func ParseHostfile(r io.Reader, name string) ([]Host, error) {
 	return hosts, nil
 }
 
-// parseHostLine reads a line of a hostfile, empty perhaps. The column is that of an error, from 1.
+// parseHostLine parses a line of a hostfile, which may be empty. The column is that of an error, from 1.
 func parseHostLine(line string) (h Host, column int, err error) {
 	for at := 0; at < len(line); {
 		if line[at] == ' ' || line[at] == '\t' || line[at] == '\r' {
@@ -139,7 +139,7 @@ func parseHostLine(line string) (h Host, column int, err error) {
 	return h, 0, nil
 }
 
-// setKey takes a KEY=VALUE of a hostfile.
+// setKey sets a KEY=VALUE of a hostfile.
 func (h *Host) setKey(word string) (err error) {
 	key, value, ok := strings.Cut(word, "=")
 	switch {

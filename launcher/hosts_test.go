@@ -39,7 +39,7 @@ func TestParseHostfile(t *testing.T) {
 		"\ufeffa rack=4":     `hosts:1:3: "rack=4": slots=N, max_slots=N or user=NAME can stand after a host`,
 		"a\n\ufeffb":         `hosts:2:1: "\ufeffb" is no host's name`,
 		"":                   "hosts: no host in it",
-		"a\n  b slots=none":  `hosts:2:5: "none" is no number of slots, which is from 1 to 65536`,
+		"a\n  b slots=none":  `hosts:2:5: "none" is not a number of slots from 1 to 65536`,
 		"a\n\nb rack=4":      `hosts:3:3: "rack=4": slots=N, max_slots=N or user=NAME can stand after a host`,
 		"a:4\n-oProxy=x:2\n": `hosts:2:1: "-oProxy=x:2" is no host's name`,
 		"a user=-oProxy=x":   `hosts:1:3: "-oProxy=x" is no user's name`,

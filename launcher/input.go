@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// foregroundPoll is how often a job in the background looks whether it has become the terminal's
-	// foreground job.
+	// foregroundPoll is how often a background job checks whether it is now the terminal's foreground job.
 	foregroundPoll = 200 * time.Millisecond
-	// inputStopTimeout is how long close waits for a read. One that another reader has taken the data from
-	// waits for more, and cannot be called back.
+	// inputStopTimeout is how long close waits for a read. A read whose data another reader has taken waits
+	// for more, and cannot be cancelled.
 	inputStopTimeout = 300 * time.Millisecond
 )
 
@@ -49,7 +48,7 @@ func (in *input) start() {
 	go in.read()
 }
 
-// read reads a part whenever the last one has been taken, until the input's end or close.
+// read reads the next part when the last one has been taken, until the end of the input or close.
 func (in *input) read() {
 	defer close(in.done)
 	terminal := sys.IsTerminal(in.from)
@@ -85,7 +84,7 @@ func (in *input) read() {
 	}
 }
 
-// hand returns the commands that hand a part to the ranks.
+// hand returns the commands that pass a part to the ranks.
 func (in *input) hand(part []byte) (commands []agent.Command) {
 	for rank := range in.to {
 		in.waiting[rank] = true

@@ -7,10 +7,10 @@
 // of this host. Package launcher connects them with each other and with the user: standard input and output,
 // signals, time.
 //
-// No process of a job outlives it. Each rank leads a session. When the rank ends, the launcher kills the rest
-// of its process group; at the end of the job it kills the processes that have left the group. Ranks die with
-// the launcher's process. If the launcher is killed before it can clean up, a second process, the watchdog,
-// ends what is left of them.
+// No process of a job outlives it, unless the kernel does not let a killed one end. Each rank leads a
+// session. When the rank ends, the launcher kills the rest of its process group; at the end of the job it
+// kills the processes that have left the group. Ranks die with the launcher's process. If the launcher is
+// killed before it can clean up, a second process, the watchdog, kills the remaining ones.
 package launcher
 
 import (
@@ -146,10 +146,10 @@ func ParseInput(text string) (Input, error) {
 // DefaultMaxLine is the length up to which lines of different ranks never mix, unless Job.MaxLine is set.
 const DefaultMaxLine = output.DefaultMaxLine
 
-// maxRanks bounds the ranks of a job on one machine, whose processes are far fewer in any case.
+// maxRanks is the maximum number of ranks of a job, and of slots of a host.
 const maxRanks = 1 << 16
 
-// A RequestError reports a job request that makes no sense.
+// A RequestError reports an invalid job request.
 type RequestError struct{ What string }
 
 func (e *RequestError) Error() string { return e.What }
@@ -176,13 +176,13 @@ func (j *Job) check() error {
 			return requestErrorf("%d ranks of %s: at least 1 is needed", a.Ranks, a.Program)
 		}
 		if n += a.Ranks; n > maxRanks || a.Ranks > maxRanks {
-			return requestErrorf("more than %d ranks on one machine", maxRanks)
+			return requestErrorf("more than %d ranks", maxRanks)
 		}
 	}
 	return j.checkRest(n)
 }
 
-// checkRest checks what concerns the job as a whole, which has n ranks.
+// checkRest checks the job as a whole, which has n ranks.
 func (j *Job) checkRest(n int) error {
 	if err := j.checkInput(n); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (j *Job) checkInput(n int) error {
 	return nil
 }
 
-// name is what the program is called in lines about its ranks: a folder named "." or ".." says nothing.
+// name returns the name of the program in messages about its ranks; a folder "." or ".." has a useless name.
 func (a *App) name() string {
 	if base := filepath.Base(a.Program); base == "." || base == ".." {
 		if folder, err := filepath.Abs(a.Program); err == nil {

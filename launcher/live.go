@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// liveEvery lies between two questions to the ranks while somebody watches; a job of many ranks is asked
-	// less often.
+	// liveEvery is the interval at which ranks are asked while somebody watches; it is longer for a job of
+	// many ranks.
 	liveEvery         = time.Second
 	liveEveryThousand = time.Second
-	// liveAnswer is how long the watchers wait for the slowest rank.
+	// liveAnswer is how long to wait for the slowest rank.
 	liveAnswer = 500 * time.Millisecond
 )
 
-// liveView is what the launcher knows of the ranks for those that watch the job. Without any it asks nothing.
+// liveView is the launcher's view of the ranks for those that watch the job. Without watchers it asks
+// nothing.
 type liveView struct {
 	job        *job
 	supervisor *supervisor.Supervisor
@@ -36,13 +37,13 @@ type liveView struct {
 	again    time.Time // when to ask next; zero while nobody watches
 }
 
-// liveRank is what a rank has told of itself.
+// liveRank is what a rank has reported of itself.
 type liveRank struct {
 	asked  bool // and has not answered; such a rank is not asked again
 	sample *snapshot.Sample
 }
 
-// begin begins to serve watchers. A job runs without them where that fails.
+// begin begins to serve watchers. If that fails, the job runs without.
 func (v *liveView) begin(j *job, s *supervisor.Supervisor) {
 	n := len(j.programs.of)
 	v.job, v.supervisor, v.ranks = j, s, make([]liveRank, n)
@@ -56,14 +57,14 @@ func (v *liveView) begin(j *job, s *supervisor.Supervisor) {
 	v.server = server
 }
 
-// event notes what a rank answers.
+// event handles an answer of a rank.
 func (v *liveView) event(_ time.Time, e agent.Event) {
 	if e, is := e.(agent.Sampled); is {
 		v.sampled(e)
 	}
 }
 
-// sampled takes a rank's answer. What cannot be read, or is of another rank, is none.
+// sampled stores a rank's sample. An invalid one, or one of another rank, is ignored.
 func (v *liveView) sampled(e agent.Sampled) {
 	s, err := snapshot.DecodeSample(e.Sample)
 	if err == nil && s.State.IsOf(e.Rank, len(v.ranks)) {
@@ -79,7 +80,7 @@ func (v *liveView) next() time.Time {
 	return v.again
 }
 
-// tick asks the ranks, and tells the watchers, what is due.
+// tick asks the ranks, and informs the watchers, when it is due.
 func (v *liveView) tick(now time.Time) {
 	if v.server.Watchers() == 0 {
 		v.asking, v.again = false, time.Time{}
@@ -103,7 +104,7 @@ func (v *liveView) tick(now time.Time) {
 	v.job.nodes.do(ask)
 }
 
-// waits reports whether a rank that can answer has not.
+// waits reports whether the answer of a rank is missing.
 func (v *liveView) waits() bool {
 	for id, r := range v.ranks {
 		if p := v.supervisor.Process(id); r.asked && !p.Ended && !p.Stopped {
@@ -113,7 +114,7 @@ func (v *liveView) waits() bool {
 	return false
 }
 
-// jobAt is what the watchers are told.
+// jobAt returns the job's state for the watchers.
 func (v *liveView) jobAt(now time.Time) *live.Job {
 	j := v.job
 	job := &live.Job{PID: os.Getpid(), Name: filepath.Base(j.Apps[0].name()), Size: len(j.programs.of),
@@ -129,7 +130,7 @@ func (v *liveView) jobAt(now time.Time) *live.Job {
 	return job
 }
 
-// describe says what a rank does.
+// describe describes what a rank does.
 func (v *liveView) describe(id int) live.Rank {
 	p, s := v.supervisor.Process(id), v.ranks[id].sample
 	r := live.Rank{PID: p.PID, State: v.ranks[id].state(p)}

@@ -13,9 +13,9 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
-// loop runs the job from its start to its end: it gives the supervisor what happens, and carries out what the
-// supervisor decides. It never waits for a rank, nor for whoever reads the job's output. It reports whether
-// the job is to be started again.
+// loop runs the job from its start to its end: it passes events to the supervisor, and carries out the
+// supervisor's decisions. It never waits for a rank, nor for the reader of the job's output. It reports
+// whether the job must be started again.
 func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, err error) {
 	s := j.newSupervisor()
 	defer func() {
@@ -88,7 +88,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 	}
 }
 
-// wakeAt is when something is due without an event.
+// wakeAt returns when something is due without an event.
 func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	at := time.Now().Add(time.Hour)
 	dues := []time.Time{s.Next(), j.output.Due()}
@@ -103,7 +103,7 @@ func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 	return at
 }
 
-// event shares out what the agent reports.
+// event distributes an event of an agent.
 func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Output:
@@ -164,7 +164,7 @@ func (j *job) tellStart(e agent.Started) {
 	}
 }
 
-// carryOut does what the supervisor has decided.
+// carryOut carries out what the supervisor has decided.
 func (j *job) carryOut(ready supervisor.Ready) {
 	for _, text := range ready.Notices {
 		j.output.Notice("%s", text)
@@ -183,7 +183,7 @@ func (j *job) carryOut(ready supervisor.Ready) {
 	}
 }
 
-// result is what Run returns.
+// result returns the result of Run.
 func result(s *supervisor.Supervisor) error {
 	if n := s.NotStarted(); n != nil {
 		if n.Status != 0 {

@@ -27,8 +27,8 @@ type nodes struct {
 	local []int   // by rank: its number on its node
 }
 
-// setUpNodes finds the job's hosts, starts the agents of those that are not this one, and deals the ranks out
-// to them. Whatever it returns, the agents that it has started are those of j.nodes.all.
+// setUpNodes finds the job's hosts, starts the agents of other hosts, and assigns the ranks. Even if it
+// fails, j.nodes.all has all the agents that it started.
 func (j *job) setUpNodes(ctx context.Context) error {
 	n := 0
 	for _, app := range j.Apps {
@@ -97,7 +97,7 @@ func (j *job) connector() *connector {
 		cores: j.planner.machine.UsableCores(), restart: j.past.restarts > 0, tell: j.tellStep}
 }
 
-// closeIdleAgents ends the agents of hosts without ranks, but for those through which others are reached.
+// closeIdleAgents ends the agents of hosts without ranks, except those through which others are reached.
 func (h *nodes) closeIdleAgents() {
 	wanted := make(map[*node]bool)
 	for _, n := range h.all {
@@ -138,7 +138,7 @@ func closeAll(nodes []*node) {
 	}
 }
 
-// depth is how many agents lie between the launcher and the node's.
+// depth returns how many agents lie between the launcher and the node's.
 func (n *node) depth() (d int) {
 	for n.via != nil {
 		n = n.via
@@ -188,7 +188,7 @@ func (h *nodes) merge(events chan<- agent.Event, over <-chan struct{}) {
 	}
 }
 
-// do gives commands to the agents that they concern.
+// do sends commands to the agents that they concern.
 func (h *nodes) do(commands ...agent.Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
@@ -206,14 +206,14 @@ func (h *nodes) do(commands ...agent.Command) {
 	}
 }
 
-// broadcast gives a command to all agents.
+// broadcast sends a command to all agents.
 func (h *nodes) broadcast(c agent.Command) {
 	for _, n := range h.all {
 		n.agent.Do(c)
 	}
 }
 
-// tellWireUp tells what the ranks of other hosts have cost the launcher to find one another.
+// tellWireUp reports the launcher's traffic for the wire-up of ranks on other hosts.
 func (j *job) tellWireUp() {
 	var from, to remote.Traffic
 	agents := 0
@@ -231,7 +231,7 @@ func (j *job) tellWireUp() {
 	}
 }
 
-// signal gives each agent the signal for those ranks that are its own.
+// signal sends each agent the signal for its ranks.
 func (h *nodes) signal(c agent.Signal) {
 	if c.Ranks == nil {
 		h.broadcast(c)
@@ -250,8 +250,8 @@ func (h *nodes) signal(c agent.Signal) {
 	}
 }
 
-// processMapping is the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with consecutive
-// numbers that have as many consecutive ranks each.
+// processMapping returns the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with
+// consecutive numbers that have as many consecutive ranks each.
 func (h *nodes) processMapping() string {
 	type block struct{ first, hosts, ranks int }
 	var blocks []block

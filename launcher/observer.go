@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// An observer is a part of the loop that does its own work beside the supervisor: it hears of every event but
-// output and input, and is called after each, and when time has passed.
+// An observer is a part of the loop that works beside the supervisor: it gets every event except output and
+// input, and is called after each, and when time has passed.
 type observer interface {
 	event(now time.Time, e agent.Event)
 	tick(now time.Time)

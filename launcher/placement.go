@@ -18,7 +18,7 @@ const (
 	BindCore    = placement.BindCore   // each rank to a core of its own, with all its hardware threads
 	BindNUMA    = placement.BindNUMA   // each rank to a NUMA node; consecutive ranks share one
 	BindSocket  = placement.BindSocket // each rank to a socket; consecutive ranks share one
-	BindList    = placement.BindList   // each rank to a processor of a list
+	BindList    = placement.BindList   // each rank to a CPU of a list
 )
 
 // MaxEndpoints is the largest number of endpoints of a rank.

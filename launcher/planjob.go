@@ -12,13 +12,13 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
-// planReply is what an agent answers to a planRequest.
+// planReply is an agent's answer to a planRequest.
 type planReply struct {
 	Plan    *plan
 	Problem string // why there is no plan
 }
 
-// planAll has every host plan for its ranks, at once. The error names every host that cannot run them.
+// planAll makes every host plan its ranks, concurrently. The error names every host that cannot run them.
 func (j *job) planAll(ctx context.Context) error {
 	problems := make([]error, len(j.nodes.all))
 	var all sync.WaitGroup
@@ -39,7 +39,7 @@ func (j *job) planAll(ctx context.Context) error {
 	return nil
 }
 
-// wantedEndpoints is how many endpoints the user wants each rank to have; 0 for as many as it has cores.
+// wantedEndpoints returns the number of endpoints of a rank that the user asks for; 0 for one for each core.
 func (j *job) wantedEndpoints() int {
 	if j.Endpoints != 0 {
 		return max(0, j.Endpoints)
@@ -77,7 +77,7 @@ func (j *job) settleEndpoints() {
 	}
 }
 
-// maxPeers is how many other hosts a host is told, to find its route to them.
+// maxPeers is how many other hosts a host is given, to find its route to them.
 const maxPeers = 4
 
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
@@ -105,7 +105,7 @@ func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	return n.stageAll(ctx, j.programs.files, j.tellStep)
 }
 
-// planThere has the agent of another host plan.
+// planThere makes the agent of another host plan.
 func (n *node) planThere(ctx context.Context, r *planRequest) (*plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (n *node) planThere(ctx context.Context, r *planRequest) (*plan, error) {
 	return reply.Plan, nil
 }
 
-// programs are those of a job, and which rank runs which.
+// programs are the programs of a job, and which rank runs which.
 type programs struct {
 	apps   []App
 	dir    string   // the current folder; empty where there is none
@@ -131,7 +131,7 @@ type programs struct {
 	of     []int    // by rank
 }
 
-// fileOn is the file that is executed for a program on a host.
+// fileOn returns the file that is executed for a program on a host.
 func (p *programs) fileOn(n *node, program int) string {
 	if n.plan.Files != nil && n.plan.Files[program] != "" {
 		return n.plan.Files[program]
@@ -139,12 +139,12 @@ func (p *programs) fileOn(n *node, program int) string {
 	return p.files[program]
 }
 
-// commandOn is the command line of a program on a host.
+// commandOn returns the command line of a program on a host.
 func (p *programs) commandOn(n *node, program int) []string {
 	return append([]string{p.fileOn(n, program)}, p.apps[program].Args...)
 }
 
-// wantedOn are the job's programs as a host has to have them; those of which it has no rank have no name.
+// wantedOn returns the job's programs that a host needs; those without ranks there have no name.
 func (p *programs) wantedOn(n *node) []programRequest {
 	list := make([]programRequest, len(p.apps))
 	for _, id := range n.ranks {
@@ -157,7 +157,7 @@ func (p *programs) wantedOn(n *node) []programRequest {
 	return list
 }
 
-// dirOf is the folder that a program's ranks start in, as other hosts can find it.
+// dirOf returns the working folder of a program's ranks, as other hosts can find it.
 func (p *programs) dirOf(app *App) string {
 	if filepath.IsAbs(app.Dir) {
 		return app.Dir
@@ -165,7 +165,7 @@ func (p *programs) dirOf(app *App) string {
 	return filepath.Join(p.dir, app.Dir)
 }
 
-// absolute is a program's name as other hosts can find it.
+// absolute returns a program's name as other hosts can find it.
 func absolute(name string) (string, error) {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		return name, nil

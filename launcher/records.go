@@ -13,8 +13,8 @@ import (
 // recordsTimeout is how long the end of a job waits for the latest events of its ranks.
 const recordsTimeout = 2 * time.Second
 
-// records are the latest events of the ranks, which come into the folder for output when the job fails, and
-// when the user asks what it does.
+// records writes the latest events of the ranks into the output folder when the job fails, and when the user
+// asks what it does.
 type records struct {
 	job        *job
 	supervisor *supervisor.Supervisor
@@ -27,12 +27,12 @@ type records struct {
 	hinted  bool      // the user has been told of --output-dir
 }
 
-// due reports whether events are to be waited for.
+// due reports whether events are still missing.
 func (r *records) due(now time.Time) bool {
 	return (len(r.asked) > 0 || r.writing > 0) && now.Before(r.until)
 }
 
-// next is when due may change by itself; zero for never.
+// next returns when due may change by itself; zero for never.
 func (r *records) next() time.Time {
 	if !r.due(time.Now()) {
 		return time.Time{}
@@ -40,7 +40,7 @@ func (r *records) next() time.Time {
 	return r.until
 }
 
-// tick asks for the events once the job has failed.
+// tick requests the events once the job has failed.
 func (r *records) tick(now time.Time) {
 	if r.supervisor.Cause() == nil || r.failed {
 		return
@@ -49,8 +49,8 @@ func (r *records) tick(now time.Time) {
 	r.record(now, false)
 }
 
-// record asks all ranks for their latest events. Where they have no folder to go to, hint says whether the
-// user is told how to get them.
+// record requests the latest events of all ranks. If there is no folder for them, hint says whether to tell
+// the user how to get them.
 func (r *records) record(now time.Time, hint bool) {
 	if r.job.OutputDir == "" {
 		if hint && !r.hinted {
@@ -96,7 +96,7 @@ func (r *records) event(now time.Time, e agent.Event) {
 	}
 }
 
-// wrote takes note of a file that is written, or cannot be.
+// wrote notes that a file was written, or could not be.
 func (r *records) wrote(err error) {
 	r.writing--
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
-// startPause lies between a restart that could not be prepared and the next one.
+// startPause is the pause after a failed restart before the next one.
 const startPause = 2 * time.Second
 
 // reconnectTimeout is how long the agent of a host may take to come up when the job starts again. A host that
@@ -24,8 +24,8 @@ const startPause = 2 * time.Second
 // both.
 var reconnectTimeout, aroundTimeout = 10 * time.Second, 5 * time.Second
 
-// A history is what the starts of a job have in common. Each start has an id, a secret and agents of its own,
-// so that nothing of an earlier one can disturb it.
+// A history is the state that all starts of a job share. Each start has its own id, secret and agents, so
+// that nothing of an earlier one can disturb it.
 type history struct {
 	restarts     int       // how often the job has been started again
 	began        time.Time // when the ranks were first started: the timeout counts from then; zero before
@@ -37,8 +37,8 @@ type history struct {
 	freeAt time.Time
 }
 
-// past is the earlier starts of a job as the present one sees them. It decides whether there is another start
-// and what that has in common with the first.
+// past is the present start's view of the earlier ones. It decides whether there is another start, and what
+// that shares with the first.
 type past struct {
 	*history
 	spec     *Job
@@ -46,8 +46,8 @@ type past struct {
 	hostLost bool // an agent of this start is gone
 }
 
-// runOnce starts the job and returns when it is over and nothing of it is left. again is whether the job must
-// be started again.
+// runOnce runs the job once, and returns when it is over and nothing of it is left. again says whether the
+// job must be started again.
 func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.Signal) (again bool,
 	err error) {
 	j, err := newJob(spec, earlier)
@@ -66,7 +66,7 @@ func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.
 	return j.loop(ctx, signals)
 }
 
-// retryPreparing reports whether a restart that could not be prepared is followed by another.
+// retryPreparing reports whether another restart follows one that could not be prepared.
 func (p *past) retryPreparing(err error) bool {
 	var request *RequestError
 	var end *Failure
@@ -105,8 +105,8 @@ func (p *past) countRestart() {
 	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
-// lostHost notes that a host is lost. The first one of a start is what ends it. One that is silent may be cut
-// off, with ranks that go on until its agent misses the launcher.
+// lostHost notes that a host is lost. The first loss ends the start. A silent host may only be cut off, with
+// ranks that run until its agent misses the launcher.
 func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
 	if !p.hostLost && !slices.Contains(p.lost, name) {
 		p.lost = append(p.lost, name)
@@ -117,7 +117,7 @@ func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
 	}
 }
 
-// waitUntilFree waits until nothing of the earlier starts can be left anywhere.
+// waitUntilFree waits until nothing of the earlier starts can be running anywhere.
 func (p *past) waitUntilFree(ctx context.Context) error {
 	wait := time.Until(p.freeAt)
 	if wait <= 0 {
@@ -135,7 +135,7 @@ func (p *past) waitUntilFree(ctx context.Context) error {
 	}
 }
 
-// withTimeout is ctx, and for a restart ends when the whole job has taken too long.
+// withTimeout returns ctx; for a restart it ends at the timeout of the whole job.
 func (p *past) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.spec.Timeout == 0 || p.began.IsZero() {
 		return ctx, func() {}
@@ -145,8 +145,8 @@ func (p *past) withTimeout(ctx context.Context) (context.Context, context.Cancel
 			p.spec.Timeout)})
 }
 
-// hostsToAsk are the hosts on which agents are started. One command that starts them all would fail for a
-// host that is lost; where each has its own, a host that has come back is taken again.
+// hostsToAsk returns the hosts on which to start agents. A single command for all of them would fail for a
+// lost host; with a command for each, a host that is back is used again.
 func (p *past) hostsToAsk() []Host {
 	hosts := slices.Clone(p.spec.Hosts)
 	if !p.spec.startsAll() {
@@ -161,7 +161,7 @@ func (p *past) hostsToAsk() []Host {
 	return left
 }
 
-// leaveOut leaves out, of a job that starts again, the hosts that have no agent. It fails if all have none.
+// leaveOut removes hosts without an agent from a job that is started again. It fails if none is left.
 func (p *past) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 	var left []Host
 	var there []*node
@@ -178,8 +178,8 @@ func (p *past) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 	return left, there, nil
 }
 
-// size is how many ranks the job has on the hosts that it has now: as many as at first, or where slots are
-// short, as many as there are slots, but at least Min. What is known of the first start is noted.
+// size returns the number of ranks on the present hosts: as at first, or if there are too few slots, as many
+// as slots, but at least Min. It records the numbers of the first start.
 func (p *past) size(hosts []Host, ranks int) (int, error) {
 	slots := 0
 	for _, h := range hosts {
@@ -207,7 +207,7 @@ func (p *past) size(hosts []Host, ranks int) (int, error) {
 	return n, nil
 }
 
-// checkMin checks the least number of ranks of a job of n.
+// checkMin checks the minimum number of ranks of a job of n.
 func (j *Job) checkMin(n int) error {
 	if j.Min > n {
 		return requestErrorf("at least %d ranks after a restart: the job has %d", j.Min, n)
@@ -215,7 +215,7 @@ func (j *Job) checkMin(n int) error {
 	return nil
 }
 
-// checkRestarts checks what concerns starting again a job of so many ranks.
+// checkRestarts checks the options for restarts of a job of n ranks.
 func (j *Job) checkRestarts(ranks int) error {
 	switch {
 	case j.Restarts < 0:
@@ -237,7 +237,7 @@ func (j *Job) checkRestarts(ranks int) error {
 	return j.checkMin(ranks)
 }
 
-// outputFolder is the folder for output of a start: each restart has its own, in that of the job.
+// outputFolder returns the output folder of a start: each restart has its own, in that of the job.
 func (h *history) outputFolder(folder string) string {
 	if folder == "" || h.restarts == 0 {
 		return folder
@@ -245,7 +245,7 @@ func (h *history) outputFolder(folder string) string {
 	return filepath.Join(folder, fmt.Sprintf("restart.%d", h.restarts))
 }
 
-// found is the file of a program that the first start has found, if it is still there.
+// found returns the file of a program that the first start found, if it still exists.
 func (h *history) found(program int) (string, bool) {
 	if program >= len(h.files) {
 		return "", false
@@ -258,7 +258,7 @@ func (h *history) found(program int) (string, bool) {
 	return file, err == nil
 }
 
-// isNews reports whether the user has not been told this note by an earlier start.
+// isNews reports whether no earlier start has printed this note.
 func (h *history) isNews(note string) bool {
 	if slices.Contains(h.notes, note) {
 		return false

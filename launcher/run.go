@@ -29,12 +29,12 @@ import (
 const (
 	defaultGrace = 2 * time.Second
 	secretSize   = 32
-	// timerSlack is by how much the timers of a rank may be late that has one core of its own, or shares
-	// cores with others. Go's system monitor sleeps for 20 µs at a time, for the first milliseconds after
-	// anything has blocked: with the system's slack it takes a seventh of the only core that the rank has,
-	// and the monitors of many ranks take most turns of the cores that they share (ADR 0069).
+	// timerSlack is the timer slack of a rank that has one core, or shares cores with others. Go's system
+	// monitor sleeps for 20 µs at a time, for the first milliseconds after anything has blocked: with the
+	// system's slack it uses a seventh of the rank's only core, and the monitors of many ranks take most time
+	// slices of the cores that they share (ADR 0069).
 	timerSlack = time.Millisecond
-	// flushTimeout is how long a job that could not be started waits until the user has been told why.
+	// flushTimeout is how long a job that could not be started waits until its error is printed.
 	flushTimeout = 2 * time.Second
 )
 
@@ -81,7 +81,7 @@ func Run(ctx context.Context, spec Job) error {
 	}
 	signals := make(chan os.Signal, 16)
 	for _, s := range passedOn {
-		// What was ignored when the launcher was started, as nohup does, stays so.
+		// Signals that were ignored when the launcher was started, as by nohup, stay ignored.
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
@@ -96,7 +96,7 @@ func Run(ctx context.Context, spec Job) error {
 	}
 }
 
-// showPlan is what remains to be done where no rank is to be started.
+// showPlan shows the plan, if no rank is to be started.
 func (j *job) showPlan() error {
 	if j.Out == nil {
 		return nil
@@ -108,7 +108,7 @@ func (j *job) showPlan() error {
 	return err
 }
 
-// tellStep tells how long after the beginning something was done.
+// tellStep reports how long after the beginning a step was done.
 func (j *job) tellStep(text string, args ...any) {
 	if j.Verbose {
 		j.output.Notice("%7.1f ms  %s", float64(time.Since(j.began).Microseconds())/1000,
@@ -134,14 +134,14 @@ func ExitStatus(err error) int {
 	return 1
 }
 
-// passedOn are the signals that the ranks get from the launcher. SIGURG is not among them: the Go runtime
-// uses it for itself.
+// passedOn are the signals that are passed on to the ranks. SIGURG is not one of them: the Go runtime uses it
+// for itself.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGTSTP,
 }
 
-// job is a job under way: what connects its supervisor with its agent and the user.
+// job is a running job: it connects the supervisor with the agents and the user.
 type job struct {
 	Job
 	past    past
@@ -175,7 +175,7 @@ func newJob(spec Job, earlier *history) (_ *job, err error) {
 	j.past = past{history: earlier, spec: &j.Job}
 	j.programs.apps = j.Apps
 	j.OutputDir = earlier.outputFolder(spec.OutputDir)
-	// Each CPU profile of a rank begins where the one before it ended.
+	// Each CPU profile of a rank begins where the previous one ended.
 	j.artifacts.keepAll[snapshot.Profile] = spec.Profile == "cpu"
 	j.programs.dir, _ = os.Getwd()
 	if j.Grace == 0 {
@@ -212,7 +212,7 @@ func newJob(spec Job, earlier *history) (_ *job, err error) {
 	return j, nil
 }
 
-// close undoes what newJob and prepare have done, after the last process has ended.
+// close undoes newJob and prepare, after the last process has ended.
 func (j *job) close() {
 	close(j.over)
 	j.live.server.Close()
@@ -340,7 +340,7 @@ func (j *job) openOutputFiles() error {
 	return nil
 }
 
-// copiesInput reports whether the launcher has to copy its standard input to ranks, rather than hand its
+// copiesInput reports whether the launcher must copy its standard input to ranks, rather than pass its
 // descriptor on.
 func (j *job) copiesInput() bool {
 	if j.Stdin < 0 {
@@ -375,8 +375,8 @@ func (j *job) findPrograms(ctx context.Context) error {
 	return nil
 }
 
-// findProgram finds a program's file. Where other hosts have ranks, each host looks for the folder to start
-// in by itself, and for the file, unless it can be copied.
+// findProgram finds a program's file. If other hosts have ranks, each host looks for the working folder
+// itself, and for the file, unless it can be copied.
 func (j *job) findProgram(ctx context.Context, app *App) (string, error) {
 	if len(j.nodes.all) > 1 {
 		if !build.IsGo(app.Program) && !j.Stage {
@@ -388,7 +388,7 @@ func (j *job) findProgram(ctx context.Context, app *App) (string, error) {
 	return build.Program(ctx, app.Program, j.errFile(), j.local.TempDir)
 }
 
-// errFile is where programs that are run on behalf of the launcher itself show what is wrong.
+// errFile returns the standard error of programs that the launcher runs for itself.
 func (j *job) errFile() *os.File {
 	if j.Err == nil {
 		return j.null
@@ -407,7 +407,7 @@ func (j *job) start() {
 	}
 }
 
-// startCommand is what the agent of a node is told to start.
+// startCommand returns the Start command for the agent of a node.
 func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	start := agent.Start{
 		Secret: slices.Clone(secret), Ranks: make([]agent.Rank, len(n.ranks)),
@@ -448,8 +448,8 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 	return start
 }
 
-// addSettings gives a rank of another host the settings of weft in the launcher's environment. What else a
-// rank of weft has there, such as its number and what it inherits, is of another job.
+// addSettings passes weft's settings in the launcher's environment to a rank of another host. Other variables
+// of weft, such as a rank's number, belong to another job.
 func addSettings(to *agent.Rank, environ []string) {
 	for _, v := range environ {
 		if isForwarded(v) && !slices.ContainsFunc(to.Env, sameVariable(v)) {
@@ -458,12 +458,12 @@ func addSettings(to *agent.Rank, environ []string) {
 	}
 }
 
-// outputFile is the file that takes a rank's stream, with --output-dir.
+// outputFile returns the file for a rank's stream, with --output-dir.
 func (j *job) outputFile(id int, stream agent.Stream) string {
 	return j.rankFile(id, [...]string{"out", "err"}[stream])
 }
 
-// rankFile is a file of a rank in the folder for output.
+// rankFile returns a file of a rank in the output folder.
 func (j *job) rankFile(id int, end string) string {
 	width := len(fmt.Sprint(len(j.programs.of) - 1))
 	return filepath.Join(j.OutputDir, fmt.Sprintf("rank.%0*d.%s", width, id, end))
@@ -480,7 +480,7 @@ func (j *job) stdinOf(id int) agent.Stdin {
 	return agent.StdinFed
 }
 
-// newSupervisor returns the supervisor of the job, which begins now, or has begun with its first start.
+// newSupervisor returns the supervisor of the job, which begins now, or began with its first start.
 func (j *job) newSupervisor() *supervisor.Supervisor {
 	if j.past.began.IsZero() {
 		j.past.began = time.Now()

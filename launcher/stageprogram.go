@@ -12,14 +12,13 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
 
-// A stageReply is what an agent answers when it has got the whole of a program.
+// A stageReply is an agent's answer when it has received a whole program.
 type stageReply struct {
 	File    string // what is executed
 	Problem string // why there is none
 }
 
-// stageAll copies to a host the programs that it does not have, from files here, and notes their files in its
-// plan.
+// stageAll copies missing programs to a host, from files here, and records their files in its plan.
 func (n *node) stageAll(ctx context.Context, files []string, tell func(string, ...any)) error {
 	copies := make(map[string]string) // by file here: the file there
 	for _, i := range n.plan.Missing {
@@ -57,18 +56,18 @@ func (n *node) stage(ctx context.Context, program int, from string, tell func(st
 	return reply.File, nil
 }
 
-// A stager is the far side of staging: it writes programs into a folder of the job, one after the other.
+// A stager is the agent's side of staging: it writes programs into a folder of the job, one after the other.
 type stager struct {
-	folder func() (string, error) // makes one that goes away with the job
+	folder func() (string, error) // makes one that is removed with the job
 	wanted []programRequest       // by program
 
 	program int
 	file    *os.File // nil between programs
 	hash    hash.Hash
-	problem error // the first; the rest of the program is read past
+	problem error // the first error; the rest of the program is skipped
 }
 
-// take takes the next part of a program, or its end where the part is empty. It answers the end.
+// take handles the next part of a program, or its end if the part is empty. It answers the end.
 func (s *stager) take(program int, part []byte) ([]byte, error) {
 	if program >= len(s.wanted) || s.file != nil && program != s.program {
 		return nil, fmt.Errorf("a part of program %d, which was not asked for", program)
@@ -96,7 +95,7 @@ func (s *stager) create(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, filepath.Base(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
 }
 
-// finish closes the file of a program and checks what is in it.
+// finish closes the file of a program and checks its content.
 func (s *stager) finish() (reply stageReply) {
 	if s.file != nil {
 		reply.File = s.file.Name()

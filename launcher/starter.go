@@ -12,7 +12,7 @@ import (
 // is the agent's.
 const DefaultStarter = "ssh -T -o BatchMode=yes {host}"
 
-// shellCharacters mean something to a shell, which a starter may use.
+// shellCharacters are special in a shell, which a starter may use.
 const shellCharacters = "'\"`$;&|<>()\\*?{}!"
 
 // ParseStarter parses the value of --starter: a command, in which {host} stands for the host's name. The
@@ -64,7 +64,7 @@ func (j *Job) startsAll() bool {
 	return slices.ContainsFunc(j.Starter, func(word string) bool { return strings.Contains(word, "{hosts}") })
 }
 
-// agentCommand is the command that starts the agent of a host, or the agents of all.
+// agentCommand returns the command that starts the agent of a host, or the agents of all.
 func (j *Job) agentCommand(hosts ...Host) ([]string, error) {
 	template := j.Starter
 	if template == nil {

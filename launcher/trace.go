@@ -15,8 +15,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/tracefile"
 )
 
-// tellTrace writes the traces of all ranks into one file, and tells the user about the file and about what is
-// missing in it. It returns the failure to do so.
+// tellTrace writes the traces of all ranks into one file, and reports the file and what is missing in it. It
+// returns an error if it could not be written.
 func (d *artifacts) tellTrace() *Failure {
 	var sources []tracefile.Source
 	var missing []int

@@ -132,7 +132,7 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_PHASES=640,64":         "phase 2: a slot of 64 bytes",
 		"WEFT_PHASES=640,1000,900":   "phase 3: a slot of 900 bytes",
 		"WEFT_PHASES=50":             "phase 1: a slot of 50 bytes; the only ones have from 100 to 200000",
-		"WEFT_PHASES=640,x":          "\"x\" is not the size of a slot",
+		"WEFT_PHASES=640,x":          "\"x\" is not a slot size",
 		"WEFT_THRESHOLD=617":         "a threshold of 617 bytes: a slot of 640 carries 616",
 		"WEFT_THRESHOLD=79%":         "80 to 99 are possible",
 		"WEFT_THRESHOLD=-1":          "neither a number of bytes above 0",

@@ -11,14 +11,14 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Where queue pairs copy at once, a FIN is a word in memory of the sender: a Write with immediate takes both
-// ends longer, and a receive request. The bytes are at the receiver when it writes the word, so nothing has
-// to come before that.
+// If queue pairs copy memory immediately, a FIN is a word in the sender's memory, because a Write with
+// immediate takes both ends longer, and needs a receive request. The receiver has all bytes when it writes
+// the word, so nothing must precede it.
 //
-// FINs come in a ring of words. Each announcement that ends with one (inWord) has room there, so the receiver
-// need not look whether there is some. Word n, from 0 on, stands at n modulo finWords. It is the id of the
-// announcement, and its highest bit is set in the first, third and every other odd wrap: so a word differs
-// from what stood in its place before.
+// The FINs of a channel arrive in a ring of words. Each announcement that ends with a word (endsWithWord) has
+// room there, so the receiver need not check. Word n, from 0 on, has index n modulo finWords. It is the id of
+// the announcement, with its highest bit set in the first, third and every other odd wrap, so that a word
+// differs from the previous one at its index.
 const (
 	finWords   = 64
 	finBytes   = finWords * wordSize
@@ -26,7 +26,7 @@ const (
 	finWrapBit = 1 << 63
 )
 
-// finWord is the FIN of an announcement as word n of its ring.
+// finWord returns the FIN of an announcement as word n of its ring.
 func finWord(id, n uint64) uint64 {
 	if n/finWords&1 == 0 {
 		return id | finWrapBit
@@ -34,15 +34,15 @@ func finWord(id, n uint64) uint64 {
 	return id
 }
 
-// finRing is where the FINs of one channel come to its sender.
+// finRing is the ring in which the FINs of one channel arrive at the sender.
 type finRing struct {
 	memory transport.MR
-	words  *[finWords]uint64 // nil until the receiver knows of them
+	words  *[finWords]uint64 // nil until CLAIMS was sent
 	next   uint64            // number of the next word
-	open   int               // announcements that end with a word
+	open   int               // open announcements that end with a word
 }
 
-// finWordsIn are the words of a ring in its memory, which is page-aligned.
+// finWordsIn returns the words of a ring in its memory, which is page-aligned.
 func finWordsIn(mem []byte) *[finWords]uint64 {
 	return (*[finWords]uint64)(unsafe.Pointer(unsafe.SliceData(mem[:finBytes])))
 }
@@ -50,22 +50,22 @@ func finWordsIn(mem []byte) *[finWords]uint64 {
 // hasRoom reports whether one more announcement may end with a word.
 func (f *finRing) hasRoom() bool { return f.words != nil && f.open < finWords }
 
-// came reports whether the next word is there, and gives the announcement that it ends.
-func (f *finRing) came() (id uint64, ok bool) {
+// arrived reports whether the next word has arrived, and returns the id of the announcement that it ends.
+func (f *finRing) arrived() (id uint64, ok bool) {
 	w := wordcopy.LittleEndian(atomic.LoadUint64(&f.words[f.next%finWords]))
 	id = w &^ finWrapBit
 	return id, w == finWord(id, f.next) && w != 0
 }
 
-// TakeFIN takes the next FIN of a channel that has come as a word, and returns the token of the announcement
-// that it ends: its buffer belongs to the sender again. A word that names no open announcement of that
-// channel is an error of the peer.
+// TakeFIN returns the token of the announcement that the next FIN word of a channel ends, if one has arrived:
+// its buffer belongs to the sender again. A word that names no open announcement of that channel is an error
+// of the peer.
 func (s *Sender) TakeFIN(c *channel.Channel) (token uint64, came bool, err error) {
 	of := s.sends(c)
 	if of.fins.open == 0 {
 		return 0, false, nil
 	}
-	id, came := of.fins.came()
+	id, came := of.fins.arrived()
 	if !came {
 		return 0, false, nil
 	}
@@ -79,12 +79,12 @@ func (s *Sender) TakeFIN(c *channel.Channel) (token uint64, came bool, err error
 	return token, true, err
 }
 
-// NextFIN gives a channel of which a FIN has come as a word, and its number among those that may have one,
-// from number i on; nil if there is none.
+// NextFIN returns the next channel, from index i on, for which a FIN word has arrived, and its index; nil if
+// there is none.
 func (s *Sender) NextFIN(i int) (c *channel.Channel, at int) {
 	for ; i < len(s.shared.with); i++ {
 		if of := s.shared.with[i]; of.fins.open > 0 {
-			if _, came := of.fins.came(); came {
+			if _, came := of.fins.arrived(); came {
 				return of.c, i
 			}
 		}
@@ -94,14 +94,14 @@ func (s *Sender) NextFIN(i int) (c *channel.Channel, at int) {
 
 // finWriter writes the FINs of one channel into its sender's ring.
 type finWriter struct {
-	key    transport.Key // of the ring; 0 if the sender has told of none
+	key    transport.Key // of the ring; 0 if the sender has none
 	next   uint64        // number of the next word
 	to     [1]transport.Segment
-	source [1]transport.SGE // of a word that is posted
+	source [1]transport.SGE // of a posted word
 	post   transport.SendWR
 }
 
-// finWriterOf is for a ring with this key. What is posted to it goes out of a word of memory.
+// finWriterOf returns the writer for a ring with this key. Posted words are sent from source.
 func finWriterOf(key transport.Key, source transport.MR) finWriter {
 	w := finWriter{key: key, post: transport.SendWR{Op: transport.OpWrite, Flags: transport.FlagInline}}
 	w.to[0] = transport.Segment{Key: key, Length: wordSize}
@@ -109,10 +109,10 @@ func finWriterOf(key transport.Key, source transport.MR) finWriter {
 	return w
 }
 
-// write ends an announcement; with full there was no room for that.
+// write ends an announcement; full means that the send queue had no room.
 func (w *finWriter) write(qp transport.QP, id uint64) (full bool, err error) {
 	if w.key == 0 {
-		return false, fmt.Errorf("%w: an announcement with the id %#x, and no memory for its FIN",
+		return false, fmt.Errorf("%w: announcement %#x has no memory for its FIN",
 			transport.ErrProtocol, id)
 	}
 	w.to[0].Offset = w.next % finWords * wordSize

@@ -31,13 +31,13 @@ func TestFINRing(t *testing.T) {
 	var open []uint64 // written and not taken
 	for range 10_000 {
 		if rng.IntN(2) == 0 && len(open) < finWords {
-			id := inWord | uint64(rng.IntN(3)) // the same ones again and again
+			id := endsWithWord | uint64(rng.IntN(3)) // the same ones again and again
 			full, err := w.write(m, id)
 			require.False(t, full)
 			require.NoError(t, err)
 			open = append(open, id)
 		}
-		id, came := r.came()
+		id, came := r.arrived()
 		require.Equal(t, len(open) > 0, came)
 		if came && rng.IntN(2) == 0 {
 			require.Equal(t, open[0], id)
@@ -50,7 +50,7 @@ func TestFINRing(t *testing.T) {
 
 // TestFINWriter_OfASenderThatHasToldOfNone: the id is the peer's error.
 func TestFINWriter_OfASenderThatHasToldOfNone(t *testing.T) {
-	_, err := (&finWriter{}).write(&ringMemory{}, inWord)
+	_, err := (&finWriter{}).write(&ringMemory{}, endsWithWord)
 	require.ErrorIs(t, err, transport.ErrProtocol)
 }
 

@@ -19,7 +19,7 @@ func TestID_HasTheIndexAndTheGeneration(t *testing.T) {
 				require.Equal(t, index, indexOf(id))
 				require.False(t, seen[id], "%#x", id)
 				seen[id] = true
-				require.Equal(t, end == endATS, id&throughRing != 0)
+				require.Equal(t, end == endATS, id&endsWithATS != 0)
 				require.Equal(t, end == endWord, EndsInWord(id))
 				f := finOf(id)
 				require.Equal(t, f, parseFIN(f.imm()))

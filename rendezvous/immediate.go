@@ -1,15 +1,14 @@
 package rendezvous
 
-// Immediates go both ways: from a receiver FIN, and from a sender the end of a grant. The highest bit tells
-// them apart.
+// Immediates are sent in both directions: FIN by a receiver, and the end of a grant by a sender. The highest
+// bit distinguishes them.
 const (
 	grantEndBit   = 1 << 31
 	immediateBits = 1<<31 - 1
-	maxGrant      = immediateBits - 1 // above it is a channel's own immediate (channel.ResentImm)
+	maxGrant      = immediateBits - 1 // the next value is channel.ResentImm
 )
 
-// fin is the immediate with which a receiver ends an announcement: nothing of the sender's buffer will be
-// read any more.
+// fin is the immediate with which a receiver ends an announcement: it no longer reads the sender's buffer.
 type fin struct {
 	id uint32 // the lower bits of the announcement's
 }
@@ -20,7 +19,7 @@ func (f fin) imm() uint32 { return f.id }
 
 func parseFIN(imm uint32) fin { return fin{id: imm} }
 
-// grantEnd is the immediate with which a sender ends a grant: all its bytes are there.
+// grantEnd is the immediate with which a sender ends a grant: all its bytes have been written.
 type grantEnd struct {
 	grant uint32
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ATS (acknowledge to sender) ends an announcement through the ring: its receiver is done with it or, in
-// answer to WITHDRAW, has discarded it.
+// ATS (acknowledge to sender) ends an announcement by a message in the ring: the receiver has finished with
+// it or, in answer to WITHDRAW, has discarded it.
 type ATS struct {
 	ID        uint64
 	Withdrawn bool // no receive has matched the message, and none will

@@ -7,11 +7,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Claims tells the receiver of a channel where its sender's claims are, and where FINs may come. It is sent
-// at most once.
+// Claims is the message with the sender's memory for cooperative copies and for FIN words. It is sent at most
+// once per channel.
 type Claims struct {
-	Key  transport.Key // of their memory, which the receiver can map; 0 for none
-	FINs transport.Key // of the ring of words; 0 for none
+	Key  transport.Key // of the work-claim table, which the receiver can map; 0 for none
+	FINs transport.Key // of the ring of FIN words; 0 for none
 }
 
 const claimsLen = 16
@@ -25,7 +25,7 @@ func (d Claims) Append(b []byte) []byte {
 // ParseClaims parses what Append has written.
 func ParseClaims(b []byte) (Claims, error) {
 	if len(b) != claimsLen {
-		return Claims{}, fmt.Errorf("%w: a CLAIMS has %d bytes, not %d", transport.ErrProtocol, len(b),
+		return Claims{}, fmt.Errorf("%w: CLAIMS of %d bytes, not %d", transport.ErrProtocol, len(b),
 			claimsLen)
 	}
 	return Claims{Key: transport.Key(binary.LittleEndian.Uint64(b)),

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// CTS (clear to send) grants a part of the receiver's memory to the next bytes of an announced message: its
-// sender writes them there. A message has one CTS for each of its receiver's buffers, in their order.
+// CTS (clear to send) grants a part of the receiver's memory to the next bytes of an announced message, to
+// which the sender writes them. A message has one CTS for each of its receiver's buffers, in order.
 type CTS struct {
 	ID     uint64 // of the announcement
 	Grant  uint64 // for the immediate that ends it; below 2^31
@@ -19,14 +19,14 @@ type CTS struct {
 }
 
 const (
-	ctsLen  = 40 // with all that is around it, one line of a ring
+	ctsLen  = 40 // with the channel's overhead, one line of a ring
 	lastBit = 1 << 63
 	idBits  = 1<<63 - 1 // of announcements
 
-	// in the id of an announcement: it ends with ATS, as no receive request is posted for FIN
-	throughRing = 1 << 62
-	// or: it ends with a word of the sender's ring of FINs
-	inWord = 1 << 61
+	// in the id of an announcement: it ends with ATS, because no receive request is posted for FIN
+	endsWithATS = 1 << 62
+	// or: it ends with a FIN word
+	endsWithWord = 1 << 61
 )
 
 // Append appends the CTS to b.

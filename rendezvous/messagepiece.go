@@ -7,10 +7,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Source says where the bytes of an announced message, or of a piece of one, can be read. It is the body of a
+// Source is where an announced message, or an announced element of one, can be read. It is the body of a
 // PIECE.
 type Source struct {
-	// of the announcement, for FIN, ATS, CTS or WITHDRAW; below 2^63; throughRing and inWord say how it ends
+	// of the announcement, for FIN, ATS, CTS and WITHDRAW; below 2^63; endsWithATS and endsWithWord say how
+	// it ends
 	ID     uint64
 	Key    transport.Key
 	Offset uint64

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// RTS (request to send) announces a whole message: what it is matched by, and where its bytes can be read.
+// RTS (request to send) announces a whole message: its envelope, and where its bytes can be read.
 type RTS struct {
 	Context uint32
 	Tag     int32

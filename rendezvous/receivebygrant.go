@@ -8,12 +8,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// openGrants are the grants of a channel whose end has not come, by number. A number is the place of its
-// grant here and, above that, a count, so that an end which comes twice names nothing.
+// openGrants are the open grants of a channel, by number. A number is an index and, above that, a count, so
+// that a duplicate end names no grant.
 type openGrants struct {
-	open  uint64 // one bit for each place
+	open  uint64 // one bit per index
 	count uint32
-	list  []openGrant // MaxOpenGrants places, from the first grant on
+	list  []openGrant // MaxOpenGrants entries, once there is a grant
 }
 
 type openGrant struct {
@@ -26,12 +26,12 @@ const grantPlaceBits = 6
 
 var _ = [1]struct{}{}[MaxOpenGrants-1<<grantPlaceBits]
 
-// next is the number that the next grant has, below maxGrant. There is room for it.
+// next returns the number of the next grant, below maxGrant. There must be room for it.
 func (g *openGrants) next() uint32 {
 	return (g.count<<grantPlaceBits | uint32(bits.TrailingZeros64(^g.open))) & (maxGrant >> 1)
 }
 
-// add notes that the next grant is made.
+// add adds the next grant.
 func (g *openGrants) add(to *fetch, bytes int) {
 	if g.list == nil {
 		g.list = make([]openGrant, MaxOpenGrants)
@@ -43,7 +43,7 @@ func (g *openGrants) add(to *fetch, bytes int) {
 	g.count++
 }
 
-// take ends a grant; its message is nil if none that is open has this number.
+// take removes a grant; its message is nil if no open grant has this number.
 func (g *openGrants) take(number uint32) (o openGrant) {
 	place := number % MaxOpenGrants
 	if g.open>>place&1 != 0 && g.list[place].number == number {
@@ -53,8 +53,8 @@ func (g *openGrants) take(number uint32) (o openGrant) {
 	return o
 }
 
-// byGrants is the way of a message that the sender writes straight into the user's buffer: each segment is
-// granted as a whole.
+// byGrants is the transfer method in which the sender writes directly into the user's buffer: each region of
+// it is one grant.
 type byGrants struct{}
 
 func (byGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
@@ -69,8 +69,8 @@ func (byGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
 
 func (byGrants) arrive(_ *Receiver, t *fetch, n int) { t.arrived += n }
 
-// grant sends a CTS for the next bytes of a message, after it has posted the receive request for its end;
-// false when there is no room for it.
+// grant sends a CTS for the next bytes of a message, after it has posted the receive request for the end of
+// the grant; false if there is no room.
 func (r *Receiver) grant(l *channelQueue, t *fetch, cts CTS) (sent bool, err error) {
 	if l.spareRecvs == 0 {
 		if err := l.c.QP().PostRecv(&r.emptyRecv); err != nil {
@@ -102,7 +102,7 @@ func (r *Receiver) OnGrantEnd(c *channel.Channel, imm uint32) (token uint64, don
 		return 0, false, fmt.Errorf("%w: immediate %#x ends no open grant", transport.ErrProtocol, imm)
 	}
 	l.inFlight--
-	if t.way.arrive(r, t, o.bytes); t.arrived < t.want {
+	if t.method.arrive(r, t, o.bytes); t.arrived < t.want {
 		return 0, false, r.Progress(c)
 	}
 	token = t.token

@@ -2,7 +2,7 @@ package rendezvous
 
 import "github.com/weft-mpi/weft/transport"
 
-// byReads is the way of a message that the receiver reads straight into the user's buffer.
+// byReads is the transfer method in which the receiver reads directly into the user's buffer.
 type byReads struct{}
 
 func (byReads) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
@@ -20,7 +20,7 @@ func (byReads) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
 
 func (byReads) arrive(_ *Receiver, t *fetch, n int) { t.arrived += n }
 
-// postRead posts a Read of the next bytes of a message to some memory; false when there is no room for it.
+// postRead posts a Read of the next bytes of a message; false if there is no room.
 func (l *channelQueue) postRead(t *fetch, to transport.SGE) (posted bool, err error) {
 	l.read.ID = t.wrID()
 	l.local[0] = to

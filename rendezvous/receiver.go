@@ -13,18 +13,18 @@ import (
 type ReceiverConfig struct {
 	Piece int // bytes of one Read; 1 MiB
 	Depth int // Reads of one channel in flight, 8; or open grants, MaxOpenGrants, which is also the maximum
-	// Grant disables Reads: buffers are granted to the senders, which write. A device without Reads always
+	// Grant disables Reads: receivers grant their buffers, and senders write. A device without Reads always
 	// works like this.
 	Grant bool
-	// Share has the senders of long messages copy a part of them, where queue pairs copy at once. It is for
-	// ranks that have a core each.
+	// Share lets the senders of long messages copy a part of them, if queue pairs copy immediately. It is for
+	// ranks with a core each.
 	Share bool
-	// receives the bytes that StartStaged fetches and their position, in order; they are invalid when it
-	// returns
+	// Place receives the bytes that StartStaged fetches, in order, with their position; they are invalid when
+	// it returns
 	Place func(token uint64, at int, bytes []byte)
 }
 
-// What is moved at once if nothing else is said: bytes of a piece, and pieces of one channel under way.
+// Defaults: bytes of a Read or Write, and their number per channel in flight.
 const (
 	defaultPiece = 1 << 20
 	defaultDepth = 8
@@ -42,32 +42,32 @@ type Receiver struct {
 	pd        transport.PD
 	piece     int
 	depth     int
-	grants    bool // buffers are granted to the senders, who write
-	copies    bool // queue pairs can copy the peer's memory at once
-	shares    bool // and senders help
-	budget    int  // bytes that this pass may copy yet
-	stopped   bool // for want of them
+	grants    bool // receivers grant their buffers, and senders write
+	copies    bool // queue pairs can copy the peer's memory immediately
+	shares    bool // and senders copy a part
+	budget    int  // bytes that this pass may still copy
+	stopped   bool // the budget was too small for the next copy
 	table     []*fetch
 	free      *fetch
-	inUse     int // fetches, and ends of announcements that are to be sent
+	inUse     int // fetches, and unsent ends of announcements
 	queues    map[*channel.Channel]*channelQueue
-	lastQueue *channelQueue    // of the channel that was looked up last
-	finSource transport.MR     // out of which FINs are posted that are words; nil until there are some
+	lastQueue *channelQueue    // of the last channel used
+	finSource transport.MR     // from which FIN words are posted; nil until there are some
 	emptyRecv transport.RecvWR // for the end of a grant: no bytes
 	place     func(token uint64, at int, bytes []byte)
 	stages    stages
-	views     transport.ViewRegistrar // nil where the bytes of a region are contiguous
+	views     transport.ViewRegistrar // nil if the device does not support views
 }
 
-// channelQueue is what one channel has to fetch, in the order of Start.
+// channelQueue has the messages that one channel fetches, in the order of Start.
 type channelQueue struct {
 	c           *channel.Channel
-	first, last *fetch // those that have not all their Reads posted, or their CTSs sent
+	first, last *fetch // fetches with Reads to post or CTSs to send
 	inFlight    int    // Reads, or grants
-	pendingFINs []ATS  // ends of announcements that are to be sent, in order, as FIN or ATS
+	pendingFINs []ATS  // ends of announcements to send, in order, as FIN or ATS
 	finsSent    int    // of these
-	spareRecvs  int    // receive requests that were posted for grants that failed
-	queueFull   bool   // the send queue had no room for what is next
+	spareRecvs  int    // receive requests posted for grants that failed
+	queueFull   bool   // the send queue was full, or the pass may copy no more: try again in the next pass
 
 	shared  sharedCopies
 	ends    finWriter
@@ -78,36 +78,35 @@ type channelQueue struct {
 	fin     transport.SendWR
 }
 
-// fetch is one announced message on its way into a user's buffer.
+// fetch is one announced message that is being received.
 type fetch struct {
 	index uint32
-	// steps with every use, so that a completion of an earlier one does not match
+	// reuse count, so that a completion of an earlier use does not match
 	generation uint32
 	c          *channel.Channel // nil in a free entry
 	source     Source
-	want       int // bytes to move: the message, or what of it fits
-	asked      int // of these, asked for by Reads or grants, or copied
-	arrived    int // of these, where they are to be
+	want       int // bytes to receive: the message, or the part that fits
+	asked      int // of these, requested by Reads or grants, or copied
+	arrived    int // of these, received
 	token      uint64
 	next       *fetch
-	way        way
-	into       segments // of a message that goes straight to the user's buffer
-	staged     staged   // of any other
+	method     transferMethod
+	into       segments // the user's buffer, if the message is received directly
+	staged     staged   // otherwise
 }
 
-// A way moves the bytes of a message.
-type way interface {
-	// ask asks for the next bytes of the channel's first message. If it returns false, there is no room for
-	// that now.
+// A transferMethod moves the bytes of a message.
+type transferMethod interface {
+	// ask requests the next bytes of the channel's first message. It returns false if there is no room now.
 	ask(r *Receiver, l *channelQueue, t *fetch) (asked bool, err error)
-	// arrive notes that a Read or a grant of n bytes has ended.
+	// arrive notes that a Read or a grant of n bytes has completed.
 	arrive(r *Receiver, t *fetch, n int)
 }
 
-// segments are a user's buffer. They keep their memory from one use to the next.
+// segments are a user's buffer. Their memory is reused.
 type segments struct {
 	list  []segment
-	first int // the first that is not all asked for
+	first int // the first that is not requested completely
 }
 
 // segment is a registered part of the user's buffer.
@@ -118,8 +117,8 @@ type segment struct {
 	asked int // bytes
 }
 
-// The top byte of a work request's id says whose completion it is: ReadOwner for Receiver.OnCompletion,
-// WriteOwner for Sender.OnCompletion.
+// The top byte of a work request's id says which side handles its completion: ReadOwner for
+// Receiver.OnCompletion, WriteOwner for Sender.OnCompletion.
 const (
 	ReadOwner  = 0x52
 	WriteOwner = 0x57
@@ -147,20 +146,20 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 		views: transport.ViewRegistrarOf(pd)}
 }
 
-// Start begins to fetch what was announced into bufs, one after the other, as much of it as fits. If it
-// returns done, there was nothing to fetch, and the token is not returned later. Otherwise the buffers must
-// not be accessed until OnCompletion, OnGrantEnd or Fail returns token; the slice bufs itself belongs to the
-// caller again. An error means that the channel must be failed; nothing of the message is kept then unless
-// Fail returns the token.
+// Start begins to fetch an announced message into bufs, one after the other, as much of it as fits. If done
+// is true there was nothing to fetch, and the token is not returned later. Otherwise the buffers must not be
+// accessed until OnCompletion, OnGrantEnd or Fail returns token; the slice bufs itself belongs to the caller
+// again. An error means that the channel must be failed; then nothing of the message is kept unless Fail
+// returns the token.
 func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := r.queue(c)
 	t := r.start(s, token)
 	rights := transport.LocalWrite
 	switch {
 	case r.grants:
-		t.way, rights = byGrants{}, rights|transport.RemoteWrite
+		t.method, rights = byGrants{}, rights|transport.RemoteWrite
 	case len(bufs) == 1 && l.shareable(&s, len(bufs[0])):
-		t.way, rights = byBothEnds{}, rights|transport.RemoteWrite
+		t.method, rights = byBothEnds{}, rights|transport.RemoteWrite
 	}
 	for _, buf := range bufs {
 		if left := s.Length - uint64(t.want); uint64(len(buf)) > left {
@@ -185,15 +184,15 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	return false, r.Progress(c)
 }
 
-// start takes an entry for what was announced, which comes by Reads if nothing else is said.
+// start allocates a fetch for an announced message, by Reads unless the caller changes the method.
 func (r *Receiver) start(s Source, token uint64) *fetch {
 	t := r.alloc()
-	t.source, t.token, t.way = s, token, byReads{}
+	t.source, t.token, t.method = s, token, byReads{}
 	t.want, t.asked, t.arrived = 0, 0, 0
 	return t
 }
 
-// add has Progress fetch a message after those that were added before.
+// add queues a fetch for Progress.
 func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 	t.c = c
 	if l.first == nil {
@@ -204,7 +203,7 @@ func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 	l.last = t
 }
 
-// TryCopy is Start for a message that can be copied at once: done means that buf has all of it. Otherwise
+// TryCopy is Start for a message that can be copied immediately: done means that buf has all of it. Otherwise
 // nothing has happened, except that buf may have been written to. An error together with done means that the
 // channel must be failed.
 func (r *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
@@ -269,7 +268,7 @@ func (r *Receiver) Progress(c *channel.Channel) (err error) {
 	}
 	for l.first != nil && l.inFlight < r.depth {
 		t := l.first
-		if asked, err := t.way.ask(r, l, t); !asked {
+		if asked, err := t.method.ask(r, l, t); !asked {
 			return err
 		}
 		l.inFlight++
@@ -280,7 +279,7 @@ func (r *Receiver) Progress(c *channel.Channel) (err error) {
 	return nil
 }
 
-// queueFIN has Progress tell the sender that an announcement has ended.
+// queueFIN queues the end of an announcement for Progress.
 func (r *Receiver) queueFIN(l *channelQueue, d ATS) {
 	if l.finsSent > len(l.pendingFINs)/2 {
 		l.pendingFINs, l.finsSent = l.pendingFINs[:copy(l.pendingFINs, l.pendingFINs[l.finsSent:])], 0
@@ -289,18 +288,18 @@ func (r *Receiver) queueFIN(l *channelQueue, d ATS) {
 	r.inUse++
 }
 
-// sendFINs tells the ends of announcements, in order, as far as there is room: by FIN, or through the ring.
+// sendFINs sends the ends of announcements, in order, while there is room: as FIN or as ATS.
 func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	for ; l.finsSent < len(l.pendingFINs); l.finsSent++ {
 		d := l.pendingFINs[l.finsSent]
 		switch {
-		case d.Withdrawn || d.ID&throughRing != 0:
+		case d.Withdrawn || d.ID&endsWithATS != 0:
 			var sent bool
 			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, d); !sent && !l.queueFull &&
 				err == nil {
 				return nil
 			}
-		case d.ID&inWord != 0:
+		case d.ID&endsWithWord != 0:
 			l.queueFull, err = l.ends.write(c.QP(), d.ID)
 		default:
 			l.fin.Imm = finOf(d.ID).imm()
@@ -315,18 +314,18 @@ func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	return nil
 }
 
-// Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
+// Idle reports whether nothing is in progress, on any channel: Progress then has nothing to do.
 func (r *Receiver) Idle() bool { return r.inUse == 0 }
 
-// SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
-// have been polled.
+// SendQueueFull reports whether Progress stopped because the send queue was full, or because this pass may
+// copy no more. Call Progress again in the next pass.
 func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
 	l := r.queues[c]
 	return l != nil && l.queueFull
 }
 
-// sendControl sends a control message with a body of n bytes. When it has not been sent, full tells that the
-// send queue was full; otherwise credits are missing.
+// sendControl sends a control message with a body of n bytes. If it was not sent, full says that the send
+// queue was full; otherwise credits are missing.
 func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
 	m M) (sent, full bool, err error) {
 	sent, err = c.TrySendControl(k, n, false, func(body []byte) error {
@@ -337,7 +336,7 @@ func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k cha
 	return sent, full && !sent && err == nil, err
 }
 
-// post posts a request; a full send queue is no error, but time to wait for completions.
+// post posts a request. A full send queue is not an error: the caller waits for completions.
 func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 	err = qp.PostSend(wr)
 	if errors.Is(err, transport.ErrQueueFull) {
@@ -352,12 +351,12 @@ func post(qp transport.QP, wr *transport.SendWR) (full bool, err error) {
 func (r *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if int(i) >= len(r.table) || r.table[i].c == nil || r.table[i].wrID() != wc.ID {
-		return 0, false, nil // of a fetch that was given up
+		return 0, false, nil // of a failed fetch
 	}
 	t := r.table[i]
 	l := r.queues[t.c]
 	l.inFlight--
-	t.way.arrive(r, t, wc.Bytes)
+	t.method.arrive(r, t, wc.Bytes)
 	if t.arrived < t.want {
 		return 0, false, r.Progress(t.c)
 	}
@@ -407,7 +406,7 @@ func (r *Receiver) alloc() *fetch {
 	return t
 }
 
-// release frees an entry and gives the user's buffer back.
+// release frees a fetch and deregisters the user's buffer.
 func (r *Receiver) release(t *fetch) (err error) {
 	r.inUse--
 	for i := range t.into.list {

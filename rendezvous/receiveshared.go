@@ -9,21 +9,21 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sharedCopies is what one channel receives in copies that both ends share.
+// sharedCopies is the receiving side of one channel's cooperative copies.
 type sharedCopies struct {
 	sharedcopy.Leader
 	unmap  func() error
-	told   bool // the sender has told of its claims
+	known  bool // CLAIMS was received
 	remote [1]transport.Segment
 }
 
-// passBudget is how many bytes one pass copies: then others have their turn.
+// passBudget is how many bytes one pass copies, so that other channels have their turn.
 const passBudget = sharedcopy.MaxPart
 
-// BeginPass lets the receiver copy as much as one pass may.
+// BeginPass resets the number of bytes that the receiver may copy in a pass.
 func (r *Receiver) BeginPass() { r.budget, r.stopped = passBudget, false }
 
-// Copied reports whether this pass has copied something that both ends share.
+// Copied reports whether this pass has made a cooperative copy.
 func (r *Receiver) Copied() bool { return r.budget < passBudget }
 
 // MoreToCopy reports whether this pass has left something to copy: the next one is due without an event.
@@ -32,10 +32,10 @@ func (r *Receiver) MoreToCopy() bool { return r.stopped }
 // OnClaims handles a CLAIMS of a channel.
 func (r *Receiver) OnClaims(c *channel.Channel, d Claims) error {
 	l := r.queue(c)
-	if l.shared.told {
+	if l.shared.known {
 		return fmt.Errorf("%w: a second CLAIMS", transport.ErrProtocol)
 	}
-	l.shared.told = true
+	l.shared.known = true
 	if d.FINs != 0 {
 		if r.finSource == nil {
 			mr, err := r.pd.Alloc(wordSize, transport.LocalWrite)
@@ -62,7 +62,7 @@ func (r *Receiver) OnClaims(c *channel.Channel, d Claims) error {
 	return nil
 }
 
-// drop forgets the sender's claims.
+// drop unmaps the sender's claims.
 func (h *sharedCopies) drop() error {
 	if h.Claims == nil {
 		return nil
@@ -71,7 +71,7 @@ func (h *sharedCopies) drop() error {
 	return h.unmap()
 }
 
-// settle gives sharing up where it does not work, so that it is not tried with every message.
+// settle disables cooperative copies if they do not work, so that they are not tried with every message.
 func (h *sharedCopies) settle() error {
 	if !h.Broken {
 		return nil
@@ -79,14 +79,14 @@ func (h *sharedCopies) settle() error {
 	return h.drop()
 }
 
-// shareable reports whether both ends may copy what is announced.
+// shareable reports whether both ends may copy an announced message.
 func (l *channelQueue) shareable(s *Source, n int) bool {
 	return uint64(n) == s.Length && l.shared.Worthwhile(s.Length)
 }
 
-// copyShared copies n bytes of a message, sharedcopy.MaxPart at most, from position at on to their place in
-// memory that the sender may write, together with the sender. If it returns false some of them are not there,
-// and the sender copies nothing any more. A sender that is late changes nothing: it writes the same bytes.
+// copyShared copies n bytes of a message, at most sharedcopy.MaxPart, from position at on, together with the
+// sender, into memory that the sender may write. If it returns false some bytes are missing, and the sender
+// copies nothing any more. A late copy of the sender does no harm: it writes the same bytes.
 func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to transport.MR) bool {
 	h := &l.shared
 	mem := to.Bytes()[at:][:n]
@@ -99,8 +99,8 @@ func (l *channelQueue) copyShared(c *channel.Channel, s *Source, at, n int, to t
 	}, func() bool { return false })
 }
 
-// byBothEnds is the way of a message that both ends copy. Where the memory cannot be reached that way, it is
-// read.
+// byBothEnds is the transfer method in which both ends copy. It falls back to Reads if the memory cannot be
+// copied.
 type byBothEnds struct{ byReads }
 
 func (byBothEnds) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
@@ -113,12 +113,11 @@ func (byBothEnds) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
 	if t.asked < t.want {
 		return byReads{}.ask(r, l, t)
 	}
-	// The completion of a Read of no bytes is the end of a message that has been copied.
+	// The completion of a Read without bytes ends a message that has been copied.
 	return l.postRead(t, transport.SGE{MR: t.into.list[0].mr, Offset: t.want, Length: 0})
 }
 
-// copyRest copies what is left of the message that is due, as far as this pass may; false if it may not all
-// of it.
+// copyRest copies the rest of the message, as far as this pass may; false if it may not copy all of it.
 func (r *Receiver) copyRest(l *channelQueue, t *fetch) bool {
 	p := &t.into.list[0]
 	for t.asked < t.want {
@@ -128,7 +127,7 @@ func (r *Receiver) copyRest(l *channelQueue, t *fetch) bool {
 			return false
 		}
 		if !l.copyShared(l.c, &t.source, t.asked, n, p.mr) {
-			t.way = byReads{}
+			t.method = byReads{}
 			return true
 		}
 		r.budget -= n

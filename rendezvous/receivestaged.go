@@ -7,15 +7,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// staged is a message whose bytes go through memory of the receiver, two pieces of it at a time.
+// staged is a message that is received through staging memory, two chunks at a time.
 type staged struct {
 	in   transport.MR
 	base int // position of the message's first byte, for Place
 }
 
 // StartStaged is Start for bytes that go to ReceiverConfig.Place, from position at on: the first want bytes
-// of those that were announced. With atOnce, they may all be copied in this call, if the peer's memory allows
-// it.
+// of those that were announced. With atOnce, this call may copy all of them, if the peer's memory can be
+// copied.
 func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token uint64, atOnce bool) (
 	done bool, err error) {
 	l := r.queue(c)
@@ -24,14 +24,14 @@ func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token
 		return true, r.Progress(c)
 	}
 	t := r.start(s, token)
-	t.staged.base, t.want, t.way = at, want, stagedReads{}
+	t.staged.base, t.want, t.method = at, want, stagedReads{}
 	if r.grants || s.Key == 0 {
-		t.way = stagedGrants{}
+		t.method = stagedGrants{}
 	}
 	if t.staged.in, err = r.stages.take(); err != nil {
 		r.inUse--
 		t.next, r.free = r.free, t
-		return false, fmt.Errorf("memory to receive a message through: %w", err)
+		return false, fmt.Errorf("staging memory for a message: %w", err)
 	}
 	if atOnce && r.copies && s.Key != 0 && l.first == nil && l.inFlight == 0 && r.copyStaged(l, t) {
 		r.queueFIN(l, ATS{ID: s.ID})
@@ -44,8 +44,8 @@ func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token
 	return false, r.Progress(c)
 }
 
-// copyStaged copies a message piece by piece; false, with a part of it placed or nothing, where the memory
-// cannot be reached.
+// copyStaged copies a message chunk by chunk; false, with a part of it or nothing placed, if the memory
+// cannot be copied.
 func (r *Receiver) copyStaged(l *channelQueue, t *fetch) bool {
 	for t.arrived < t.want {
 		b := t.staged.in.Bytes()[:min(StagePiece, t.want-t.arrived)]
@@ -61,14 +61,14 @@ func (r *Receiver) copyStaged(l *channelQueue, t *fetch) bool {
 	return true
 }
 
-// nextPiece is where the next piece of a staged message goes; false until one before it is placed.
+// nextPiece returns the staging memory for the next chunk of a message; false until an earlier one is placed.
 func (t *fetch) nextPiece() (to transport.SGE, ok bool) {
 	to = transport.SGE{MR: t.staged.in, Offset: stageOffset(t.asked), Length: min(StagePiece, t.want-t.asked)}
 	return to, t.asked-t.arrived < stagePieces*StagePiece
 }
 
-// stagedReads and stagedGrants are the ways of staged messages: the receiver reads the pieces, or the sender
-// writes them.
+// stagedReads and stagedGrants are the transfer methods of staged messages: the receiver reads the chunks, or
+// the sender writes them.
 type (
 	stagedReads  struct{ fromStage }
 	stagedGrants struct{ fromStage }
@@ -91,7 +91,7 @@ func (stagedGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
 		Last: t.asked+to.Length == t.want})
 }
 
-// fromStage places the pieces, which come in order.
+// fromStage places the chunks, which arrive in order.
 type fromStage struct{}
 
 func (fromStage) arrive(r *Receiver, t *fetch, _ int) {

@@ -7,13 +7,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// MaxOpenGrants is how many grants of one channel may be open in one direction. Each of them keeps a receive
-// request without memory posted, for its end.
+// MaxOpenGrants is the maximum number of open grants of a channel in one direction. Each of them keeps a
+// receive request without memory posted, for its end.
 const MaxOpenGrants = 64
 
-// channelWrites is what one channel has to write.
+// channelWrites is what one channel writes into granted memory.
 type channelWrites struct {
-	grants    []grant // not all of whose Writes are posted, in the order of their CTSs
+	grants    []grant // with Writes to post, in the order of their CTSs
 	inFlight  int     // Writes
 	queueFull bool    // the send queue had no room for the next one
 
@@ -23,30 +23,30 @@ type channelWrites struct {
 	filler filler
 }
 
-// written is what the receiver of a message has granted of it.
+// written is the progress of a message in the memory that its receiver has granted.
 type written struct {
-	granted  uint64 // bytes for which the receiver has granted room
-	asked    uint64 // of these, asked to be written
+	granted  uint64 // bytes granted by the receiver
+	asked    uint64 // of these, posted
 	inFlight int    // Writes
-	last     bool   // no more will be granted
+	last     bool   // no further grant will follow
 }
 
-// grant is a part of the receiver's buffer that is being filled.
+// grant is a granted part of the receiver's buffer.
 type grant struct {
 	CTS
-	posted uint64 // bytes asked to be written
+	posted uint64 // bytes posted
 }
 
 func (e *pendingSend) wrID(i uint32) uint64 {
 	return WriteOwner<<56 | uint64(e.generation&generationMask)<<32 | uint64(i)
 }
 
-// OnCTS handles a CTS of a channel: the next bytes of the announced message are written where it says. A CTS
-// that names no open announcement, or grants more than its bytes, is an error of the peer.
+// OnCTS handles a CTS of a channel: it writes the next bytes of the announced message into the granted
+// memory. A CTS that names no open announcement, or grants more than its bytes, is an error of the peer.
 func (s *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 	i, ok := s.find(c, cts.ID)
 	if !ok {
-		return fmt.Errorf("%w: CTS for %#x, which is no open announcement", transport.ErrProtocol, cts.ID)
+		return fmt.Errorf("%w: CTS for %#x, which is not an open announcement", transport.ErrProtocol, cts.ID)
 	}
 	e := &s.table[i]
 	w := &e.written
@@ -88,7 +88,7 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 		if e.gathered.from == nil {
 			of.local[0] = transport.SGE{MR: e.mr, Offset: int(w.asked), Length: int(n)}
 		} else if n, err = s.gather(of, e, n, n == g.Length); n == 0 {
-			return err // nil until an earlier piece is written
+			return err // nil until an earlier chunk is written
 		}
 		of.write.ID, of.write.Op = e.wrID(i), transport.OpWrite
 		if g.posted+n == g.Length { // delivered, and with it all that was posted before
@@ -108,7 +108,7 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 	return nil
 }
 
-// Idle reports whether nothing is under way, on any channel: Progress then has nothing to do.
+// Idle reports whether nothing is in progress, on any channel: Progress then has nothing to do.
 func (s *Sender) Idle() bool { return s.inUse == 0 }
 
 // SendQueueFull reports whether Progress has found the send queue full. Call Progress again after completions
@@ -124,7 +124,7 @@ func (s *Sender) SendQueueFull(c *channel.Channel) bool {
 func (s *Sender) OnCompletion(wc *transport.WC) (token uint64, done bool, err error) {
 	i := uint32(wc.ID)
 	if uint64(i) >= uint64(len(s.table)) || s.table[i].c == nil || s.table[i].wrID(i) != wc.ID {
-		return 0, false, nil // of an announcement that was given up
+		return 0, false, nil // of a failed announcement
 	}
 	e := &s.table[i]
 	c, of := e.c, e.channel

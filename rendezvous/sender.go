@@ -2,18 +2,25 @@
 // (RTS, request to send) through the channel's ring, in order with all other messages. After a receive has
 // matched, the receiver moves the bytes directly into the user's buffer: with RDMA Reads, several at a time,
 // or with one copy if the sender's memory is mapped. FIN then tells the sender that its buffer is free. An
-// element of a vector is announced in the same way, by a PIECE between the other pieces of its message.
+// element of a vector is announced in the same way, by a PIECE between the other fragments of its message.
 //
 // Without Reads, the receiver grants its buffer (CTS, clear to send), and the sender writes the bytes
 // directly to it. The sender learns from its own completions when its buffer is free, and the immediate of
 // the last Write notifies the receiver.
 //
-// FIN is a Write with immediate of no bytes: a delivered completion that needs no slot and no credit
-// (docs/internals/adr/0022). Beyond MaxFINs open announcements, an announcement ends through the ring
-// instead, with ATS, so that the number of announcements is not limited.
+// FIN has three forms. Usually it is a Write with immediate of no bytes: a delivered completion that needs no
+// slot and no credit (docs/internals/adr/0022). If queue pairs copy memory immediately, it is a word that the
+// receiver writes into the sender's memory (finword.go). Beyond MaxFINs open announcements it is a message in
+// the ring, ATS, so that the number of announcements is not limited.
 //
-// A sender that abandons a message asks for it back (WITHDRAW). The receiver answers with ATS if no receive
-// has matched the message; a message that was matched ends like any other.
+// A long message between ranks that share memory can be copied by both ends (package sharedcopy), which is
+// called a cooperative copy. The sender first sends CLAIMS: the keys of a work-claim table, which the
+// receiver maps, and of the words for FIN. The receiver publishes a part of the message in the table, and
+// both ends claim its pages and copy them: the receiver from the sender's memory, and the sender, in its
+// passes, into the receiver's.
+//
+// A sender that abandons a message recalls it (WITHDRAW). The receiver answers with ATS if no receive has
+// matched the message; a message that was matched ends like any other.
 package rendezvous
 
 import (
@@ -26,7 +33,7 @@ import (
 )
 
 // MaxFINs is how many announcements of one channel keep a receive request without memory posted, for their
-// FIN. The end of any other comes through the ring.
+// FIN. All others end with ATS.
 const MaxFINs = 256
 
 // Sender is the sending side of a rank, for all its channels.
@@ -36,43 +43,43 @@ type Sender struct {
 	depth     int
 	table     []pendingSend
 	free      uint32 // index of the first free entry, plus one
-	inUse     int    // entries in use, and withdrawals that wait for room
+	inUse     int    // entries in use, and unsent withdrawals
 	channels  map[*channel.Channel]*channelSends
-	lastOf    *channelSends    // of the channel that was looked up last
+	lastOf    *channelSends    // of the last channel used
 	emptyRecv transport.RecvWR // for a FIN: no bytes
 	stages    stages
-	readable  bool // peers copy at once what they are told the key of
+	readable  bool // peers can copy memory immediately, by its key
 	shared    sharing
-	through   []byte                  // of fillers; nil until there is one, and where ranks share cores
-	views     transport.ViewRegistrar // nil where the bytes of a region are contiguous
+	scratch   []byte                  // for fillers; nil until there is one, and if ranks share cores
+	views     transport.ViewRegistrar // nil if the device does not support views
 }
 
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.
 type SenderConfig struct {
 	Piece int // bytes of one Write; 1 MiB
 	Depth int // Writes of one channel in flight; 8
-	// Share has the sender copy a part of long messages while their receivers fetch them, where queue pairs
-	// copy at once and can map memory, and write past the caches what receivers read next. It is for ranks
-	// that have a core each.
+	// Share lets the sender copy a part of long messages while their receivers fetch them, if queue pairs
+	// copy immediately and can map memory. It also lets it bypass the caches for bytes that receivers read
+	// next. It is for ranks with a core each.
 	Share bool
 }
 
-// channelSends is what one channel has announced.
+// channelSends has the announcements of one channel.
 type channelSends struct {
 	c        *channel.Channel
 	fins     finRing
 	open     int // announcements
-	finRecvs int // of these, those with a receive request for their FIN
+	finRecvs int // of these, those with a posted receive request for FIN
 	// receive requests of announcements that failed, or ended without FIN
 	spareRecvs  int
-	withdrawals []uint64 // announcements to ask back, for which there was no room yet
+	withdrawals []uint64 // ids of unsent WITHDRAWs
 	channelClaims
 	channelWrites
 }
 
-// pendingSend is an announced message, or a piece of one, whose end has not come.
+// pendingSend is an announced message, or an announced element of one, that has not ended.
 type pendingSend struct {
-	generation uint32 // steps with every use, so that a FIN of an earlier one does not match
+	generation uint32 // reuse count, so that a FIN of an earlier use does not match
 	next       uint32 // free entries: index plus one
 	c          *channel.Channel
 	channel    *channelSends
@@ -84,13 +91,13 @@ type pendingSend struct {
 	gathered   gathered
 }
 
-// endKind is how the receiver tells of the end of an announcement.
+// endKind is how the receiver ends an announcement.
 type endKind uint8
 
 const (
-	endATS  endKind = iota // through the ring
-	endFIN                 // a receive request is posted for it
-	endWord                // in the sender's ring of FINs
+	endATS  endKind = iota // by a message in the ring
+	endFIN                 // by an immediate, for which a receive request is posted
+	endWord                // by a word in the sender's memory
 )
 
 // NewSender makes the sending side of a rank whose channels use pd.
@@ -107,8 +114,8 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 }
 
 // TrySendRTS announces buf, which may be empty, as a whole message. If it returns true, buf must not change
-// until OnFIN, OnATS, OnCompletion or Fail returns token. False means that there is no room now: no credits,
-// or a full send queue. The id names the announcement for Withdraw.
+// until OnFIN, TakeFIN, OnATS, OnCompletion or Fail returns token. False means that there is no room now: no
+// credits, or a full send queue. The id identifies the announcement for Withdraw.
 func (s *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
 	id uint64, ok bool, err error) {
 	return s.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
@@ -126,14 +133,14 @@ func (s *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from tr
 	return s.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
 }
 
-// TrySendPiece is TrySendRTS of the next bytes of a message that has begun.
+// TrySendPiece is TrySendRTS for the next bytes of a message that has begun.
 func (s *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
 	err error) {
 	return s.trySend(c, channel.Piece, sourceLen, buf, nil, len(buf), token, more,
 		func(body []byte, source Source) { source.Append(body[:0]) })
 }
 
-// trySend announces buf, or length bytes that from gives, with a message of kind k, whose body of n bytes put
+// trySend announces buf, or length bytes from a view, with a message of kind k, whose body of n bytes put
 // writes.
 func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, from transport.View,
 	length int, token uint64, more bool, put func(body []byte, source Source)) (uint64, bool, error) {
@@ -209,7 +216,7 @@ func (s *Sender) trySend(c *channel.Channel, k channel.Kind, n int, buf []byte, 
 	return id, true, nil
 }
 
-// sends are what a channel has announced.
+// sends returns the announcements of a channel.
 func (s *Sender) sends(c *channel.Channel) *channelSends {
 	if s.lastOf != nil && s.lastOf.c == c {
 		return s.lastOf
@@ -225,8 +232,8 @@ func (s *Sender) sends(c *channel.Channel) *channelSends {
 }
 
 // The id of an announcement, from its lowest bits on: 20 bits of its index, 29 of its generation, and the
-// other 12 bits of the index. FIN has 31 bits for it: so an announcement that ends with FIN has a low index,
-// and FIN names it by that and by the last bits of its generation.
+// other 12 bits of the index. FIN has 31 bits for it, so an announcement that ends with FIN has a low index,
+// and FIN names it by that index and the last bits of its generation.
 const (
 	lowIndexBits   = 20
 	maxFINIndex    = 1<<lowIndexBits - 1
@@ -234,22 +241,23 @@ const (
 	maxGeneration  = 1<<generationBits - 1
 )
 
-// id names an announcement on the wire.
+// id returns the id of an announcement on the wire.
 func (e *pendingSend) id(i uint32) uint64 {
 	id := uint64(i>>lowIndexBits)<<(lowIndexBits+generationBits) | uint64(e.generation)<<lowIndexBits |
 		uint64(i&maxFINIndex)
 	switch e.end {
 	case endATS:
-		id |= throughRing
+		id |= endsWithATS
 	case endWord:
-		id |= inWord
+		id |= endsWithWord
 	}
 	return id
 }
 
-// indexOf is the index in an id.
+// indexOf returns the index in an id.
 func indexOf(id uint64) uint32 {
-	return uint32(id&^(throughRing|inWord)>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
+	id &^= endsWithATS | endsWithWord
+	return uint32(id>>(lowIndexBits+generationBits)<<lowIndexBits | id&maxFINIndex)
 }
 
 // Outstanding returns the number of announcements of a channel that are not finished.
@@ -272,8 +280,8 @@ func (s *Sender) OnFIN(c *channel.Channel, imm uint32) (token uint64, err error)
 	return s.finish(i)
 }
 
-// OnATS handles an ATS of a channel. It acts as OnFIN through the ring, or says that the receiver has
-// discarded a message that no receive had matched.
+// OnATS handles an ATS of a channel: either it ends an announcement, as OnFIN does, or it says that the
+// receiver has discarded a message that no receive had matched.
 func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	i, ok := s.find(c, d.ID)
 	if !ok || s.table[i].written.granted > 0 || s.table[i].end != endATS && !d.Withdrawn {
@@ -285,13 +293,13 @@ func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	return s.finish(i)
 }
 
-// SetToken gives an open announcement another token.
+// SetToken changes the token of an open announcement.
 func (s *Sender) SetToken(id, token uint64) { s.table[indexOf(id)].token = token }
 
-// EndsInWord reports whether an announcement's end comes as a word, for TakeFIN.
-func EndsInWord(id uint64) bool { return id&(inWord|throughRing) == inWord }
+// EndsInWord reports whether an announcement ends with a FIN word, for TakeFIN.
+func EndsInWord(id uint64) bool { return id&(endsWithWord|endsWithATS) == endsWithWord }
 
-// find gives the index of an open announcement of a channel.
+// find returns the index of an open announcement of a channel.
 func (s *Sender) find(c *channel.Channel, id uint64) (i uint32, ok bool) {
 	i = indexOf(id)
 	return i, uint64(i) < uint64(len(s.table)) && s.table[i].c == c && s.table[i].id(i) == id
@@ -321,7 +329,7 @@ func (s *Sender) Fail(c *channel.Channel, each func(token uint64)) error {
 		if e := &s.table[i]; e.c == c {
 			if stage := e.gathered.stage; stage != nil {
 				s.stages.made--
-				e.mr, e.gathered.stage = stage, nil // another message does not get what is still read
+				e.mr, e.gathered.stage = stage, nil // memory that is still read is not reused
 			}
 			token, err := s.finish(uint32(i))
 			if err != nil && first == nil {

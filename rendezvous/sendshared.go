@@ -9,28 +9,28 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sharing is the sending side of what both ends copy, for all channels of a rank.
+// sharing is the sending side of cooperative copies, for all channels of a rank.
 type sharing struct {
 	enabled bool
-	memory  transport.MR    // of claims, in which the next have their place
+	memory  transport.MR    // for the next work-claim tables
 	used    int             // of its bytes
-	with    []*channelSends // whose peers know of claims
+	with    []*channelSends // channels with claims
 	copied  uint64          // bytes
 }
 
-// channelClaims are the claims of one channel.
+// channelClaims is the work-claim table of one channel.
 type channelClaims struct {
-	helper   sharedcopy.Helper // has no claims before the receiver knows of them
+	helper   sharedcopy.Helper // has no claims before CLAIMS was sent
 	memory   transport.MR      // of the claims
 	unshared bool              // the queue pair cannot map memory
 	to       transport.Segment
 }
 
-// claimsRights are what a peer needs to map memory.
+// claimsRights are the rights that a peer needs to map memory.
 const claimsRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// next registers memory for the claims of one more channel. It serves no other afterwards: the peer may have
-// it mapped for ever.
+// next registers memory for the claims of one more channel. It is never reused, because the peer may keep it
+// mapped.
 func (s *sharing) next(pd transport.PD) (transport.MR, error) {
 	if s.memory == nil || s.used+sharedcopy.Size > len(s.memory.Bytes()) {
 		memory, err := pd.Alloc(claimsMemory, transport.Mappable)
@@ -46,9 +46,8 @@ func (s *sharing) next(pd transport.PD) (transport.MR, error) {
 
 const claimsMemory = 64 << 10
 
-// offerClaims tells the receiver of a channel of claims, and where FINs may come, before its first announced
-// message. Where there is no room for that now it is done with a later message; where there is no memory,
-// never.
+// offerClaims sends CLAIMS to the receiver of a channel, before its first announced message. If there is no
+// room now it is sent before a later message; if there is no memory, never.
 func (s *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 	if of.fins.memory == nil {
 		if _, maps := c.QP().(transport.Mapper); maps && of.memory == nil {
@@ -74,8 +73,8 @@ func (s *Sender) offerClaims(c *channel.Channel, of *channelSends) error {
 	return err
 }
 
-// CopyShared copies pages of the messages that receivers are fetching at this moment: of each channel those
-// of one claim, 256 KiB at most. It reports whether there was anything. Call it in every pass.
+// CopyShared copies pages of the messages that receivers are fetching now: for each channel those of one
+// claim, at most 256 KiB. It reports whether there were any. Call it in every pass.
 func (s *Sender) CopyShared() (did bool) {
 	for _, of := range s.shared.with {
 		did = of.open > 0 && of.helper.Due() && s.copyPages(of) || did
@@ -83,7 +82,7 @@ func (s *Sender) CopyShared() (did bool) {
 	return did
 }
 
-// copyPages copies some pages of what the receiver of a channel fetches; false if all are claimed.
+// copyPages copies some pages of the message that a channel's receiver fetches; false if all are claimed.
 func (s *Sender) copyPages(of *channelSends) bool {
 	o, ok := of.helper.Next()
 	if !ok {
@@ -109,10 +108,10 @@ func (s *Sender) copyPages(of *channelSends) bool {
 	return true
 }
 
-// SharedBytes is how many bytes of its messages the sender has copied to receivers that were fetching them.
+// SharedBytes returns how many bytes the sender has copied in cooperative copies.
 func (s *Sender) SharedBytes() uint64 { return s.shared.copied }
 
-// dropClaims forgets the claims of a channel that has failed.
+// dropClaims releases the claims of a failed channel.
 func (s *Sender) dropClaims(of *channelSends) (err error) {
 	s.shared.with = slices.DeleteFunc(s.shared.with, func(w *channelSends) bool { return w == of })
 	if of.memory != nil {

@@ -5,11 +5,11 @@ import (
 )
 
 // A message whose bytes are not contiguous at its sender is announced without a key: Source.Key is 0. Its
-// receiver grants staging memory for one piece after the other, even if it reads other messages. The sender
-// gathers each piece into a stage of its own and writes it, or gathers it directly into the granted memory,
-// if that is mapped. A message whose bytes are not contiguous at its receiver is moved in the same pieces, by
-// Reads or by grants, and scattered from the stage. So neither end stages more than two pieces of a message
-// (docs/internals/adr/0051).
+// receiver grants staging memory for one chunk of it after the other, even if it reads other messages. The
+// sender gathers each chunk into staging memory of its own (a stage) and writes it, or gathers it directly
+// into the granted memory, if that is mapped. A message whose bytes are not contiguous at its receiver is
+// moved in the same chunks, by Reads or by grants, and scattered from the stage. So neither end stages more
+// than two chunks of a message (docs/internals/adr/0051).
 //
 // If the provider can register views (transport.ViewRegistrar), it does all this: such messages are announced
 // with a key, and read like others.
@@ -21,15 +21,15 @@ const (
 	stagePieces = 2
 )
 
-// keptStages is how many stages a rank keeps when no message uses them.
+// keptStages is the number of free stages that a rank keeps.
 const keptStages = 4
 
-// stages are the memory through which messages go that are not contiguous.
+// stages is the staging memory of a rank.
 type stages struct {
 	pd     transport.PD
 	rights transport.Access
 	free   []transport.MR
-	made   int // of them, that there are
+	made   int // allocated
 }
 
 func (s *stages) take() (transport.MR, error) {
@@ -46,7 +46,7 @@ func (s *stages) take() (transport.MR, error) {
 	return mr, err
 }
 
-// spare is take, and nil where those that are kept are all in use.
+// spare is take, but returns nil if keptStages are in use.
 func (s *stages) spare() (transport.MR, error) {
 	if len(s.free) == 0 && s.made >= keptStages {
 		return nil, nil
@@ -54,7 +54,7 @@ func (s *stages) spare() (transport.MR, error) {
 	return s.take()
 }
 
-// give takes memory back that nothing under way can touch.
+// give returns a stage that nothing in progress can access.
 func (s *stages) give(mr transport.MR) error {
 	if mr == nil {
 		return nil
@@ -66,11 +66,11 @@ func (s *stages) give(mr transport.MR) error {
 	return s.drop(mr)
 }
 
-// drop gives memory up that may still be touched.
+// drop frees a stage that may still be accessed.
 func (s *stages) drop(mr transport.MR) error {
 	s.made--
 	return mr.Deregister()
 }
 
-// stageOffset is where the piece that begins at a position of its message is in a stage.
+// stageOffset returns the offset in a stage of the chunk at a position of its message.
 func stageOffset(at int) int { return at / StagePiece % stagePieces * StagePiece }

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ReadsToView reports whether what was announced can be fetched with StartView.
+// ReadsToView reports whether an announced message can be fetched with StartView.
 func (r *Receiver) ReadsToView(s Source) bool { return r.views != nil && !r.grants && s.Key != 0 }
 
 // StartView is Start for bytes that go to a view, from position at on: the first want bytes of those that

@@ -8,7 +8,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Withdraw asks for an announced message back. It names the message by the first of its announcements.
+// Withdraw recalls an announced message, which it names by the first of its announcements.
 //
 // If no receive has matched the message, the receiver discards it and answers with an ATS that says so for
 // each announcement of the message. If the message was matched, the receiver does nothing, and the
@@ -36,9 +36,9 @@ func ParseWithdraw(b []byte) (Withdraw, error) {
 	return w, nil
 }
 
-// Withdraw asks the peer to discard the message whose first announcement has this id, and all of whose pieces
-// have been sent. The tokens come back as usual: from OnATS if the peer discarded it, or else from whatever
-// ends the announcements.
+// Withdraw asks the peer to discard the message whose first announcement has this id, and all of whose
+// announcements have been sent. The tokens come back as usual: from OnATS if the peer discarded it, or else
+// from whatever ends the announcements.
 func (s *Sender) Withdraw(c *channel.Channel, id uint64) error {
 	if _, open := s.find(c, id); !open {
 		return nil // it has ended
@@ -49,7 +49,7 @@ func (s *Sender) Withdraw(c *channel.Channel, id uint64) error {
 	return s.sendWithdrawals(c, of)
 }
 
-// sendWithdrawals sends those WITHDRAWs for which there is room.
+// sendWithdrawals sends the WITHDRAWs for which there is room.
 func (s *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
 	sent := 0
 	defer func() {

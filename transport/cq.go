@@ -18,17 +18,17 @@ type CQ interface {
 	Placed(qps []QPN) int
 
 	// RequestNotify asks for one event (N5). The first match from now on raises it, and ends the request.
-	// Completions that are in the queue already, and queue pairs that Placed has yet to report, raise no
-	// event: the caller must poll once more after RequestNotify, and then misses nothing. Several requests
-	// before the event combine. A work request with FlagNotify, or RecvWR.Notify, raises an event when it
-	// completes, whether or not one was requested; so does an overrun. Events that are raised before the
-	// handler delivers them are delivered as one, and an event may find the queue empty.
+	// Completions already in the queue, and queue pairs that Placed has yet to report, raise no event, so the
+	// caller must poll once more after RequestNotify. Several requests before the event combine. A work
+	// request with FlagNotify, or RecvWR.Notify, raises an event when it completes, whether or not one was
+	// requested; so does an overrun. Events that are raised before the handler delivers them are delivered as
+	// one, and an event may find the queue empty.
 	//
 	// The event of a queue without a handler stays with the queue until it is given one, and ends a Wait.
 	RequestNotify(n Notify) error
 
-	// Arm must be called by the driver before Wait: whatever arrives from then on ends the Wait. Without it,
-	// Wait may return at once.
+	// Arm prepares a Wait: the driver must call it first, and whatever arrives from then on ends the Wait.
+	// Without it, Wait may return at once. To request an event of a handler, see RequestNotify.
 	Arm()
 
 	// Wait blocks until a Poll may find something to do, Wake is called, or d has passed (d < 0: for ever).
@@ -42,8 +42,8 @@ type CQ interface {
 	// false.
 	Descriptor() int
 
-	// EnterWait begins a wait on Descriptor, under the same conditions as Wait. If a Poll may already find
-	// something to do, it returns false, and LeaveWait must not be called.
+	// EnterWait begins a wait on Descriptor, under the same conditions as Wait. It returns false if a Poll
+	// may already find something to do; LeaveWait must not be called then.
 	EnterWait() (bool, error)
 
 	// LeaveWait ends what EnterWait began, and consumes the Wake that may have ended it.
@@ -53,10 +53,10 @@ type CQ interface {
 	Wake()
 
 	// Tick must be called by the driver once per DeviceAttr.TickPeriod, even while the rank does something
-	// else. It tells the peers of the QPs that receive through this CQ that this end is alive, and ends QPs
-	// whose peers have been silent for the device's timeout, with ErrPeerLost. A rank that does not call it
-	// counts as lost at peers that do. A call less than a period after the last one does nothing. A call that
-	// is late by more than a period is not counted against any peer: a process that was not running itself
+	// else. It sends a sign of life to the peers of the QPs that receive through this CQ, and ends QPs whose
+	// peers have been silent for the device's timeout, with ErrPeerLost. A rank that does not call it counts
+	// as lost at peers that do. A call less than a period after the last one does nothing. A call that is
+	// late by more than a period is not counted against any peer: a process that was not running itself
 	// cannot tell whether its peers were. Tick never blocks. It does not deliver completions; Poll does.
 	Tick(now time.Time)
 

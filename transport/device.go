@@ -8,7 +8,7 @@ import (
 
 // Device is one instance of a provider, owned by one rank.
 type Device interface {
-	// Query returns what the device can do. The answer never changes.
+	// Query returns what the device can do. Of the answer, only CopyCall changes.
 	Query() DeviceAttr
 
 	// AllocPD makes a protection domain: QPs reach only regions of their own PD.
@@ -61,8 +61,8 @@ type DeviceAttr struct {
 
 	// MaxPolledQPs is the largest number of queue pairs of a CQ for which the consumer itself checks what has
 	// been placed. Placed does not report them while the CQ has no more queue pairs than that, has no
-	// handler, and is not armed. 0: Placed reports all. This is for providers whose peers write directly into
-	// memory that the consumer polls, so that Poll has nothing to notice.
+	// handler, and nobody has called Arm. 0: Placed reports all. This is for providers whose peers write
+	// directly into memory that the consumer polls, so that Poll has nothing to notice.
 	MaxPolledQPs int
 
 	PollableCQs bool // CQ.Descriptor is an epoll descriptor: one goroutine can wait for several CQs
@@ -95,8 +95,8 @@ type PD interface {
 	// Register makes buf reachable through a key, with the given rights. The caller still owns the memory and
 	// must keep it until Deregister. Local reads need no right. With RemoteAtomic, the memory must begin at
 	// an address that is a multiple of 8. Register allocates nothing once the device has warmed up, so it may
-	// be called per message. Peers on this host reach buf directly if it lies in memory that Alloc of the
-	// same device has made Mappable, or has given a right for peers or BindWindow.
+	// be called per message. Peers on this host can access buf directly only if it lies in memory returned by
+	// Alloc of the same device with Mappable, BindWindow or a right for peers.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of newly allocated, zeroed memory, page-aligned and outside the Go
@@ -152,14 +152,14 @@ const (
 	RemoteAtomic                    // peers may change words of it by Atomics; includes LocalWrite
 	// windows may be bound to it; their rights need not be the region's, except for LocalWrite
 	BindWindow
-	// the owner changes no byte before Deregister: what peers Read of it is sent from where it lies, even in
-	// frames with a checksum (R2)
+	// the owner changes no byte before Deregister: peers' Reads are answered from the region itself, without
+	// a copy, even in frames with a checksum (R2)
 	Unchanging
-	// while a peer's Write is placed, nobody else changes the bytes that it goes to: a provider may place it
-	// before it has its checksum, and compute that from what stands there (R2)
+	// while a peer's Write is placed, nobody else changes the bytes that it goes to: a provider may place the
+	// Write before it has its checksum, and compute the checksum from the target (R2)
 	SoleWriter
-	// no right, but a wish to Alloc: memory that peers on this host can reach directly, although no right
-	// lets them now
+	// not a right, but a request to Alloc: memory that peers on this host can reach directly, although no
+	// right lets them now
 	Mappable
 )
 

@@ -3,14 +3,14 @@ package transport
 import "errors"
 
 // DirectCopier is the part of a QP that copies between this process and the peer's memory immediately,
-// without the peer's participation. It is available if DeviceAttr.DirectCopies is set. What was posted before
-// with an immediate may be delivered after it.
+// without the peer's participation. It is available if DeviceAttr.DirectCopies is set. A direct copy may
+// overtake the delivery of a Write with immediate that was posted before it.
 //
-// They fail with ErrNotNow if they cannot be done at the moment, or if the key is no longer valid.
-// They fail with another error if this segment can never be copied in this way: the queue pair may not read
-// or write it, or the system refuses. After either error, the Read or the Write may be posted, and the
-// contents of the destination are undefined. The caller's memory need not be registered. It belongs to the
-// caller again when the call returns, which takes as long as the copy does.
+// Get, Put and Fill return ErrNotNow if the copy cannot be done now, or if the key is no longer valid. Any
+// other error is permanent for this segment: the QP may not access it, or the system refuses the copy. After
+// an error the contents of the destination are undefined, and the Read or the Write may be posted instead.
+// The caller's memory need not be registered, and belongs to the caller again when the call returns, which
+// takes as long as the copy.
 type DirectCopier interface {
 	// Get is an OpRead without flags of one segment into dst, which is as long as the segment.
 	Get(dst []byte, from *Segment) error
@@ -19,7 +19,7 @@ type DirectCopier interface {
 	// when it returns.
 	Put(src []byte, to *Segment) error
 
-	// Fill is a Put of bytes that are not contiguous: from stores them. It fails with
+	// Fill is a Put whose bytes a Filler stores, for bytes that are not contiguous. It fails with
 	// errors.ErrUnsupported if the segment's memory is not mapped into this process.
 	Fill(to *Segment, from Filler) error
 }

@@ -18,7 +18,7 @@
 //     to 8, as one word, if DeviceAttr.TailLast is set.
 //   - Delivered: placed, and everything before it on the QP is placed too. A Recv completion (of a Send or of
 //     a Write with immediate) and a Read completion are delivered completions. A consumer that needs all
-//     earlier bytes to be there waits for one of them.
+//     earlier bytes waits for one of them.
 //   - Completed: the poster has its completion and owns the buffers of the work request again.
 //
 // # Atomics
@@ -42,14 +42,15 @@
 //
 // # Progress
 //
-// The goroutine that calls CQ.Poll moves the bytes of the QPs attached to that CQ; it acts as the network
-// card. Only one goroutine at a time may use a QP, its CQs and the regions of its PD; the caller serializes
-// access (weft has one engine per rank for this). Only the following may be called from any goroutine:
-// CQ.Wake, the methods of Device except ModifyCQ, and methods whose comments say so.
+// The goroutine that calls CQ.Poll is the driver of the CQ: it moves the bytes of the QPs attached to it,
+// like a network card. One such poll is a pass. Only one goroutine at a time may use a QP, its CQs and the
+// regions of its PD; the caller serializes access (weft has one engine per rank for this). Only the following
+// may be called from any goroutine: CQ.Wake, the methods of Device except ModifyCQ, and methods whose
+// comments say so.
 //
-// A completion handler (Device.SetCompletionHandler) is a thread that polls in place of the caller, on a core
-// of its own. It counts as one more user, and serializes by taking the lock that the caller names. Nothing
-// else in this package starts a thread on the data path.
+// A completion handler (Device.SetCompletionHandler) is a thread that drives CQs in place of the caller, on a
+// core of its own. It takes the lock that the caller names. Nothing else in this package starts a thread on
+// the data path.
 //
 // # Providers
 //

@@ -33,7 +33,7 @@ type Endpoint interface {
 	// not be called from a callback. QPs that were handed over stay connected.
 	Close() error
 
-	// Reaches reports whether Connect to addr can succeed, as far as that is known without an attempt. Both
+	// Reaches reports whether Connect to addr can succeed, as far as is known without an attempt. Both
 	// ends give the same answer. Some providers reach only some addresses, such as those of their own host.
 	Reaches(addr string) bool
 
@@ -48,22 +48,22 @@ const (
 	Responder                 // answers
 )
 
-// Transferrer is the part of an Endpoint that takes a stream that the application has connected and used
-// itself, and transfers it to RDMA mode (C2). It is available if DeviceAttr.StreamTransfer is set; otherwise
-// it closes the stream and returns errors.ErrUnsupported.
+// Transferrer is the part of an Endpoint that transfers a stream, which the application has connected and
+// used itself, to RDMA mode (C2). It is available if DeviceAttr.StreamTransfer is set; otherwise it closes
+// the stream and returns errors.ErrUnsupported.
 type Transferrer interface {
 	// Transfer runs the handshake with a rank on conn, a connected stream socket. It returns when
 	// Acceptor.Connected has been called for that rank, or with an error. The other end of conn must be
-	// transferred too, in the other role. ahead is what the application has read from conn and not used: the
+	// transferred too, in the other role. ahead is what the application has read from conn but not used: the
 	// beginning of the peer's handshake. It belongs to the caller again when Transfer returns. Nothing is
 	// sent to an initiator before the handshake, so its ahead must be empty.
 	//
-	// conn belongs to the endpoint from the call on. If Transfer fails, it is closed; otherwise the
-	// connection goes on in the queue pair. What the application has written to it comes before the
-	// handshake. Later reads and writes of the application fail.
+	// conn belongs to the endpoint from the call on. If Transfer fails, it is closed; otherwise the queue
+	// pair uses its socket. Bytes that the application has written to it precede the handshake. Later reads
+	// and writes of the application fail.
 	//
-	// It is the connection through port 0: if there is another one, or another comes first, the transfer is
-	// refused. Transfer may be called from any goroutine, and blocks until ctx ends at the
+	// The connection is the one through port 0: if there is another one, or another is made first, the
+	// transfer is refused. Transfer may be called from any goroutine, and blocks until ctx ends at the
 	// latest.
 	Transfer(ctx context.Context, conn net.Conn, ahead []byte, role Role, rank uint32) error
 }
@@ -83,6 +83,7 @@ type Acceptor interface {
 	Connected(peer uint32, qp QP, private []byte)
 
 	// Refused reports an attempt from outside that was refused or that vanished: the remote side as far as
-	// known, and the reason. It is for logging; no action is needed.
+	// known, and the reason. It is for logging; no action is needed. Attempts of peers that have not proved
+	// their identity are reported at a limited rate; the next report says how many were left out.
 	Refused(remote string, err error)
 }

@@ -10,11 +10,11 @@ var (
 	ErrState   = errors.New("queue pair is not ready")
 	ErrInvalid = errors.New("invalid work request") // refused at the call
 	ErrAccess  = errors.New("access refused")       // key, domain, right or bounds
-	// connection reset or ended in the middle
+	// connection reset or cut, or peer silent for too long
 	ErrPeerLost = errors.New("peer lost")
 	ErrProtocol = errors.New("protocol violation") // the peer broke a rule
-	// Prepare of the other side returned an error, or there is no such rank there
-	ErrRefused = errors.New("connection refused by peer")
+	// refused by one of the two ends: Prepare returned an error, or there is no such rank in this job
+	ErrRefused = errors.New("connection refused")
 	ErrAuth    = errors.New("peer does not know the job's secret") // its proof is wrong
 	ErrVersion = errors.New("peer speaks another version")         // of a provider's protocol
 	// more completions than its depth: the CQ and its QPs are in error

@@ -14,11 +14,12 @@ type Class uint8
 
 const (
 	LowLatency Class = iota // served first
-	// served when nothing of LowLatency waits, and at the latest after BulkAfter of its turns
+	// served when no LowLatency handler waits, and at the latest after BulkAfter turns of such handlers
 	Bulk
 )
 
-// BulkAfter is how many turns of class LowLatency may precede one of class Bulk that is known to wait.
+// BulkAfter is how many turns of class LowLatency may precede one of class Bulk that waits. A turn is one
+// queue's share of a thread: a pass, and the call of Complete if an event is due.
 const BulkAfter = 8
 
 func (c Class) String() string {
@@ -35,12 +36,11 @@ func (c Class) String() string {
 // serves.
 //
 // A handler drives the completion queues that are given to it, in place of the consumer, and notifies the
-// consumer of their events. It is one more user of these queues and their queue pairs, so it takes the
-// consumer's Lock for each pass and for each call of Complete. The send and the receive queue of a queue pair
-// need handlers with the same Lock, or none.
+// consumer of their events. It takes the consumer's Lock for each pass and for each call of Complete. The
+// send and the receive queue of a queue pair need handlers with the same Lock, or none.
 type HandlerConfig struct {
-	// Core is the processor, by the system's number, to which the handler's thread is bound. Handlers of one
-	// core share a thread. -1: a thread of its own that the system may place anywhere.
+	// Core is the number of the CPU to which the handler's thread is bound. Handlers of one core share a
+	// thread. -1: a thread of its own that the system may place anywhere.
 	Core int
 
 	// Class is the handler's priority among the handlers of its core.
@@ -65,7 +65,7 @@ type HandlerConfig struct {
 
 // HandlerCounts counts what completion handlers do.
 type HandlerCounts struct {
-	Wakes  uint64 // turns of a queue that something has ended the sleep for
+	Wakes  uint64 // turns that ended a queue's sleep
 	Passes uint64 // over the queue pairs of a queue
 }
 

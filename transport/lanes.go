@@ -12,32 +12,32 @@ type LaneCounter interface {
 	OpenLanes(to []LaneAttr) []LaneAttr
 }
 
-// Lane names one of the connections that carry a queue pair, the same at both ends. A connection that takes
-// the place of a lost one has a name of its own.
+// Lane identifies one of the connections that carry a queue pair, the same at both ends. A connection that
+// replaces a lost one has a Lane of its own.
 type Lane uint32
 
 const (
 	AnyLane Lane = 0       // no lane in particular
-	MaxLane Lane = 1 << 16 // the greatest name
+	MaxLane Lane = 1 << 16 // the largest Lane
 )
 
 // LaneAttr describes a lane.
 type LaneAttr struct {
 	Lane      Lane
-	ReadBytes uint64 // that have come over it for this end's Reads
+	ReadBytes uint64 // received over it for this end's Reads
 }
 
-// LaneStats counts lanes, and holes in what they carry: a hole is a part of a queue pair's sequence that has
-// not arrived although a later part has.
+// LaneStats counts lanes, and holes in the sequence of frames that they carry: a hole is a gap, a part of the
+// sequence that has not arrived although a later part has.
 type LaneStats struct {
 	Lanes      int    // that carry the queue pair now
 	Down       uint64 // lanes that were lost
 	Up         uint64 // lanes that were re-established, or joined
 	Resent     uint64 // bytes that were resent
-	Duplicates uint64 // segments that had already arrived, and were dropped
+	Duplicates uint64 // frames that had already arrived, and were dropped
 
 	Holes       int           // open now
-	MaxHoles    int           // open at once in one queue pair
+	MaxHoles    int           // most open at once in one queue pair
 	HolesClosed uint64        // closed since the beginning
 	LongestHole time.Duration // of those that are closed
 	HoleTime    time.Duration // of those that are closed, in total

@@ -4,8 +4,8 @@ package transport
 // completion queue, so a caller that waits for one of many peers notices its data sooner. It is available if
 // DeviceAttr.PollQP is set.
 type QPPoller interface {
-	// PollQP makes a pass over this queue pair alone. It reports whether it did so, and whether anything
-	// arrived. Poll returns the resulting completions. It must still be called from time to time, for the
-	// other queue pairs, and at once if PollQP did nothing.
+	// PollQP makes a pass over this queue pair alone. It reports whether it did so, and whether it received
+	// anything. Poll returns the resulting completions; it must still be called from time to time, for the
+	// other queue pairs, and at once if polled is false.
 	PollQP() (polled, came bool)
 }

@@ -3,11 +3,11 @@ package transport
 import "fmt"
 
 // Two ranks may have several connections: one through each of their ports, which are numbered from 0. Port p
-// of a rank is connected only with port p of other ranks. A consumer that is several independent parts gives
+// of a rank is connected only with port p of other ranks. A consumer with several independent parts gives
 // each of them a port; all others use port 0.
 //
-// Where connection management takes or passes a peer, that is a rank in the low bits and a port in the high
-// ones. So a peer through port 0 is the rank itself.
+// In connection management, a peer is a rank (low bits) and a port (high bits). A peer through port 0 is the
+// rank itself.
 
 const (
 	rankBits = 24
@@ -19,7 +19,7 @@ const (
 	MaxRanks = 1 << rankBits
 )
 
-// PeerAt returns the peer that is a rank through a port.
+// PeerAt returns the peer with this rank and port.
 func PeerAt(rank uint32, port int) uint32 { return rank | uint32(port)<<rankBits }
 
 // RankOf returns the rank of a peer.
@@ -28,7 +28,7 @@ func RankOf(peer uint32) uint32 { return peer & rankMask }
 // PortOf returns the port of a peer.
 func PortOf(peer uint32) int { return int(peer >> rankBits) }
 
-// Facing returns this rank as a peer sees it: through the same port.
+// Facing returns this rank as the peer names it: with the peer's port.
 func (id *Identity) Facing(peer uint32) uint32 { return id.Rank | peer&^rankMask }
 
 // CheckPeer refuses a peer with which this rank cannot be connected.
@@ -42,7 +42,7 @@ func (id *Identity) CheckPeer(peer uint32) error {
 	return nil
 }
 
-// Meets reports whether a peer that has begun a connection with what it takes for this rank may have it.
+// Meets reports whether this rank may connect with initiator, which asked for responder.
 func (id *Identity) Meets(initiator, responder uint32) bool {
 	return responder == id.Facing(initiator) && id.CheckPeer(initiator) == nil
 }

@@ -11,7 +11,7 @@ type QPConfig struct {
 	SendWR int // depth of the send queue
 	RecvWR int // depth of the receive queue
 	// Reads and Atomics outstanding at once, each way, 0 to DeviceAttr.MaxReads: the smaller number of the
-	// two ends applies to both (R5). 0: there are none
+	// two ends applies to both (R5). With 0 there can be none
 	Reads int
 }
 
@@ -30,8 +30,8 @@ type QP interface {
 	// PostSend never blocks.
 	PostSend(wr *SendWR) error
 
-	// PostRecv queues room for one incoming message. It is allowed in every state; in StateError the request
-	// completes flushed.
+	// PostRecv queues room for one incoming message. It is allowed in every state; in StateClosed and
+	// StateError the request completes flushed.
 	PostRecv(wr *RecvWR) error
 
 	// Flush sends what FlagMore held back.
@@ -43,8 +43,8 @@ type QP interface {
 	// closed) or StateError. Posted Recvs then complete flushed.
 	Close()
 
-	// Abort cuts the connection. The peer is told why if that can be sent at once, and every posted request
-	// completes flushed.
+	// Abort cuts the connection. The reason is sent to the peer if that is possible at once. Every posted
+	// request completes flushed.
 	Abort(cause error)
 
 	// Release frees the QP. If it is open, it is aborted first. Unpolled completions are dropped.
@@ -57,7 +57,8 @@ type QP interface {
 	// otherwise the first error, which names the peer and the address.
 	Err() error
 
-	// The following are available only if DeviceAttr says so; otherwise they do nothing and report that.
+	// The following are available only if DeviceAttr says so. Otherwise they do nothing, and their results
+	// say so.
 
 	InlineWriter
 	DirectCopier
@@ -114,6 +115,6 @@ type QPAttr struct {
 	// What the two ends agreed on when they were connected.
 	PeerRecv  int  // depth of the peer's receive queue
 	PeerReads int  // Reads and Atomics outstanding at once, each way; a peer with more is terminated
-	Lanes     int  // connections that carry the queue pair at most
+	Lanes     int  // most connections that carry the queue pair
 	Checksum  bool // every frame has a checksum
 }

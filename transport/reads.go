@@ -1,13 +1,13 @@
 package transport
 
-// ReadCounter is the part of a QP that counts what it has answered of the peer's Reads. A provider whose
-// peers read by themselves counts only what they leave to it; one that counts nothing returns zeros.
+// ReadCounter is the part of a QP that counts the peer's Reads. Where peers read memory by themselves, it
+// counts only the Reads that the QP answers; a provider that does not count returns zeros.
 type ReadCounter interface {
 	ReadsAnswered() ReadStats
 }
 
-// ReadStats counts the bytes of the peer's Reads that a QP has answered, and those of them that it copied
-// before they went out: none, but for views, and for memory that may change under a checksum (R2).
+// ReadStats counts the bytes of the peer's Reads that a QP answered, and how many of those bytes it copied
+// first. It copies views, and memory that may change while its checksum is computed (R2).
 type ReadStats struct {
 	Bytes, Copied uint64
 }

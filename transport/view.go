@@ -1,6 +1,7 @@
 package transport
 
-// View is a sequence of bytes that are not contiguous, by their positions in it.
+// View is a sequence of bytes that are not contiguous in memory, addressed by their positions in the
+// sequence.
 type View interface {
 	// Gather copies the bytes from a position on to dst.
 	Gather(at int, dst []byte)
@@ -8,18 +9,18 @@ type View interface {
 	Scatter(at int, src []byte)
 }
 
-// ViewRegistrar is a PD with regions whose bytes are not contiguous, where DeviceAttr has Views: elements of
-// Writes that are not inline, and of Reads, may lie in them, and what peers Read. What RNICs have for this is
-// a memory key with a layout of its own.
+// ViewRegistrar is a PD whose regions may be views; available if DeviceAttr.Views is set. Such a region may
+// be used in the gather list of a Write that is not inline, in the scatter list of a Read, and as the target
+// of a peer's Read. The hardware counterpart is a memory key with a layout.
 type ViewRegistrar interface {
-	// RegisterView makes n bytes of a view a region. Peers may Read it at most: access is of LocalWrite and
-	// RemoteRead. Its Bytes are nil. The provider gathers and scatters within calls that drive the queue
-	// pair, while a request of this side or of a peer names the region, and not after Deregister. It
-	// allocates nothing once the device has warmed up.
+	// RegisterView registers n bytes of a view. access may be LocalWrite and RemoteRead. The region's Bytes
+	// are nil. The provider gathers and scatters in calls that drive the queue pair, while a request of
+	// either side names the region, and not after Deregister. RegisterView allocates nothing once the device
+	// has warmed up.
 	RegisterView(v View, n int, access Access) (MR, error)
 }
 
-// ViewRegistrarOf is a PD as a ViewRegistrar; nil if its device has no Views.
+// ViewRegistrarOf returns pd as a ViewRegistrar, or nil if its device does not support views.
 func ViewRegistrarOf(pd PD) ViewRegistrar {
 	if !pd.DeviceAttr().Views {
 		return nil

@@ -52,7 +52,7 @@ type SGE struct {
 	Length int
 }
 
-// Segment is a piece of the peer's memory: Length bytes from Offset of the region that Key names.
+// Segment is a range of the peer's memory: Length bytes from Offset of the region that Key names.
 type Segment struct {
 	Key    Key
 	Offset uint64
@@ -64,7 +64,7 @@ type Segment struct {
 type SendWR struct {
 	ID    uint64 // returned in the completion
 	Op    Opcode // any but OpRecv
-	Flags Flags  // FlagInline only for what sends or writes bytes
+	Flags Flags  // FlagInline only for Sends and Writes
 	// gather list (Send, Write) or scatter list (Read); may be empty for a message of no bytes. Atomic: one
 	// element of 8 bytes
 	Local []SGE
@@ -74,9 +74,9 @@ type SendWR struct {
 	Imm     uint32 // OpWriteImm
 	Operand uint64 // OpFetchAdd, OpCompareSwap
 	Compare uint64 // OpCompareSwap
-	// OpRead: the lane over which the peer's answer comes (R1); the answer waits while the lane takes
-	// nothing. AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the
-	// peer. Without DeviceAttr.Lanes the name is checked and has no effect
+	// OpRead: the lane over which the peer sends the answer (R1); the answer waits while that lane is full.
+	// AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the peer.
+	// Without DeviceAttr.Lanes the value is checked and has no effect
 	Lane Lane
 	Bind *Bind // OpBind
 	Key  Key   // OpInvalidate, OpSendInvalidate

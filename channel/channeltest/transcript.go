@@ -32,7 +32,7 @@ type Ring struct {
 	Key, Generation uint64
 }
 
-// ReadRing takes a descriptor apart: the ring with which a channel begins.
+// ReadRing parses a descriptor: the ring with which a channel begins.
 func ReadRing(d []byte) Ring {
 	slot := binary.LittleEndian.Uint32(d[20:])
 	return Ring{
@@ -46,26 +46,26 @@ type ReplySlot struct {
 	Key, Offset, Generation uint64
 }
 
-// ReadRequest takes the body of ENLARGE or SHRINK apart.
+// ReadRequest parses the body of ENLARGE or SHRINK.
 func ReadRequest(b []byte) (phase uint32, l ReplySlot, err error) {
 	if len(b) != 28 {
-		return 0, ReplySlot{}, fmt.Errorf("a question of %d bytes", len(b))
+		return 0, ReplySlot{}, fmt.Errorf("a request of %d bytes", len(b))
 	}
 	l = ReplySlot{
 		Key: binary.LittleEndian.Uint64(b[4:]), Offset: binary.LittleEndian.Uint64(b[12:]),
 		Generation: binary.LittleEndian.Uint64(b[20:]),
 	}
 	if l.Generation == 0 || l.Offset%64 != 0 {
-		return 0, ReplySlot{}, fmt.Errorf("a landing place at %d with generation %d", l.Offset, l.Generation)
+		return 0, ReplySlot{}, fmt.Errorf("a reply slot at %d with generation %d", l.Offset, l.Generation)
 	}
 	return binary.LittleEndian.Uint32(b), l, nil
 }
 
-// ReadReply takes apart what a Write puts in a reply slot, and checks every word of it.
+// ReadReply parses a Write into a reply slot, and checks every word of it.
 func (l ReplySlot) ReadReply(b []byte) (ack bool, phase uint8, r Ring, err error) {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	if len(b) != 64 {
-		return false, 0, Ring{}, fmt.Errorf("an answer of %d bytes", len(b))
+		return false, 0, Ring{}, fmt.Errorf("a reply of %d bytes", len(b))
 	}
 	sum := crc32.Checksum(append(append([]byte{}, b[8:20]...), b[24:56]...),
 		crc32.MakeTable(crc32.Castagnoli))
@@ -76,12 +76,12 @@ func (l ReplySlot) ReadReply(b []byte) (ack bool, phase uint8, r Ring, err error
 	}
 	switch {
 	case word(0) != l.Generation || word(56) != l.Generation:
-		err = fmt.Errorf("flags %#x and %#x where the question has %#x", word(0), word(56), l.Generation)
+		err = fmt.Errorf("flags %#x and %#x where the request has %#x", word(0), word(56), l.Generation)
 	case binary.LittleEndian.Uint32(b[20:]) != sum:
 		err = fmt.Errorf("checksum %#x, not %#x", b[20:24], sum)
 	case !ack && (b[8] != 2 || r != Ring{}), b[10]|b[11] != 0, word(32)|word(48) != 0, ack &&
 		r.Generation == 0 && (phase != 0 || r != Ring{}):
-		err = fmt.Errorf("an answer %x", b)
+		err = fmt.Errorf("a reply %x", b)
 	case ack && phase == 0 && r == Ring{}: // the first ring stays
 	case ack && (r.SlotSize < 100 || r.SlotSize > 200_000 || phase > 0 &&
 		r.Lines != max(8*((r.SlotSize+63)/64), 64)):
@@ -97,12 +97,11 @@ type Message struct {
 	Credit         uint32
 	Kind           uint8
 	RefusesPayload bool
-	PrevEnd        int // where the wrap before ended, with the first message of a wrap
+	PrevEnd        int // in the first message of a wrap: where the previous one ended
 	Body           []byte
 }
 
-// ReadMessage takes apart what a Write of these bytes puts at an offset of the ring, and checks every word of
-// it.
+// ReadMessage parses a Write of these bytes at an offset of the ring, and checks every word of it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 ||
 		offset+uint64(len(b)) > uint64(r.Lines)*64 {
@@ -126,8 +125,8 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	case b[13]&^1 != 0:
 		return m, fmt.Errorf("reserved bits %x", b[13])
 	case m.PrevEnd > 0 && (m.Line > 0 || m.Wrap == 0) || m.PrevEnd > int(r.Lines):
-		return m, fmt.Errorf("a message at line %d of lap %d says that the lap before ended at %d", m.Line,
-			m.Wrap, m.PrevEnd)
+		return m, fmt.Errorf("a message at line %d of wrap %d says that the previous wrap ended at %d",
+			m.Line, m.Wrap, m.PrevEnd)
 	}
 	m.Body = b[16 : 16+length]
 	return m, nil
@@ -141,9 +140,8 @@ func (r Ring) Head(wrap, n uint64) uint64 {
 // Tail is the last word of every message of a wrap.
 func (r Ring) Tail(wrap uint64) uint64 { return r.Generation + wrap*wrapStep }
 
-// AppendMessage writes a message after b, without a word about what it makes sense to say: the header is 32
-// bits of credit, 8 of kind, 1 of payload refused, 7 that are reserved, and 16 of where the wrap before
-// ended.
+// AppendMessage appends a message to b, without checking that it is valid: the header is 32 bits of credit, 8
+// of kind, 1 of payload refused, 7 reserved, and 16 for the line where the previous wrap ended.
 func (r Ring) AppendMessage(b []byte, wrap, header uint64, body []byte) []byte {
 	lines := (16 + len(body) + 8 + 63) / 64
 	at := len(b)
@@ -160,12 +158,12 @@ func (r Ring) AppendMessage(b []byte, wrap, header uint64, body []byte) []byte {
 type Transcript struct {
 	strings.Builder
 	rings      map[transport.Key]Ring
-	largeRings map[transport.Key]bool // the rings that stand beside a first one which stays
+	largeRings map[transport.Key]bool // rings beside a first ring that stays
 	keepSmall  bool
 	replySlots []ReplySlot
 }
 
-// Record has the transcript tell of everything that a pair carries. The descriptors are those of the ends'
+// Record makes the transcript record everything that a pair carries. The descriptors are those of the ends'
 // receive rings.
 func (t *Transcript) Record(p *Pair, a, b []byte) {
 	t.rings = map[transport.Key]Ring{}
@@ -231,7 +229,7 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 				m.Credit, m.PrevEnd)
 			return
 		case !beside && m.Line == 0 && m.Wrap > 0 && m.PrevEnd == 0:
-			fmt.Fprintf(t, "INVALID: lap %d begins and does not say where the one before ended\n", m.Wrap)
+			fmt.Fprintf(t, "INVALID: wrap %d begins and does not say where the previous one ended\n", m.Wrap)
 			return
 		}
 		fmt.Fprintf(t, "%s%s wrap %d line %d+%d%s credit %d%s%s%s\n", t.ringName(wr.Remote[0].Key),
@@ -244,7 +242,7 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 	}
 }
 
-// written tells of a Write into memory that was granted.
+// written records a Write into granted memory.
 func (t *Transcript) written(what string, wr *transport.SendWR) {
 	s := wr.Remote[0]
 	fmt.Fprintf(t, "%-6s key %d [%d,+%d)\n", what, s.Key, s.Offset, s.Length)
@@ -267,7 +265,7 @@ func (t *Transcript) reply(l ReplySlot, data []byte) {
 	}
 }
 
-// which tells a large ring from one that stands alone.
+// ringName returns a prefix for messages in a large ring.
 func (t *Transcript) ringName(key transport.Key) string {
 	if t.largeRings[key] {
 		return "large ring "
@@ -276,7 +274,8 @@ func (t *Transcript) ringName(key transport.Key) string {
 }
 
 var kindNames = [...]string{"?", "?", "CREDIT", "ENLARGE", "SHRINK", "EAGER", "RTS", "FIRST", "MORE",
-	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS"}
+	"PIECE", "BATCH", "LARGE", "CTS", "WITHDRAW", "ATS", "AGREE", "REVOKE", "UPDATE", "UPDATED",
+	"CLAIMS", "PART"}
 
 func kindName(k uint8) string {
 	if int(k) >= len(kindNames) {
@@ -299,7 +298,7 @@ func payloadRefusal(m Message) string {
 	return ""
 }
 
-// content takes the bodies of the kinds that the protocol layers have apart.
+// content describes the bodies of the protocol layers' messages.
 func content(m Message) string {
 	b := m.Body
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
@@ -352,7 +351,7 @@ func payload(b []byte) string {
 	return fmt.Sprintf("%d bytes %q", len(b), b)
 }
 
-// batch takes the messages of a BATCH apart.
+// batch describes the messages of a BATCH.
 func batch(b []byte) string {
 	var s strings.Builder
 	for len(b) > 0 {
@@ -381,8 +380,8 @@ func more(f transport.Flags) string {
 	return ""
 }
 
-// Golden compares the transcript with testdata/name.txt, or writes that with -update. Nothing in it may be
-// against the specification.
+// Golden compares the transcript with testdata/name.txt, or writes that file with -update. A transcript with
+// an invalid message fails.
 func (t *Transcript) Golden(tb testing.TB, name string) {
 	tb.Helper()
 	require.NotContains(tb, t.String(), "INVALID")

@@ -8,7 +8,7 @@ import (
 
 const agentName = "agent"
 
-// newAgent is the command that weft run starts on other hosts.
+// newAgent returns the command that weft run starts on other hosts.
 func newAgent() *cobra.Command {
 	var numberIn string
 	cmd := &cobra.Command{

@@ -20,7 +20,7 @@ const benchHelp = `Run a micro-benchmark, with the loops and the tables of the O
 Without a launcher, weft bench starts its own ranks on this machine. Under weft run, or another launcher
 with PMI, it is one of the ranks. Standard output holds the table and nothing else.`
 
-// newBench is the command of the micro-benchmarks, each a command of its own below it.
+// newBench returns the command of the micro-benchmarks, each a command of its own below it.
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench NAME [options]",
@@ -138,14 +138,13 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 
 const plotUsage = "`FILE.svg|FILE.png|FILE.html` for a plot of the table"
 
-// progressFlag tells ranks that their standard error is shown on a terminal, which they cannot see
-// themselves.
+// progressFlag tells ranks that their standard error is a terminal, which they cannot find out themselves.
 const progressFlag = "progress"
 
-// besideFlag gives ranks the report of a job that has run before theirs.
+// besideFlag passes ranks the report of an earlier job, for comparison.
 const besideFlag = "beside"
 
-// newComparison is the command that compares tables that were measured before.
+// newComparison returns the command that compares saved tables.
 func newComparison() *cobra.Command {
 	digits, plot := bench.Default.Digits, ""
 	cmd := &cobra.Command{
@@ -161,7 +160,7 @@ func newComparison() *cobra.Command {
 	return cmd
 }
 
-// measure takes part in a benchmark as a rank.
+// measure runs a benchmark as a rank.
 func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.Invocation, fabric carrier,
 	progress bool) error {
 	if fabric != "" {
@@ -176,7 +175,7 @@ func measure(cmd *cobra.Command, b *bench.Benchmark, o bench.Options, by bench.I
 	return tell(b.Run(cmd.Context(), o, by, os.Stdout))
 }
 
-// tell tells what a rank has to say at its end, if anything.
+// tell prints the result of a rank, if it has one.
 func tell(err error) error {
 	if err == nil {
 		return nil
@@ -188,7 +187,7 @@ func tell(err error) error {
 	return exitStatus(1)
 }
 
-// inJob reports whether a launcher has started this process as a rank.
+// inJob reports whether a launcher started this process as a rank.
 func inJob() bool {
 	for _, name := range []string{"WEFT_RANK", "PMI_RANK", "PMI_FD", "PMI_PORT", "PMIX_RANK",
 		"OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_NODE_INDEX",
@@ -200,7 +199,7 @@ func inJob() bool {
 	return os.Getenv("RANK") != "" && os.Getenv("WORLD_SIZE") != "" // torchrun's
 }
 
-// carrier is a fabric, by its name.
+// carrier is the value of --fabric.
 type carrier string
 
 func (c *carrier) Set(text string) error {
@@ -214,7 +213,7 @@ func (c *carrier) Set(text string) error {
 func (c *carrier) String() string { return string(*c) }
 func (*carrier) Type() string     { return "fabric" }
 
-// bufferKind is what the buffers are.
+// bufferKind is the value of --buffers.
 type bufferKind struct{ registered *bool }
 
 func (a bufferKind) Set(text string) error {
@@ -228,7 +227,7 @@ func (a bufferKind) Set(text string) error {
 func (bufferKind) String() string { return "" }
 func (bufferKind) Type() string   { return "kind" }
 
-// sizeRange is [MIN:]MAX.
+// sizeRange is a value [MIN:]MAX.
 type sizeRange struct {
 	low, high int
 	given     bool

@@ -13,9 +13,9 @@ import (
 	"github.com/weft-mpi/weft/launcher"
 )
 
-// runBeside runs this executable as the ranks of a job, with words on its command line, after the jobs under
-// other settings whose figures the benchmark's table has beside its own. A fabric that the user has chosen is
-// that of all: jobs for another fabric do not run.
+// runBeside runs a benchmark first with each baseline setting, and then with words as arguments, and shows
+// the results side by side. If the user has chosen a fabric, all jobs use it: jobs for another fabric do not
+// run.
 func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string, words []string) error {
 	if len(b.Besides) == 0 {
 		job, err := selfJob(ranks, words)

@@ -29,7 +29,7 @@ than an Allreduce of 8 bytes, and one more element or rank costs at most half as
 
 The exit status is 1 if one of these does not hold.`
 
-// newTuning is the command that tunes collectives.
+// newTuning returns the command that tunes collectives.
 func newTuning() *cobra.Command {
 	var o bench.TuneOptions
 	cmd := comparing(&cobra.Command{
@@ -48,7 +48,7 @@ func newTuning() *cobra.Command {
 	return cmd
 }
 
-// newConsistency is the command that compares collectives with one another.
+// newConsistency returns the command that compares collectives with one another.
 func newConsistency() *cobra.Command {
 	var o bench.TuneOptions
 	return comparing(&cobra.Command{
@@ -58,7 +58,7 @@ func newConsistency() *cobra.Command {
 	}, &o, bench.Consistency)
 }
 
-// comparing makes a command of one that compares collectives.
+// comparing makes c a command that compares collectives.
 func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Context, bench.TuneOptions,
 	bench.Invocation, io.Writer) error) *cobra.Command {
 	*o = bench.DefaultTune
@@ -93,7 +93,7 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 	return cmd
 }
 
-// runSelf runs this executable, with words on its command line, as the ranks of a job on this machine.
+// runSelf runs this executable as the ranks of a job on this machine, with words as arguments.
 func runSelf(cmd *cobra.Command, ranks int, words []string) error {
 	job, err := selfJob(ranks, words)
 	if err != nil {
@@ -102,7 +102,7 @@ func runSelf(cmd *cobra.Command, ranks int, words []string) error {
 	return run(cmd, job)
 }
 
-// selfJob is such a job.
+// selfJob returns such a job.
 func selfJob(ranks int, words []string) (launcher.Job, error) {
 	self, err := os.Executable()
 	return launcher.Job{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Stdin: launcher.InputNone,

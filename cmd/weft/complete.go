@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// completeValues has the shell offer the words that options of weft run can take.
+// completeValues makes the shell complete the values of options that are words.
 func completeValues(cmd *cobra.Command) {
 	names := []string{fabrics.Auto}
 	for _, f := range fabrics.All {

@@ -10,10 +10,10 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// costFacts are what decides how bytes move between ranks of this host.
+// costFacts are the sizes from which ranks of this host use other ways to move bytes.
 type costFacts struct {
 	CopyCall     time.Duration `json:"copy_call_ns"`
-	Source       string        `json:"source"` // of the number
+	Source       string        `json:"source"` // of CopyCall
 	Awaited      int           `json:"awaited_bytes"`
 	Staged       int           `json:"staged_bytes"`
 	StagedByBoth int           `json:"staged_by_both_bytes"`

@@ -14,7 +14,7 @@ import (
 // option is its group's title; the command's annotation of that name is the group's example.
 const groupOf = "group"
 
-// addGroup gives a command the options that define defines, as a group.
+// addGroup adds the options that define defines to a command, as a group.
 func addGroup(cmd *cobra.Command, title, example string, define func(*pflag.FlagSet)) {
 	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	flags.SortFlags = false
@@ -27,16 +27,16 @@ func addGroup(cmd *cobra.Command, title, example string, define func(*pflag.Flag
 	cmd.Annotations[title] = example
 }
 
-// An optionGroup is options that are shown together.
+// An optionGroup is a group of options in the help text.
 type optionGroup struct {
 	title, example string
 	options        []option
 }
 
-// An option is what a reader needs to know of a flag.
+// An option is a flag in the help text.
 type option struct{ spelling, meaning string }
 
-// optionsOf are the options of a command that it shows, in groups. Those of no group come last.
+// optionsOf returns the visible options of a command, in groups. Those without a group come last.
 func optionsOf(cmd *cobra.Command) (groups []optionGroup) {
 	rest := optionGroup{title: "Options"}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -62,7 +62,7 @@ func optionsOf(cmd *cobra.Command) (groups []optionGroup) {
 	return groups
 }
 
-// noDefaults are default values that stand for none.
+// noDefaults are default values that are not shown.
 var noDefaults = []string{"", "false", "[]", "0s"}
 
 func describe(f *pflag.Flag) option {
@@ -88,10 +88,10 @@ func describe(f *pflag.Flag) option {
 	return o
 }
 
-// helpWidth is how long the lines of options are at most.
+// helpWidth is the maximum length of a line of options.
 const helpWidth = 100
 
-// printHelp prints what a command does, how it is called, its options in groups, and then the details.
+// printHelp prints a command's purpose, its usage, its options in groups, and then the details.
 func printHelp(w io.Writer, cmd *cobra.Command) {
 	about, details, _ := strings.Cut(strings.TrimSpace(cmd.Long), "\n\n")
 	if about == "" {
@@ -156,7 +156,7 @@ func (o option) print(w io.Writer) {
 	fmt.Fprintln(w, line)
 }
 
-// plainUsage takes the quotes off the meanings of all options, where something else than weft shows them.
+// plainUsage removes the quotes in the usage of all options, for output that weft does not print itself.
 func plainUsage(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = describe(f).meaning })
 	for _, c := range cmd.Commands() {

@@ -5,21 +5,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/weft-mpi/weft/internal/allocation"
 	"github.com/weft-mpi/weft/launcher"
 )
 
-// batchSystems are the values of --launcher that stand for a batch system: the hosts are those that it has
-// given, and it starts the agents. srun starts all of them at once, in the order of its list.
-var batchSystems = []struct{ option, engine, starter string }{
-	{"slurm", "Slurm", "srun --overlap --nodes={count} --ntasks={count} --distribution=arbitrary " +
-		"--nodelist={hosts}"},
-	{"sge", "Grid Engine", "qrsh -inherit {host}"},
-	{"lsf", "LSF", "blaunch {host}"},
-	{"pbs", "PBS", "pbs_tmrsh {host}"},
-}
-
-// hosts reads the options that say where ranks run.
+// hosts parses the options that say where ranks run.
 func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 	if job.Hosts, err = o.named(); err != nil {
 		return err
@@ -60,7 +49,7 @@ func (o *jobOptions) hosts(job *launcher.Job) (err error) {
 // namedByEnvironment is the variable of MPICH's Hydra that names a hostfile; Kubeflow's MPI operator sets it.
 const namedByEnvironment = "HYDRA_HOST_FILE"
 
-// given is the value of an option that may not be empty, as it is where a script's variable has no value.
+// given is the value of an option that must not be empty, as it is if a script's variable has no value.
 type given string
 
 func (g *given) String() string { return string(*g) }
@@ -68,13 +57,13 @@ func (g *given) Type() string   { return "string" }
 
 func (g *given) Set(value string) error {
 	if value == "" {
-		return errors.New("it names no host")
+		return errors.New("no host is named")
 	}
 	*g = given(value)
 	return nil
 }
 
-// named are the hosts of --host or --hostfile, or else of the environment's hostfile.
+// named returns the hosts of --host or --hostfile, or of the environment's hostfile.
 func (o *jobOptions) named() ([]launcher.Host, error) {
 	switch {
 	case o.host != "" && o.hostfile != "":
@@ -93,7 +82,7 @@ func (o *jobOptions) named() ([]launcher.Host, error) {
 	return nil, nil
 }
 
-// readHostfile reads a hostfile; origin says who has named it.
+// readHostfile reads a hostfile; origin is the option or variable that named it.
 func readHostfile(origin, name string) ([]launcher.Host, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -105,61 +94,4 @@ func readHostfile(origin, name string) ([]launcher.Host, error) {
 		return nil, fmt.Errorf("%s: %w", origin, err)
 	}
 	return hosts, nil
-}
-
-// chooseLauncher settles what starts the agents of other hosts. Inside an allocation that is the
-// batch system, and the hosts are its, unless the user has said otherwise.
-func (o *jobOptions) chooseLauncher(job *launcher.Job) error {
-	switch o.launcher {
-	case "ssh":
-		return nil
-	case "local":
-		if job.Hosts != nil {
-			return errors.New("--launcher local: ranks of other hosts cannot be started locally; leave " +
-				"it out")
-		}
-		return nil
-	}
-	given, err := allocation.Detect(allocation.Source{Getenv: os.Getenv, ReadFile: os.ReadFile})
-	for _, b := range batchSystems {
-		isGiven := err == nil && given != nil && given.Engine == b.engine
-		switch {
-		case o.launcher == "" && o.starter == "" && isGiven:
-			return o.useAllocation(job, given, b.starter)
-		case o.launcher != b.option:
-			continue
-		case err != nil:
-			return fmt.Errorf("--launcher %s: %w", o.launcher, err)
-		case !isGiven:
-			return fmt.Errorf("--launcher %s: this is no job of %s: weft info --why tells what the "+
-				"environment says",
-				o.launcher, b.engine)
-		}
-		return o.useAllocation(job, given, b.starter)
-	}
-	if err != nil && o.launcher == "" && job.Hosts == nil {
-		warn(fmt.Sprintf("%v: the ranks run on this host", err))
-	}
-	if o.launcher != "" {
-		return fmt.Errorf("--launcher %s: local, ssh, slurm, sge, lsf and pbs are known; --starter takes "+
-			"the "+
-			"command of any other", o.launcher)
-	}
-	return nil
-}
-
-// useAllocation has the ranks run where a batch system lets them. If that is this host alone, no agent is
-// needed.
-func (o *jobOptions) useAllocation(job *launcher.Job, given *allocation.Allocation,
-	starter string) (err error) {
-	if job.Hosts == nil {
-		for _, h := range given.Hosts {
-			job.Hosts = append(job.Hosts, launcher.Host{Name: h.Name, Slots: h.Slots})
-		}
-		if len(job.Hosts) == 1 && o.launcher == "" && launcher.IsThisHost(job.Hosts[0].Name) {
-			return nil
-		}
-	}
-	job.Starter, err = launcher.ParseStarter(starter)
-	return err
 }

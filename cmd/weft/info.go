@@ -75,10 +75,10 @@ func writeJSON(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// allocationFacts are which hosts the environment names.
+// allocationFacts are the hosts that the environment names.
 type allocationFacts struct {
 	BatchSystem string     `json:"batch_system,omitempty"` // empty for none
-	Why         string     `json:"why,omitempty"`          // the variables that tell
+	Why         string     `json:"why,omitempty"`          // the variables that say so
 	Starter     string     `json:"starter"`
 	Hosts       []hostFact `json:"hosts,omitempty"`
 }
@@ -148,7 +148,7 @@ func (list settingFacts) print(w io.Writer) {
 	}
 }
 
-// machineFacts are what weft sees of this machine. Lists of processors are as the kernel writes them.
+// machineFacts describe this machine. Lists of CPUs have the kernel's format.
 type machineFacts struct {
 	Weft        string          `json:"weft"`
 	Host        string          `json:"host"`
@@ -245,7 +245,7 @@ func (f *machineFacts) print(w io.Writer) {
 	}
 }
 
-// availability tries a fabric, as a rank would that talks to ranks of this host.
+// availability tries a fabric, like a rank that connects with ranks of this host.
 func availability(f fabric.Fabric) string {
 	d, err := f.Open(fabric.Config{
 		Log: slog.New(slog.DiscardHandler), PeerTimeout: time.Minute, Lanes: 1,

@@ -18,7 +18,7 @@ import (
 	"github.com/weft-mpi/weft/launcher"
 )
 
-// exitStatus is an error that has been told already, and now only ends the command with this status.
+// exitStatus is an error that has already been printed, and now only sets the exit status.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -29,7 +29,7 @@ const (
 	usage  = exitStatus(2)
 )
 
-// A usageError says what is wrong with the command line.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -64,8 +64,8 @@ func execute(args []string) int {
 	return int(failed)
 }
 
-// commandLine is what cobra is given: for mpirun and mpiexec as for "weft run", and with the spellings of
-// other launchers turned into those that cobra knows.
+// commandLine returns the arguments for cobra: it turns mpirun and mpiexec into "weft run", and other
+// launchers' spellings into those that cobra knows.
 func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	switch filepath.Base(args[0]) {
 	case "mpirun", "mpiexec":
@@ -94,13 +94,13 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	return append([]string{"run"}, rest...), nil
 }
 
-// warn tells the user something, each line of it as weft's.
+// warn prints a warning, each line with weft's prefix.
 func warn(text string) {
 	fmt.Fprintln(os.Stderr, printable.Text("weft: "+strings.ReplaceAll(text, "\n", "\nweft: ")))
 }
 
-// commands are those that a command line may mean. An agent, which a job has on every host, does without the
-// rest, whose options take longer to define than it takes to come up.
+// commands returns the commands that a command line may use. An agent, which a job has on every host, omits
+// the others, because defining their options takes longer than starting the agent.
 func commands(args []string) []*cobra.Command {
 	if len(args) > 1 && args[1] == agentName {
 		return []*cobra.Command{newAgent()}
@@ -152,7 +152,7 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 	return root
 }
 
-// finish has the use lines end where the commands' own do.
+// finish makes the usage lines end like those of the commands.
 func finish(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	for _, c := range cmd.Commands() {

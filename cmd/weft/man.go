@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newMan is the command that writes the manual pages.
+// newMan returns the command that writes the manual pages.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man FOLDER",
@@ -27,7 +27,7 @@ func newMan() *cobra.Command {
 	}
 }
 
-// writePages writes the pages of a command and of those below it.
+// writePages writes the pages of a command and of its subcommands.
 func writePages(folder string, cmd *cobra.Command) error {
 	cmd.InitDefaultHelpFlag()
 	f, err := os.Create(filepath.Join(folder, pageName(cmd)+".1"))
@@ -54,7 +54,7 @@ func writePages(folder string, cmd *cobra.Command) error {
 	return nil
 }
 
-// pageName is weft-run for "weft run".
+// pageName returns weft-run for "weft run".
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 // writePage writes the page of a command in the language of man(7). It depends on the version alone.
@@ -111,7 +111,7 @@ func writePage(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(w, ".SH SEE ALSO\n%s\n", strings.Join(others, ", "))
 }
 
-// roff is text as man(7) reads it: a backslash and a hyphen are themselves, and no line is a request.
+// roff escapes text for man(7): backslashes, hyphens, and lines that look like requests.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -56,7 +56,7 @@ spread the ranks over the machine; from a list such as 0-3,8, each rank in turn 
 --cq-cores auto gives each rank one more core, which makes progress while the rank computes, if there are
 twice as many cores as ranks; a list names one such core for each rank. No rank runs on these cores.`
 
-// newRun is the command that starts a job.
+// newRun returns the command that starts a job.
 func newRun() *cobra.Command {
 	var all jobOptions
 	var first appOptions
@@ -113,7 +113,7 @@ func run(cmd *cobra.Command, job launcher.Job) error {
 	return nil
 }
 
-// appOptions are the options that each program of a job has for itself.
+// appOptions are the options of each program of a job.
 type appOptions struct {
 	ranks int
 	env   []string
@@ -128,7 +128,7 @@ func (o *appOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")
 }
 
-// app is the program that these options and the words after them ask for.
+// app returns the program described by these options and the words after them.
 func (o *appOptions) app(words []string) (launcher.App, error) {
 	app := launcher.App{Ranks: o.ranks, Dir: o.dir}
 	if len(words) == 0 {
@@ -152,7 +152,7 @@ func (o *appOptions) app(words []string) (launcher.App, error) {
 	return app, nil
 }
 
-// fillRanks gives programs without a number of ranks as many as have the cores that each of them is to get.
+// fillRanks sets the missing numbers of ranks: usable cores divided by cores per rank.
 func fillRanks(apps []launcher.App, coresPerRank int) error {
 	for i := range apps {
 		if apps[i].Ranks > 0 {
@@ -167,7 +167,7 @@ func fillRanks(apps []launcher.App, coresPerRank int) error {
 	return nil
 }
 
-// apps reads the programs of the job: words is what follows the first one's options.
+// apps parses the programs of the job; words are the arguments after the first program's options.
 func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App, error) {
 	var out []launcher.App
 	options := first
@@ -211,11 +211,11 @@ type jobOptions struct {
 	restarts                                                 int
 	min                                                      int
 	profile, trace                                           string
-	callReport                                               bool
+	report                                                   bool
 	cores                                                    int
 	lanes                                                    int
 	maxLine                                                  int
-	label, verbose, report, stats, tls, reconnect            bool
+	label, verbose, reportBindings, stats, tls, reconnect    bool
 	dryRun, json, stage                                      bool
 }
 
@@ -252,7 +252,7 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 	flags.Var(endpoints{&o.endpoints}, "endpoints",
 		"number of endpoints of each rank, 1 to 8, or auto for one for each core that every rank has "+
 			"(default: WEFT_ENDPOINTS, or auto)")
-	flags.BoolVar(&o.report, "report-bindings", false,
+	flags.BoolVar(&o.reportBindings, "report-bindings", false,
 		"print the process id and the processors of each rank, and those of its completion handlers")
 }
 
@@ -309,18 +309,16 @@ func (o *jobOptions) defineFailures(flags *pflag.FlagSet) {
 // defineMeasuring defines the options for what the ranks measure.
 func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.stats, "stats", false, "print the counters of each rank's channels at the end")
-	flags.BoolVar(&o.callReport, "report", false,
+	flags.BoolVar(&o.report, "report", false,
 		"print at the end how often each rank made calls at each source line, and how long they took")
 	flags.StringVar(&o.profile, "profile", "",
 		"`cpu|heap|block|mutex[=FILE]`: profile the ranks into one file (default: weft.KIND.pprof), for "+
 			"go tool pprof")
-	// As --profile KIND=FILE, for scripts from before there was that.
 	flags.StringVar(&o.trace, "trace", "",
 		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
 }
 
-// check refuses options of which one would have no effect because of another, and warns of those that may
-// have none.
+// check returns an error if one option makes another useless, and warns if it may.
 func (o *jobOptions) check() error {
 	if o.label && o.output != "" {
 		return errors.New("--label marks the ranks' lines where they come together, and with " +
@@ -374,7 +372,7 @@ func (o *jobOptions) check() error {
 func (o *jobOptions) job() (launcher.Job, error) {
 	job := launcher.Job{
 		Label: o.label, OutputDir: o.output, Timeout: time.Duration(o.timeout), Verbose: o.verbose,
-		ReportBindings: o.report, MaxLine: o.maxLine, DryRun: o.dryRun, JSON: o.json,
+		ReportBindings: o.reportBindings, MaxLine: o.maxLine, DryRun: o.dryRun, JSON: o.json,
 		Stage: o.stage, FanOut: o.fanOut,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Stuck: time.Duration(o.stuck), Survive: o.survive,
@@ -410,7 +408,7 @@ func (o *jobOptions) job() (launcher.Job, error) {
 	return job, err
 }
 
-// settings are the settings of the ranks that options stand for, as NAME=VALUE.
+// settings returns the ranks' settings for these options, as NAME=VALUE.
 func (o *jobOptions) settings() (env []string, err error) {
 	set := func(s *setting.Setting, value string) { env = append(env, s.Name+"="+value) }
 	if o.fabric != "" {
@@ -447,15 +445,15 @@ func (o *jobOptions) settings() (env []string, err error) {
 	return env, nil
 }
 
-// traceMemory is how much memory a rank has for its trace, unless WEFT_TRACE says so.
+// traceMemory is the memory for a rank's trace, unless WEFT_TRACE sets it.
 const traceMemory = "16M"
 
 // profiles are the values of --profile.
 var profiles = []string{"cpu", "heap", "block", "mutex"}
 
-// measurements reads the options for what the ranks measure and hand over at their end.
+// measurements parses the options for what the ranks measure and report at their end.
 func (o *jobOptions) measurements(job *launcher.Job) error {
-	if job.Report = o.callReport; o.callReport {
+	if job.Report = o.report; o.report {
 		job.Env = append(job.Env, setting.Report.Name+"=1")
 	}
 	if job.Trace = o.trace; o.trace != "" && os.Getenv(setting.Trace.Name) == "" {

@@ -28,7 +28,7 @@ The files rank.N.events in the folder of --output-dir hold the latest events of 
 failed or got SIGQUIT. weft show merges them by time. A ~ marks an approximate time. Where a rank uses
 several endpoints, each event names its own, and "the same" refers to the event before it there.`
 
-// newShow is the command that shows traces, and the latest events of ranks.
+// newShow returns the command that shows traces, and the latest events of ranks.
 func newShow() *cobra.Command {
 	var plot string
 	cmd := &cobra.Command{

@@ -11,16 +11,15 @@ import (
 	"github.com/weft-mpi/weft/internal/spelling"
 )
 
-// missing are options that users of other launchers look for and weft run does not have, with what to do
-// instead.
+// missing are options of other launchers that weft run does not have, with what to do instead.
 var missing = map[string]string{
 	"configfile": "write the programs on the command line, with ':' between them",
 }
 
-// A foreignOption is one of other launchers that weft run reads past.
+// A foreignOption is an option of other launchers that weft run ignores.
 type foreignOption struct {
-	values  int    // how many words of the command line follow it
-	warning string // empty where weft does by itself what the option asks for
+	values  int    // arguments that follow it
+	warning string // empty if weft always does what the option asks for
 }
 
 var ignored = map[string]foreignOption{
@@ -34,7 +33,7 @@ var ignored = map[string]foreignOption{
 
 const openMPI = "it belongs to Open MPI; weft info --settings lists the settings of weft"
 
-// aliases are names that other launchers have for options of weft run.
+// aliases are other launchers' names for options of weft run.
 var aliases = map[string]string{
 	"tag-output": "label", "prepend-rank": "label", "wd": "wdir", "cwd": "wdir",
 	"display-bindings": "report-bindings", "display-map": "report-bindings",
@@ -51,9 +50,8 @@ var phrases = map[string]string{
 // -x NAME=VALUE.
 var pairs = map[string]string{"genv": "x", "env": "x"}
 
-// respell turns the options before the program's name into the spelling that pflag reads: long names with two
-// dashes. It stops at the program, whose own options are none of weft's. It warns of options that it reads
-// past.
+// respell changes the options before the program's name to the spelling that pflag parses: long names with
+// two dashes. It stops at the program, whose options are its own. It warns of ignored options.
 func respell(flags *pflag.FlagSet, args []string, warn func(string)) ([]string, error) {
 	var out []string
 	for i := 0; i < len(args); i++ {
@@ -128,7 +126,7 @@ func respell(flags *pflag.FlagSet, args []string, warn func(string)) ([]string, 
 	return out, nil
 }
 
-// suggestion names the option that a mistyped one is most like.
+// suggestion returns the option that is most similar to a mistyped one.
 func suggestion(flags *pflag.FlagSet, name string) string {
 	names := slices.Concat(slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(pairs)))
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -48,7 +48,7 @@ The keys r h s m b w M p l e f c sort by a column (w: WAIT, M: MEMORY, f: FOR); 
 the order. / shows only lines that contain a word, and Escape ends that. Space pauses, arrows scroll, q
 quits. If standard output is not a terminal, weft top prints the table as plain lines each time.`
 
-// newTop is the command that shows a running job.
+// newTop returns the command that shows a running job.
 func newTop() *cobra.Command {
 	var once, asJSON bool
 	cmd := &cobra.Command{
@@ -77,7 +77,7 @@ func newTop() *cobra.Command {
 	return cmd
 }
 
-// chooseJob finds the job to watch. Where there are several it lists them and returns none.
+// chooseJob finds the job to watch. If there are several, it lists them and returns none.
 func chooseJob(out io.Writer, args []string) (*live.Watcher, error) {
 	all, refused := live.Find()
 	var chosen []*live.Watcher
@@ -182,8 +182,7 @@ func printJobs(ctx context.Context, out io.Writer, jobs <-chan *live.Job, once, 
 	}
 }
 
-// jobFacts are what weft top knows of a job, for programs. Times are in seconds; counters are totals since
-// the rank's Init.
+// jobFacts describe a job for programs. Times are in seconds; counters are totals since the rank's Init.
 type jobFacts struct {
 	Job   int         `json:"job"` // the process id of weft run
 	Name  string      `json:"name"`

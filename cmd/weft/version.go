@@ -22,7 +22,7 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
-// version is the module's version, or the commit that this program was built from.
+// version returns the module's version, or the commit from which this program was built.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

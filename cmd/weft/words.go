@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/internal/spelling"
 )
 
-// noWords refuses arguments of a command that takes none.
+// noWords returns an error if a command without arguments has any.
 func noWords(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageErrorf("%s takes no argument: %q", cmd.CommandPath(), args[0])
@@ -30,8 +30,7 @@ func words(kind string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// subcommand refuses a word where the name of a command below this one has to be, and names the one that is
-// most like it.
+// subcommand returns an error for an unknown subcommand, and names the most similar one.
 func subcommand(kind string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -51,7 +50,7 @@ func subcommand(kind string) cobra.PositionalArgs {
 	}
 }
 
-// newHelp is the command that prints what --help of the command that it names prints.
+// newHelp returns the command that prints the --help text of a named command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]…",

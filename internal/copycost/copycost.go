@@ -7,8 +7,8 @@ package copycost
 
 import "time"
 
-// DefaultCall is how long a call takes before its first byte where that was not measured: that of an AMD
-// EPYC (family 26) in a virtual machine.
+// DefaultCall is the duration of a call before its first byte if it was not measured: that of an AMD EPYC
+// (family 26) in a virtual machine.
 const DefaultCall = 2300 * time.Nanosecond
 
 const (
@@ -21,17 +21,17 @@ const (
 	announced = 300 * time.Nanosecond
 )
 
-// Awaited is the length of a message from which it is better read by a receiver that waits for it.
+// Awaited returns the message length from which a waiting receiver should read the message directly.
 func Awaited(call time.Duration) int { return kib(orDefault(call) + announced) }
 
-// Staged is up to how many bytes memory is better copied, by its owner, to where another process has it
-// mapped. The owner copies while the other waits.
+// Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other
+// process has mapped, while that process waits.
 func Staged(call time.Duration) int { return kib(orDefault(call)) }
 
-// StagedByBoth is Staged where both processes do so at the same time, so that neither waits longer.
+// StagedByBoth is Staged if both processes do so at the same time, so that neither waits longer.
 func StagedByBoth(call time.Duration) int { return 2 * kib(orDefault(call)) }
 
-// kib is how many bytes take so much longer through mapped memory.
+// kib returns the number of bytes that take this much longer through mapped memory.
 func kib(t time.Duration) int { return int(t * 1024 / mapped) }
 
 func orDefault(call time.Duration) time.Duration {

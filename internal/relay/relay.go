@@ -1,4 +1,4 @@
-// Package relay passes TCP connections on, and can lose them: for tests and benchmarks of lost lanes.
+// Package relay forwards TCP connections, and can lose them: for tests and benchmarks of lost lanes.
 package relay
 
 import (
@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// prefix is what addresses of the TCP fabric begin with.
+// prefix is the prefix of addresses of the TCP fabric.
 const prefix = "tcp:"
 
-// Hold decides about n bytes that have come from one end of a connection, which makes total bytes from there.
-// If it returns true they are not passed on, nor is anything after them, until the connection is lost.
+// Hold decides about n bytes from one end of a connection, total bytes from there in all. If it returns true
+// they are not forwarded, nor is anything after them, until the connection is lost.
 type Hold func(c *Conn, n int, total int64) bool
 
-// Relay listens in place of an address, and passes connections to it on.
+// Relay listens in place of an address, and forwards connections to it.
 type Relay struct {
 	listener net.Listener
 	target   string
@@ -26,14 +26,14 @@ type Relay struct {
 	closed bool
 }
 
-// Conn is a connection that is passed on.
+// Conn is a forwarded connection.
 type Conn struct {
 	ends [2]net.Conn
 	lost chan struct{}
 	once sync.Once
 }
 
-// Listen makes a relay to an address of the TCP fabric. Several goroutines call hold at the same time.
+// Listen makes a relay to an address of the TCP fabric. hold may be called concurrently.
 func Listen(target string, hold Hold) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func Listen(target string, hold Hold) (*Relay, error) {
 	return r, nil
 }
 
-// Addr takes the place of the target's address.
+// Addr returns the address that replaces the target's.
 func (r *Relay) Addr() string { return prefix + r.listener.Addr().String() }
 
 func (r *Relay) accept() {
@@ -71,7 +71,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// pass passes on what comes from an end of a connection, until that is closed or lost.
+// pass forwards data from one end of a connection, until that is closed or lost.
 func (r *Relay) pass(c *Conn, end int) {
 	defer c.Lose()
 	from, to, total, b := c.ends[end], c.ends[1-end], int64(0), make([]byte, 64<<10)
@@ -88,7 +88,7 @@ func (r *Relay) pass(c *Conn, end int) {
 	}
 }
 
-// Lose ends a connection. Bytes that were not passed on are lost.
+// Lose ends a connection. Bytes that were not forwarded are lost.
 func (c *Conn) Lose() {
 	c.once.Do(func() { close(c.lost) })
 	c.ends[0].Close()

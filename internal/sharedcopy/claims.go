@@ -1,5 +1,5 @@
-// Package sharedcopy has the two ends of a long copy between ranks of a host share the work
-// (docs/internals/adr/0070). It decides who copies which pages; it moves no byte of them itself.
+// Package sharedcopy lets the two ends of a long copy between ranks of a host share the work
+// (docs/internals/adr/0070). It decides which end copies which pages; it moves no bytes itself.
 package sharedcopy
 
 import (
@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// Claims are memory of the helper, which the other end, the leader, has mapped. They are for one part of one
-// transfer at a time. The leader begins a turn for it, claims pages from its front on, and copies them; a
-// helper that has nothing else to do claims pages from its back on, and copies those. So every page is copied
-// by the end that has claimed it, and the leader waits for nothing but what the helper has claimed.
+// Claims is a work-claim table in memory of the helper, which the other end, the leader, has mapped. It is
+// used for one part of one transfer at a time. The leader begins a turn for the part, and claims and copies
+// pages from its front. A helper without other work claims and copies pages from its back. So every page is
+// copied by the end that has claimed it, and the leader waits only for pages that the helper has claimed.
 //
-// The fields that tell of the part are the leader's, and change only while no page can be claimed: who claims
-// a page after reading them has read those of the same turn.
+// The leader writes the fields of the part, only while no page can be claimed: an end that claims a page
+// after reading them has read those of the same turn.
 type Claims struct {
 	id     uint64
 	key    uint64
@@ -28,7 +28,7 @@ type Claims struct {
 	_      [7]uint64
 }
 
-// Part is what a turn is for.
+// Part is the part of a transfer that a turn copies.
 type Part struct {
 	ID     uint64 // of the transfer
 	Key    uint64 // of the leader's memory for it
@@ -36,15 +36,15 @@ type Part struct {
 	Length uint64 // in bytes; MaxPart at most
 }
 
-// Within reports whether the part lies in n bytes of the helper's.
+// Within reports whether the part lies in the first n bytes of the helper's memory.
 func (p *Part) Within(n uint64) bool { return p.At <= n && p.Length <= n-p.At }
 
 const (
 	Size = 256     // room for Claims, in whole pairs of lines
-	Page = 4 << 10 // what is claimed
-	// The longest part. It is far from what the counts of pages can hold.
+	Page = 4 << 10 // unit of claims
+	// The longest part, far below the limit of the counts of pages.
 	MaxPart = 4 << 20
-	// bytes of a transfer from which sharing gains more than it costs
+	// size of a transfer from which sharing gains more than it costs
 	Min = 64 << 10
 
 	closed  = 1<<16 - 1 // more pages than any part has
@@ -54,15 +54,15 @@ const (
 
 var _ [Size - unsafe.Sizeof(Claims{})]struct{}
 
-// How many pages are claimed at a time: a copy has a cost before its first byte, as much as that of some 20
-// KiB; and at the end one side waits for the other's last piece.
+// Pages that are claimed at a time. A copy has a cost before its first byte, as much as copying some 20 KiB;
+// and at the end one side waits for the other's last claim.
 const (
 	leastShare  = 8
 	mostShare   = 64
 	noticePages = 2 // half a microsecond
 )
 
-// In gives the claims in some memory; nil if it is too small, or not aligned.
+// In returns the claims in memory; nil if it is too small, or not aligned.
 func In(mem []byte) *Claims {
 	if len(mem) < Size || uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%8 != 0 {
 		return nil
@@ -70,7 +70,7 @@ func In(mem []byte) *Claims {
 	return (*Claims)(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// pagesOf is how many pages n bytes have.
+// pagesOf returns the number of pages of n bytes.
 func pagesOf(n uint64) uint64 { return (n + Page - 1) / Page }
 
 // turn is the state of claims: how many pages of the present part each end has claimed.
@@ -80,7 +80,7 @@ func turnOf(word uint64) turn { return turn{word >> 32, word >> 16 & 0xffff, wor
 
 func (t turn) word() uint64 { return t.number<<32 | t.front<<16 | t.back }
 
-// share is how many pages of those that are left are claimed at once, while both ends copy.
+// share returns how many of the remaining pages are claimed at once, while both ends copy.
 func share(left uint64) uint64 {
 	if left <= leastShare*3/2 {
 		return left
@@ -92,10 +92,10 @@ func share(left uint64) uint64 {
 // part, of which the helper's first share is the rest, and what is copied until the helper has seen it.
 func firstShare(pages uint64) uint64 { return min(pages/2+noticePages, pages, mostShare) }
 
-// begin begins a turn, with the first pages claimed for the leader, and tells how many. The turn before has
-// to be over: all its pages are claimed, and copied.
+// begin begins a turn, with the first pages claimed for the leader, and returns how many. The previous turn
+// must be over: all its pages are claimed and copied.
 func (c *Claims) begin(number uint32, p *Part) (first uint64) {
-	// who has seen the turn before cannot claim by it what the fields say of this one
+	// an end that has read the previous turn cannot claim pages of this one with it
 	atomic.StoreUint64(&c.state, turn{uint64(number), closed, 0}.word())
 	atomic.StoreUint64(&c.id, p.ID)
 	atomic.StoreUint64(&c.key, p.Key)
@@ -106,9 +106,9 @@ func (c *Claims) begin(number uint32, p *Part) (first uint64) {
 	return first
 }
 
-// claimFront claims the leader's next pages of those of a part, and tells how many: all that are left if
-// the helper has claimed none so far, or with all. The leader has claimed front pages so far; sane is false
-// if the state says otherwise, which only a peer that breaks the rules can have written.
+// claimFront claims the leader's next pages of a part, and returns how many: all remaining ones if the helper
+// has claimed none so far, or with all. The leader has claimed front pages so far; sane is false if the state
+// says otherwise, which only a peer that breaks the rules can have written.
 func (c *Claims) claimFront(number uint32, front, pages uint64, all bool) (n uint64, sane bool) {
 	for {
 		w := atomic.LoadUint64(&c.state)
@@ -129,8 +129,8 @@ func (c *Claims) claimFront(number uint32, front, pages uint64, all bool) (n uin
 	}
 }
 
-// copiedIn tells how many of its pages the helper has copied in a turn, whether it leaves some, and whether
-// it always will.
+// copiedIn returns how many of its pages the helper has copied in a turn, and whether it refuses some, in
+// this turn or always.
 func (c *Claims) copiedIn(number uint32) (pages uint64, refuses, always bool) {
 	w := atomic.LoadUint64(&c.copied)
 	if w>>32 != uint64(number) {

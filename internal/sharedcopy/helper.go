@@ -2,14 +2,14 @@ package sharedcopy
 
 import "sync/atomic"
 
-// Helper is the end that copies a share of what a leader has begun. The zero Helper copies nothing.
+// Helper is the end that copies a share of a leader's transfer. The zero Helper copies nothing.
 type Helper struct {
-	Claims  *Claims // nil if no leader knows of any
-	over    uint64  // their state when there was nothing more to copy
+	Claims  *Claims // nil until a leader has them
+	over    uint64  // their state when nothing was left to copy
 	refused uint64  // the turn in which a copy failed
 }
 
-// Offer is what a leader offers its helper to copy.
+// Offer is a part that a leader offers its helper.
 type Offer struct {
 	turn
 	word uint64 // of the state
@@ -19,7 +19,7 @@ type Offer struct {
 // Due reports whether a leader may have something to copy.
 func (h *Helper) Due() bool { return h.Claims != nil && atomic.LoadUint64(&h.Claims.state) != h.over }
 
-// Next gives a part of which nobody has claimed some pages; false if there is none. Call it if Due.
+// Next returns a part with unclaimed pages; false if there is none. Call it if Due.
 func (h *Helper) Next() (o Offer, ok bool) {
 	if o = h.Claims.look(); o.number == h.refused {
 		return o, false
@@ -31,29 +31,29 @@ func (h *Helper) Next() (o Offer, ok bool) {
 	return o, true
 }
 
-// Ignore leaves an offer to its leader, as this end does not have such a part.
+// Ignore leaves an offer to its leader, because this end does not have such a part.
 func (h *Helper) Ignore(o *Offer) { h.over = o.word }
 
-// Claim claims pages of an offer, and tells which they are: n bytes of the part, from a position on. 0 means
-// that the leader was quicker.
+// Claim claims pages of an offer, and returns them: n bytes of the part, from a position on. 0 means that the
+// leader has claimed all.
 func (h *Helper) Claim(o *Offer) (from, n uint64) { return h.Claims.claimBack(o) }
 
-// Copied notes that the pages of an offer that were claimed are copied.
+// Copied notes that the claimed pages of an offer are copied.
 func (h *Helper) Copied(o *Offer) { h.Claims.done(o) }
 
-// Failed notes that they are not, and will not be. The helper claims no more in this turn; nor in any other
+// Failed notes that they were not, and will not be. The helper claims no more in this turn; nor in any other
 // if it always fails.
 func (h *Helper) Failed(o *Offer, always bool) {
 	h.refused = o.number
 	h.Claims.refuse(o, always)
 }
 
-// open reports whether there is a part, and pages of it that nobody has claimed.
+// open reports whether there is a part with unclaimed pages.
 func (o *Offer) open() bool {
 	return o.Length > 0 && o.Length <= MaxPart && o.front+o.back < pagesOf(o.Length)
 }
 
-// look reads what the leader offers. It counts only if claimBack succeeds.
+// look reads the leader's offer. It counts only if claimBack succeeds.
 func (c *Claims) look() Offer {
 	w := atomic.LoadUint64(&c.state)
 	return Offer{turn: turnOf(w), word: w, Part: Part{ID: atomic.LoadUint64(&c.id),
@@ -75,7 +75,7 @@ func (c *Claims) claimBack(o *Offer) (from, n uint64) {
 	return from, min(end*Page, o.Length) - from
 }
 
-// done notes that the helper has copied the pages up to those of an offer it has claimed.
+// done notes that the helper has copied all pages that it has claimed so far.
 func (c *Claims) done(o *Offer) { atomic.StoreUint64(&c.copied, o.number<<32|o.back) }
 
 // refuse notes that it does not copy them.

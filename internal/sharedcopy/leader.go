@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Leader is the end of a transfer that begins it. The zero Leader shares nothing.
 type Leader struct {
-	Claims *Claims // of the helper, mapped; nil if it has told of none
+	Claims *Claims // of the helper, mapped; nil if it has none
 	Broken bool    // one end cannot access the other's memory, so sharing is impossible
 	turn   uint32
 	// A busy helper copies nothing, and each try costs at least a system call. So each turn in which it has
@@ -13,10 +13,10 @@ type Leader struct {
 	skip  int // transfers to make without a try
 }
 
-// maxAlone bounds how long sharing is not tried: for 7 transfers.
+// maxAlone limits how long sharing is not tried: 7 transfers.
 const maxAlone = 3
 
-// Worthwhile tells whether a transfer of n bytes is to be shared.
+// Worthwhile reports whether to share a transfer of n bytes.
 func (l *Leader) Worthwhile(n uint64) bool {
 	if l.Claims == nil || n < Min {
 		return false
@@ -28,7 +28,8 @@ func (l *Leader) Worthwhile(n uint64) bool {
 	return true
 }
 
-// AfterOthers has the next turn follow that of another leader. Only one of them uses the claims at a time.
+// AfterOthers makes the next turn follow that of another leader. Only one leader may use the claims at a
+// time.
 func (l *Leader) AfterOthers() { l.turn = uint32(turnOf(atomic.LoadUint64(&l.Claims.state)).number) }
 
 // tried notes whether the helper has copied anything in a turn.
@@ -41,12 +42,11 @@ func (l *Leader) tried(helped bool) {
 	l.skip = 1<<l.alone - 1
 }
 
-// Copy copies a part together with the helper. copyRange copies the bytes from one position in the part up
-// to another one, or fails. If Copy returns false some of the bytes are not there.
+// Copy copies a part together with the helper. copyRange copies the bytes between two positions of the part,
+// or fails. If Copy returns false some bytes are missing.
 //
-// late is called when the helper does not come to the end of what it has claimed. It tells whether to wait
-// on; if not, copyRange copies the bytes, and the helper may do so once more until the part's key is out of
-// use.
+// late is called when the helper is slow to finish its claimed pages. It reports whether to wait longer; if
+// not, copyRange copies the bytes, and the helper may copy them too until the part's key is invalid.
 func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func() bool) (ok bool) {
 	l.turn++
 	pages := pagesOf(p.Length)
@@ -63,17 +63,17 @@ func (l *Leader) Copy(p *Part, copyRange func(from, to uint64) bool, late func()
 	}
 	helped := pages - next
 	copied := helped == 0 || l.awaitCopied(helped, late)
-	if p.Length >= Min { // of a shorter rest the helper has no share
+	if p.Length >= Min { // the helper gets no share of a shorter rest
 		l.tried(helped > 0 && copied)
 	}
 	return ok && (copied || own(next, pages))
 }
 
-// copiedLooks is how often a leader looks for the end of what the helper copies, before the helper is late:
-// for two milliseconds or more. It copies 4 MiB in less, unless it has lost its core.
+// copiedLooks is how often a leader polls for the helper's copy before the helper counts as late: for two
+// milliseconds or more. It copies 4 MiB in less, unless it has lost its core.
 const copiedLooks = 1 << 21
 
-// awaitCopied waits until the helper has copied its pages; false if it does not come to it, or cannot.
+// awaitCopied waits until the helper has copied its pages; false if it is late, or cannot.
 func (l *Leader) awaitCopied(pages uint64, late func() bool) bool {
 	for looks := 1; ; looks++ {
 		copied, refuses, always := l.Claims.copiedIn(l.turn)

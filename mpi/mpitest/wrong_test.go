@@ -202,7 +202,7 @@ var wrong = []program{
 
 	{"no such fabric", func(t *testing.T) {
 		mpitest.Run(t, 1, func(context.Context, *mpi.Comm) error { return nil }, mpitest.Fabric("ib"))
-	}, []string{`wrong_test.go:\d+: mpitest: Fabric: "ib" is no fabric; there are shm, tcp or auto, and sim`}, nil},
+	}, []string{`wrong_test.go:\d+: mpitest: Fabric: unknown fabric "ib"; choose shm, tcp or auto, and sim`}, nil},
 
 	{"receives from each other over TCP", over("tcp", 3, func(_ context.Context, world *mpi.Comm) error {
 		if world.Rank() == 2 {

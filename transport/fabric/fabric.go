@@ -1,4 +1,5 @@
-// Package fabric is how a provider is selected by name, and what its user can set.
+// Package fabric lets programs select a provider by name, and defines what users can configure. Fabric is the
+// user's word for a provider.
 package fabric
 
 import (
@@ -21,7 +22,7 @@ type Fabric struct {
 	MinPeerTimeout time.Duration // the smallest valid Config.PeerTimeout
 
 	EagerMax int // bytes of a message above which rendezvous is faster; 0: the capacity of the largest slot
-	// bytes of a large message that one Read or Write moves best; 0: the protocol decides
+	// the best size of one Read or Write of a large message, in bytes; 0: the protocol decides
 	Piece int
 
 	Open func(Config) (transport.Device, error)
@@ -32,18 +33,18 @@ type Config struct {
 	Log         *slog.Logger
 	PeerTimeout time.Duration // how long a peer may be silent
 
-	// Running reports whether a peer is a process of this host that is known to run, or that would run if it
-	// got a processor. Such a peer is not given up for its silence while its connection stands. The answer
-	// may be no while it is not known: Running is called well before the answer decides. It does not block.
+	// Running reports whether a peer is a process of this host that is known to run, or that waits only for a
+	// processor. Such a peer is not given up for its silence while its connection is open. Running may return
+	// false while it does not know yet: it is called well before the answer decides. It does not block.
 	Running func(peer uint32) bool
 
 	// Fatal is called, at most once for each peer and from its own goroutine, when a system call on a peer's
-	// memory does not return although the peer has been declared failed. The thread that waits in the call,
-	// and what it holds, are released only when this process ends.
+	// memory does not return although the peer has been declared failed. The thread in that call is released
+	// only when this process ends.
 	Fatal func(peer uint32, err error)
 
-	// CopyCall is how long a call takes before its first byte that copies memory of another process; 0: the
-	// provider measures it.
+	// CopyCall is how long a system call that copies memory of another process takes before its first byte;
+	// 0: the provider measures it.
 	CopyCall time.Duration
 
 	// HugePages allows a provider to move memory that peers often reach onto huge pages.

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
-// All are the fabrics, in the order of preference. A new provider is one line here.
+// All lists the fabrics in order of preference. A new provider is one line here.
 var All = []fabric.Fabric{
 	shm.Fabric,
 	tcp.Fabric,
@@ -19,7 +19,7 @@ var All = []fabric.Fabric{
 // Auto is the name under which a rank uses the first local fabric and the first other one.
 const Auto = "auto"
 
-// Names are the names that can be chosen, for messages: "shm, tcp or auto".
+// Names lists the names that can be chosen, for messages: "shm, tcp or auto".
 func Names() string {
 	var names []string
 	for _, f := range All {
@@ -37,7 +37,7 @@ func Help() string {
 	return strings.Join(names, ", ") + ", or " + Auto + ": the first of these that reaches a peer"
 }
 
-// Check refuses a name that cannot be chosen.
+// Check returns an error for a name that cannot be chosen.
 func Check(name string) error {
 	if name == Auto {
 		return nil
@@ -47,11 +47,11 @@ func Check(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no fabric; there are %s", name, Names())
+	return fmt.Errorf("unknown fabric %q; choose %s", name, Names())
 }
 
-// Choose returns the fabrics of a name that Check accepts. For Auto these are the first that reaches ranks of
-// this host, if here, and the first that reaches others, if elsewhere.
+// Choose returns the fabrics of a name that Check accepts. For Auto these are the first local one, if here,
+// and the first other one, if elsewhere.
 func Choose(name string, here, elsewhere bool) (list []fabric.Fabric) {
 	wanted := map[bool]bool{true: here, false: elsewhere} // by Local
 	for _, f := range All {

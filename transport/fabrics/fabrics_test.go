@@ -25,5 +25,5 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, "a, b, c, d or auto", Names())
 	require.NoError(t, Check("d"))
 	require.NoError(t, Check(Auto))
-	require.ErrorContains(t, Check("rdma"), `"rdma" is no fabric; there are a, b, c, d or auto`)
+	require.ErrorContains(t, Check("rdma"), `unknown fabric "rdma"; choose a, b, c, d or auto`)
 }

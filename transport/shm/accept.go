@@ -11,8 +11,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// serve accepts connections until the endpoint is closed. Processes of other users get no place, and no
-// goroutine.
+// serve accepts connections until the endpoint is closed. Processes of other users are closed at once.
 func (e *endpoint) serve() {
 	over := e.table.Context().Done()
 	for {
@@ -22,7 +21,7 @@ func (e *endpoint) serve() {
 				return
 			}
 			e.report("", fmt.Errorf("accepting connections: %w", err))
-			select { // out of descriptors, most likely: it passes
+			select { // most likely out of descriptors, which passes
 			case <-time.After(100 * time.Millisecond):
 				continue
 			case <-over:
@@ -35,7 +34,7 @@ func (e *endpoint) serve() {
 			e.report(fmt.Sprintf("process %d", c.pid), err)
 			continue
 		}
-		select { // who comes meanwhile waits in the system's queue
+		select { // later callers wait in the system's queue
 		case e.callers <- struct{}{}:
 		case <-over:
 			made.Close()
@@ -45,12 +44,12 @@ func (e *endpoint) serve() {
 	}
 }
 
-// report tells the acceptor of a connection that came to nothing, unless there are too many to tell.
+// report reports a failed connection to the acceptor, unless there were too many.
 func (e *endpoint) report(from string, err error) {
 	e.reports.Report(e.acceptor, from, err)
 }
 
-// answer brings a caller's connection to its end.
+// answer runs a caller's handshake to its end.
 func (e *endpoint) answer(c *conn) {
 	defer c.Close()
 	who, err := e.hello(c)
@@ -68,13 +67,13 @@ func (e *endpoint) answer(c *conn) {
 	}
 }
 
-// hello reads the first message and checks the ranks of caller and callee.
+// hello reads the first message and checks the ranks of both ends.
 func (e *endpoint) hello(c *conn) (parties, error) {
 	defer c.within(e.table.Context(), e.dev.opts.AuthTimeout)()
 	body, _, err := c.receive(typeHello, 0)
 	if errors.Is(err, os.ErrDeadlineExceeded) && e.table.Context().Err() == nil {
-		// A rank that was too slow comes again when it is told so. The socket has room for so little: this
-		// waits for nothing.
+		// A rank that was too slow tries again when it is told so. The message is small enough for an empty
+		// socket, so this does not block.
 		c.SetDeadline(time.Now().Add(provenTimeout))
 		c.reject(handshake.RejectBusy, "too slow: try again")
 	}
@@ -85,10 +84,10 @@ func (e *endpoint) hello(c *conn) (parties, error) {
 	switch {
 	case who.job != handshake.JobHash(e.id.Job):
 		c.reject(handshake.RejectOther, "this is another job")
-		return who, fmt.Errorf("%w: it is of another job", transport.ErrRefused)
+		return who, fmt.Errorf("%w: the peer belongs to another job", transport.ErrRefused)
 	case !e.id.Meets(who.initiator, who.responder):
 		c.reject(handshake.RejectRank, handshake.Whom(&e.id))
-		return who, fmt.Errorf("%w: it says that it is %s and wants %s", transport.ErrRefused,
+		return who, fmt.Errorf("%w: the peer says that it is %s and asks for %s", transport.ErrRefused,
 			handshake.Name(who.initiator), handshake.Name(who.responder))
 	}
 	if err := who.check(proof, &e.id.Secret, roleInitiator, []byte(e.socket)); err != nil {
@@ -98,8 +97,8 @@ func (e *endpoint) hello(c *conn) (parties, error) {
 	return who, nil
 }
 
-// respond is the responder's side of the handshake with a proven peer, unless another connection stands or
-// comes first.
+// respond is the responder's side of the handshake with an authenticated peer, unless another connection
+// exists or is made first.
 func (e *endpoint) respond(c *conn, who *parties) error {
 	p, ok := e.table.Request(who.responder, who.initiator)
 	if !ok {
@@ -123,18 +122,18 @@ func (e *endpoint) join(c *conn, who *parties) (*qp, error) {
 	}
 	theirs, f, private, err := e.exchange(c, who, mine, private)
 	if err != nil {
-		e.dev.drop(mine, false) // the peer uses it from Ready on
+		e.dev.drop(mine, nil) // the peer uses it from Ready on
 		return nil, err
 	}
 	if _, err := c.Write(appendPrefix(nil, typeReady)); err != nil {
 		f.close()
-		e.dev.drop(mine, false)
+		e.dev.drop(mine, nil)
 		return nil, err
 	}
 	return e.connected(c, who.initiator, mine, theirs, f, private), nil
 }
 
-// exchange tells the initiator what this side brings in, and takes what that one does.
+// exchange sends the initiator this end's parameters, and receives its own.
 func (e *endpoint) exchange(c *conn, who *parties, mine *prepared, private []byte) (*connectInfo,
 	*peerMapping, []byte, error) {
 	err := c.send(e.table.Context(), who.appendAccept(nil, &e.id.Secret, e.dev.offer(mine), private),

@@ -10,23 +10,23 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// The address of an endpoint is shm:HOST:NAME. HOST tells which endpoints can reach each other: those of one
-// run of one kernel, in one network namespace. NAME is the abstract name of a Unix socket, random, so that
-// nobody can be waiting there before.
+// The address of an endpoint is shm:HOST:NAME. Endpoints with the same HOST can reach each other: it names
+// the boot of the kernel and the network namespace. NAME is the abstract name of a Unix socket. It is random,
+// so that nobody can listen there before.
 const addressPrefix = "shm:"
 
-// socketPrefix begins the abstract names of sockets.
+// socketPrefix is the prefix of the abstract names of sockets.
 const socketPrefix = "weft-"
 
-// host is the first part of our own addresses.
+// host returns the HOST part of this host's addresses.
 func host() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("which host this is: %w", err)
+		return "", fmt.Errorf("identifying this host: %w", err)
 	}
 	space, err := os.Readlink("/proc/self/ns/net") // net:[4026531840]
 	if err != nil {
-		return "", fmt.Errorf("which network namespace this is: %w", err)
+		return "", fmt.Errorf("identifying the network namespace: %w", err)
 	}
 	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
 	return strings.ReplaceAll(strings.TrimSpace(string(boot)), "-", "") + "." + space, nil
@@ -44,7 +44,7 @@ func newAddress() (addr string, err error) {
 	return addressPrefix + h + ":" + socketPrefix + hex.EncodeToString(name[:]), nil
 }
 
-// split gives the host and the socket's name of an address.
+// split returns the host and the socket's name of an address.
 func split(addr string) (host, name string, ok bool) {
 	rest, ok := strings.CutPrefix(addr, addressPrefix)
 	if !ok {
@@ -54,14 +54,14 @@ func split(addr string) (host, name string, ok bool) {
 	return host, name, ok && host != "" && name != "" && len(name) < 100
 }
 
-// Reaches reports whether an address is of this host.
+// Reaches reports whether an address belongs to this host.
 func (e *endpoint) Reaches(addr string) bool {
 	mine, _, _ := split(e.addr)
 	theirs, _, ok := split(addr)
 	return ok && mine == theirs
 }
 
-// reachable returns the name of the socket of a rank's address, if it can be reached from here.
+// reachable returns the socket name of a rank's address, or an error if it cannot be reached from here.
 func (e *endpoint) reachable(rank uint32, addr string) (string, error) {
 	mine, _, _ := split(e.addr)
 	theirs, name, ok := split(addr)

@@ -12,7 +12,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// responder answers those Reads and Atomics of the peer that the peer does not carry out itself.
+// responder answers the Reads and Atomics of the peer that the peer cannot carry out itself.
 type responder struct {
 	q         *qp
 	responses ring.Queue[readResponse]
@@ -20,10 +20,10 @@ type responder struct {
 	answered  transport.ReadStats
 }
 
-// owes reports whether something is to be answered.
+// owes reports whether a request is still unanswered.
 func (r *responder) owes() bool { return r.responses.Head != r.responses.Tail }
 
-// asked takes a Read Request: it is checked at once, and answered in its turn.
+// asked handles a Read Request: it is checked at once, and answered in order.
 func (r *responder) asked(h header, payload []byte) error {
 	n := len(payload) / segmentSize
 	if n < 1 || n > maxSegments || len(payload)%segmentSize != 0 {
@@ -52,8 +52,8 @@ func (r *responder) asked(h header, payload []byte) error {
 	return nil
 }
 
-// askedAtomic takes an Atomic of the peer and carries it out at once: what came before it is placed. The
-// answer waits for its turn among those of the Reads, and so does a refusal.
+// askedAtomic carries out an Atomic of the peer at once: everything before it is placed. Its answer, or a
+// refusal, is sent in order with those of the Reads.
 func (r *responder) askedAtomic(h header, payload []byte) error {
 	q := r.q
 	op := place.ParseOperation(h.b)
@@ -84,8 +84,8 @@ func (r *responder) askedAtomic(h header, payload []byte) error {
 	return nil
 }
 
-// newResponse makes an entry for a Read or an Atomic of the peer. After one that is refused all are: the
-// connection ends before their turn.
+// newResponse adds an entry for a Read or an Atomic of the peer. After a refused one all are refused, because
+// the connection ends before their turn.
 func (r *responder) newResponse(number uint64) (*readResponse, error) {
 	n := r.responses.Tail - r.responses.Head
 	if uint64(n) >= r.maxReads {
@@ -104,7 +104,7 @@ func (r *responder) newResponse(number uint64) (*readResponse, error) {
 	return a, nil
 }
 
-// responseFrames answers Reads and Atomics of the peer, in their order.
+// responseFrames sends the answers to Reads and Atomics of the peer, in order.
 func (r *responder) responseFrames() {
 	q := r.q
 	for r.responses.Head != r.responses.Tail {

@@ -12,13 +12,12 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// pageSize is the unit in which an arena is handed out. It is a multiple of the page of every machine that
+// pageSize is the unit of allocation in an arena. It is a multiple of the page size of every machine that
 // weft runs on.
 const pageSize = 64 << 10
 
-// arena is the memory of a device that its peers map, all of it at once: the table of keys, then pages for
-// blocks, bitmaps and PD.Alloc. Its address range is much larger than what is used of it; the pages are there
-// only where they are reserved.
+// arena is the memory of a device that its peers map, as a whole: the table of keys, then pages for blocks,
+// bitmaps and PD.Alloc. Its address range is much larger than what is used of it; only reserved pages exist.
 type arena struct {
 	fd  int
 	mem []byte
@@ -27,16 +26,16 @@ type arena struct {
 	closed     bool
 	free       []span // in ascending order, no two adjacent
 	quarantine []quarantined
-	detached   []span // detached: they outlive the device
-	used       int64  // bytes that are handed out
+	detached   []span // by MR.Detach: they outlive the device
+	used       int64  // allocated bytes
 	blocks     []int64
 }
 
 // span is a part of the arena.
 type span struct{ off, n int64 }
 
-// quarantined is memory that was given back while peers may still have been writing there. It is not used
-// again before they have all ended that.
+// quarantined is memory that was freed while peers may still have been writing there. It is not reused before
+// all of them have stopped.
 type quarantined struct {
 	span
 	writers []writer
@@ -66,11 +65,11 @@ func newArena(size int64) (*arena, error) {
 	return &arena{fd: fd, mem: mem, free: []span{{tableBytes, size - tableBytes}}}, nil
 }
 
-// errNoMemory says that the arena or the machine has no room.
+// errNoMemory says that the arena or the machine is full.
 var errNoMemory = errors.New("out of shared memory")
 
-// alloc hands out memory, zeroed and reserved, in whole units. What is small is a ring, most likely, and used
-// at once.
+// alloc allocates zeroed and reserved memory, in whole units. Small memory is most likely a ring, which is
+// used at once, so its pages are filled.
 func (a *arena) alloc(n int) (span, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,27 +82,27 @@ func (a *arena) alloc(n int) (span, error) {
 		give = sys.Fill
 	}
 	if err := a.reserve(give, s.off, int64(n)); err != nil {
-		_ = a.recycle(s) // it has no pages, or gives them back later
+		_ = a.recycle(s) // it has no pages, or frees them later
 		return span{}, err
 	}
 	return s, nil
 }
 
-// maxFilled is how large memory is at most that gets its pages at once: a ring of any phase that is common.
+// maxFilled is the largest allocation that gets its pages at once: a ring of any common phase.
 const maxFilled = 1 << 20
 
-// reserve has the system give a part of the arena its pages.
+// reserve makes the system reserve the pages of a part of the arena.
 func (a *arena) reserve(give func(fd int, off, n int64) error, off, n int64) error {
 	if err := give(a.fd, off, (n+minPage-1)/minPage*minPage); err != nil {
-		return fmt.Errorf("%w: the system gives no %d bytes (%w); %d are in use", errNoMemory, n, err, a.used)
+		return fmt.Errorf("%w: the system refuses %d bytes (%w); %d are in use", errNoMemory, n, err, a.used)
 	}
 	return nil
 }
 
-// minPage is the page of most machines.
+// minPage is the page size of most machines.
 const minPage = 4 << 10
 
-// take hands out addresses. The lock is held.
+// take allocates addresses. The lock is held.
 func (a *arena) take(n int) (span, error) {
 	if a.closed {
 		return span{}, transport.ErrDeviceGone
@@ -126,12 +125,12 @@ func (a *arena) take(n int) (span, error) {
 		a.used += size
 		return s, nil
 	}
-	return span{}, fmt.Errorf("%w: no room for %d bytes; %d of %d are in use, or given back and not yet "+
+	return span{}, fmt.Errorf("%w: no room for %d bytes; %d of %d are in use, or freed and not yet "+
 		"left by peers", errNoMemory, n, a.used,
 		int64(len(a.mem))-tableBytes)
 }
 
-// put takes a span back. writers are peers that may be writing there.
+// put frees a span. writers are the peers that may still be writing there.
 func (a *arena) put(s span, writers []writer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,14 +138,14 @@ func (a *arena) put(s span, writers []writer) error {
 		return nil
 	}
 	if len(writers) > 0 {
-		_ = sys.Punch(a.fd, s.off, s.n) // what is written yet is gone with the next one
+		_ = sys.Punch(a.fd, s.off, s.n) // later writes are dropped by the next Punch
 		a.quarantine = append(a.quarantine, quarantined{s, writers})
 		return nil
 	}
 	return a.recycle(s)
 }
 
-// release takes out of quarantine what nobody writes any more.
+// release frees quarantined spans that nobody writes any more.
 func (a *arena) release() {
 	a.quarantine = slices.DeleteFunc(a.quarantine, func(q quarantined) bool {
 		for _, w := range q.writers {
@@ -154,7 +153,7 @@ func (a *arena) release() {
 				return false
 			}
 		}
-		_ = a.recycle(q.span) // the pages stay then, and are zeroed with the next use
+		_ = a.recycle(q.span) // on failure the pages stay, and are zeroed
 		return true
 	})
 }
@@ -182,7 +181,7 @@ func (a *arena) recycle(s span) error {
 	return err
 }
 
-// keep leaves a span mapped when the device is closed.
+// keep leaves a span mapped after the device is closed.
 func (a *arena) keep(s span) {
 	a.mu.Lock()
 	a.detached = append(a.detached, s)
@@ -191,13 +190,13 @@ func (a *arena) keep(s span) {
 
 func (a *arena) bytes(s span) []byte { return a.mem[s.off : s.off+s.n : s.off+s.n] }
 
-// offset tells where in the arena b lies, if all of it does.
+// offset returns the offset of b in the arena, if all of it lies there.
 func (a *arena) offset(b []byte) (int64, bool) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(a.mem)))
 	return int64(at), at < uintptr(len(a.mem)) && uintptr(len(b)) <= uintptr(len(a.mem))-at
 }
 
-// block hands out zeroed memory for one connection, or for one completion queue.
+// block allocates zeroed memory for one connection, or for one completion queue.
 func (a *arena) block() (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,14 +218,14 @@ func (a *arena) block() (int64, error) {
 	return off, nil
 }
 
-// putBlock takes a block back that no peer writes any more.
+// putBlock frees a block that no peer writes any more.
 func (a *arena) putBlock(off int64) {
 	a.mu.Lock()
 	a.blocks = append(a.blocks, off)
 	a.mu.Unlock()
 }
 
-// close gives everything back to the system but what is kept.
+// close frees everything except detached spans.
 func (a *arena) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,14 +1,15 @@
 package shm
 
-// bounceBuffer is memory of ours out of which the peer copies what is too large for a frame. It is there
-// while it is used. A piece is free again when the peer has carried out the frame that names it: so a payload
-// needs no acknowledgement of its own, and the poster has its buffer back at once.
+// bounceBuffer is memory of this end from which the peer copies payloads that are too large for a frame. It
+// exists only while it is used, and has several slots, each for one payload. A slot is free again when the
+// peer has consumed the frame that names it, so a payload needs no acknowledgement of its own, and the poster
+// has its buffer back at once.
 type bounceBuffer struct {
 	memory    span
-	next      int                  // piece
-	tailAfter [bouncePieces]uint64 // of each piece: the ring's tail after the frame that names it
+	next      int                  // slot
+	tailAfter [bouncePieces]uint64 // by slot: the ring's tail after the frame that names it
 	used      bool                 // since the last Tick
-	failed    bool                 // there was no memory
+	failed    bool                 // allocation failed
 }
 
 const (
@@ -16,15 +17,16 @@ const (
 	bouncePieces = 8
 )
 
-// frameWriter writes frames for the peer: into the ring, or with a long payload in a bounce buffer.
+// frameWriter writes frames for the peer: into the ring, with a long payload in the bounce buffer.
 type frameWriter struct {
 	outRing
 	bounce bounceBuffer
-	arena  *arena // of ours
-	waits  bool   // for the peer to carry out frames
+	arena  *arena // this device's
+	waits  bool   // for the peer to consume frames
 }
 
-// full reports whether there is no room for a frame of n bytes of payload; then the peer tells when there is.
+// full reports whether there is no room for a frame with n bytes of payload; then the peer notifies when
+// there is.
 func (w *frameWriter) full(n int) bool {
 	if w.room(n) {
 		return false
@@ -33,7 +35,7 @@ func (w *frameWriter) full(n int) bool {
 	return true
 }
 
-// piece tells how many of the next bytes of a payload go into one frame; false if there is no room now.
+// piece returns how many of the next bytes of a payload fit one frame; false if there is no room now.
 func (w *frameWriter) piece(rest int) (n int, ok bool) {
 	if rest <= framePayload || !w.hasBounceBuffer() {
 		n = min(rest, framePayload)
@@ -51,7 +53,7 @@ func (w *frameWriter) piece(rest int) (n int, ok bool) {
 	return min(rest, bouncePiece), true
 }
 
-// hasBounceBuffer reports whether there is a bounce buffer, and makes one if there is memory.
+// hasBounceBuffer reports whether there is a bounce buffer. It allocates one if there is memory.
 func (w *frameWriter) hasBounceBuffer() bool {
 	s := &w.bounce
 	if s.memory.n > 0 {
@@ -62,7 +64,7 @@ func (w *frameWriter) hasBounceBuffer() bool {
 	}
 	m, err := w.arena.alloc(bouncePiece * bouncePieces)
 	if err != nil {
-		s.failed = true // until the next Tick: then it is tried again
+		s.failed = true // until the next Tick
 		return false
 	}
 	*s = bounceBuffer{memory: m}
@@ -72,7 +74,7 @@ func (w *frameWriter) hasBounceBuffer() bool {
 	return true
 }
 
-// beginFrame writes a frame's header and gives where its payload goes, in at most two pieces.
+// beginFrame writes a frame's header and returns the memory for its payload, in at most two parts.
 func (w *frameWriter) beginFrame(h header) (first, second []byte) {
 	if h.length <= framePayload {
 		w.begin(h)
@@ -89,7 +91,7 @@ func (w *frameWriter) beginFrame(h header) (first, second []byte) {
 	return w.arena.mem[off:][:h.length], nil
 }
 
-// endFrame ends a frame whose payload stands where it goes.
+// endFrame ends a frame whose payload has been filled in.
 func (w *frameWriter) endFrame(n int) {
 	if n <= framePayload {
 		w.fill(n)
@@ -97,12 +99,12 @@ func (w *frameWriter) endFrame(n int) {
 	w.publish() // the peer can begin
 }
 
-// trim gives a bounce buffer back that nobody needs. It is called with every Tick.
+// trim frees an unused bounce buffer. It is called with every Tick.
 func (w *frameWriter) trim() {
 	s := &w.bounce
 	s.failed = false
 	if s.memory.n > 0 && !s.used && w.done() {
-		_ = w.arena.put(s.memory, nil) // pages that stay are zeroed with the next use
+		_ = w.arena.put(s.memory, nil) // pages that stay are zeroed when reused
 		s.memory = span{}
 	}
 	s.used = false

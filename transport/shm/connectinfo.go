@@ -9,22 +9,23 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// connectInfo is what each side says of its end in the handshake. The descriptor of its arena comes with it.
+// connectInfo are the parameters that each side sends of its end, in Offer and in Accept. The descriptor of
+// its arena accompanies them.
 type connectInfo struct {
 	arena      uint64 // bytes
 	block      uint64 // offset of the block that the other side sends through
 	domain     uint32
 	num        transport.QPN
 	recv       int  // depth of its receive queue
-	reads      int  // Reads of the other side that it answers at once
+	reads      int  // maximum Reads of the other side at once
 	asymmetric bool // it passes the barriers of others
 	queues     []queueInfo
-	// address of a secret of its own, which it shows here: who can read it there can read its memory
+	// address of secret in this process: a peer that finds secret there can read this process's memory
 	probe  uint64
 	secret [nonceSize]byte
 }
 
-// queueInfo is a completion queue that is to be told.
+// queueInfo is a completion queue that the other side notifies.
 type queueInfo struct {
 	doorbell uint64 // offset
 	slot     uint32
@@ -61,10 +62,11 @@ func (o *connectInfo) append(b []byte) []byte {
 	return b
 }
 
-// parseConnectInfo reads it, and returns what follows it. Whatever passes lies in the arena.
+// parseConnectInfo parses a connectInfo at the beginning of b, and returns the rest. All offsets that it
+// accepts lie in the arena.
 func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	if len(b) < minConnectInfo {
-		return nil, nil, fmt.Errorf("%w: an Offer of %d bytes", transport.ErrProtocol, len(b))
+		return nil, nil, fmt.Errorf("%w: parameters of %d bytes", transport.ErrProtocol, len(b))
 	}
 	o := &connectInfo{
 		arena: binary.LittleEndian.Uint64(b), block: binary.LittleEndian.Uint64(b[8:]),
@@ -77,20 +79,20 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	copy(o.secret[:], b[40:])
 	queues := int(b[31])
 	if queues < 1 || queues > 2 || b[30] > 1 || len(b) < connectInfoHead+queues*connectInfoQueue {
-		return nil, nil, fmt.Errorf("%w: an Offer of %d queues in %d bytes", transport.ErrProtocol, queues,
+		return nil, nil, fmt.Errorf("%w: parameters of %d queues in %d bytes", transport.ErrProtocol, queues,
 			len(b))
 	}
 	if o.arena < uint64(minArena) || o.arena%pageSize != 0 || o.arena > maxArena || !o.holds(o.block) {
-		return nil, nil, fmt.Errorf("%w: an Offer of a block at %d in an arena of %d bytes; %d to %d are "+
-			"possible",
+		return nil, nil, fmt.Errorf("%w: parameters with a block at %d in an arena of %d bytes; %d to "+
+			"%d are possible",
 			transport.ErrProtocol, o.block, o.arena, minArena, int64(maxArena))
 	}
 	b = b[connectInfoHead:]
 	for range queues {
 		c := queueInfo{doorbell: binary.LittleEndian.Uint64(b), slot: binary.LittleEndian.Uint32(b[8:])}
 		if !o.holds(c.doorbell) || c.slot >= maxSlots {
-			return nil, nil, fmt.Errorf("%w: an Offer of slot %d of a doorbell at %d", transport.ErrProtocol,
-				c.slot, c.doorbell)
+			return nil, nil, fmt.Errorf("%w: parameters with slot %d of a doorbell at %d",
+				transport.ErrProtocol, c.slot, c.doorbell)
 		}
 		copy(c.wake.id[:], b[12:])
 		copy(c.wake.token[:], b[12+wakeNameSize:])
@@ -100,12 +102,12 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	return o, b, nil
 }
 
-// holds reports whether there can be a block at an offset.
+// holds reports whether a block can be at an offset.
 func (o *connectInfo) holds(off uint64) bool {
 	return off >= uint64(tableBytes) && off%blockSize == 0 && off < o.arena
 }
 
-// offer says what a prepared queue pair brings in. The descriptor of the arena goes with it.
+// offer returns the parameters of a prepared queue pair.
 func (d *Device) offer(p *prepared) *connectInfo {
 	o := &connectInfo{arena: uint64(len(d.arena.mem)), block: uint64(p.in.off),
 		domain: p.conf.PD.(*verbs.PD).ID, num: p.num, recv: p.conf.RecvWR,
@@ -118,7 +120,7 @@ func (d *Device) offer(p *prepared) *connectInfo {
 	return o
 }
 
-// accept maps what the peer brings in. The descriptors are used up, whatever comes of it.
+// accept maps the peer's arena. It closes the descriptors in any case.
 func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error) {
 	f, err := o.take(fds)
 	for _, fd := range fds {
@@ -129,7 +131,7 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 	}
 	if !d.opts.NoCMA && pid > 0 {
 		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
-		f.foreign, err = d.tryToRead(f.own) // it may be refused, as it is in many containers
+		f.foreign, err = d.tryToRead(f.own) // the system may refuse it, as in many containers
 		if err != nil {
 			f.close()
 			return nil, err
@@ -140,7 +142,7 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 
 func (o *connectInfo) take(fds []int) (*peerMapping, error) {
 	if len(fds) != 1 {
-		return nil, fmt.Errorf("%w: an Offer with %d descriptors", transport.ErrProtocol, len(fds))
+		return nil, fmt.Errorf("%w: parameters with %d descriptors", transport.ErrProtocol, len(fds))
 	}
 	if err := sys.CheckShared(fds[0], int64(o.arena)); err != nil {
 		return nil, fmt.Errorf("%w: %w", transport.ErrProtocol, err)

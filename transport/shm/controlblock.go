@@ -8,23 +8,23 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// controlBlock is what the two ends of one direction share. It lies in the receiver's arena. Each line is
-// written by one side only.
+// controlBlock is the memory that the two ends of one direction share. It lies in the receiver's arena. Each
+// cache line is written by one side only.
 type controlBlock struct {
-	tail uint64 // by the sender: bytes of frames that are in the ring, since the beginning; and tailEnded
+	tail uint64 // by the sender: bytes of frames written since the beginning, and tailEnded
 	_    [7]uint64
 
-	// by the sender: odd while it looks a key up and places bytes by it; steps at both ends of that
+	// by the sender: odd while it looks up a key and places bytes with it; incremented before and after
 	placementSeq uint64
-	writeSeq     uint64 // by the sender: steps with every Write or Atomic that it tells of
-	wants        uint64 // by the sender: 1 while it waits for room, or for its frames to be carried out
-	heartbeatSeq uint64 // by the sender: steps with its Ticks
+	writeSeq     uint64 // by the sender: incremented with every Write or Atomic that it notifies
+	wants        uint64 // by the sender: 1 while it waits for room, or for its frames to be consumed
+	heartbeatSeq uint64 // by the sender: incremented by its Ticks
 	_            [4]uint64
 
-	notifyEnable uint64 // by the receiver: what the sender does when it has placed something
+	notifyEnable uint64 // by the receiver: what the sender must do when it has placed something
 	_            [7]uint64
 
-	consumed uint64 // by the receiver: bytes of frames that are carried out
+	consumed uint64 // by the receiver: bytes of frames consumed
 	_        [7]uint64
 
 	ring [ringSize]byte
@@ -38,31 +38,31 @@ const (
 var _ [blockSize - unsafe.Sizeof(controlBlock{})]struct{}
 var _ [unsafe.Sizeof(controlBlock{}) - blockSize]struct{}
 
-// tailEnded is the bit of tail with which the sender says that it uses the receiver's memory no more.
+// tailEnded is the bit of tail that says that the sender no longer uses the receiver's memory.
 const tailEnded = 1 << 63
 
 // Bits of notifyEnable.
 const (
-	notifyTell   = 1 << iota // tell the completion queues
-	notifyClosed             // place nothing any more
+	notifyTell   = 1 << iota // ring the doorbells of the completion queues
+	notifyClosed             // place nothing more
 )
 
-// receiveBlock is the receiver's hold on a block. The peer may write there until its end of the connection is
-// closed, whatever has become of ours.
+// receiveBlock is the receiver's view of a block. The peer may write there until its end of the connection is
+// closed, whatever the state of this end.
 type receiveBlock struct {
 	arena  *arena
 	off    int64
 	block  *controlBlock
-	gone   atomic.Bool // the peer's process is no more
-	closed atomic.Bool // both directions were closed in order: the peer places nothing any more
+	gone   atomic.Bool // the peer's process has ended
+	closed atomic.Bool // both directions were closed in order: the peer places nothing more
 }
 
-// ended reports whether the peer does not write any more.
+// ended reports whether the peer no longer writes.
 func (in *receiveBlock) ended() bool {
 	return in.gone.Load() || atomic.LoadUint64(&in.block.tail)&tailEnded != 0
 }
 
-// mayPlace reports whether the peer may place bytes by a key.
+// mayPlace reports whether the peer may place bytes.
 func (in *receiveBlock) mayPlace() bool { return !in.closed.Load() && !in.ended() }
 
 func newReceiveBlock(a *arena) (*receiveBlock, error) {
@@ -71,27 +71,26 @@ func newReceiveBlock(a *arena) (*receiveBlock, error) {
 		return nil, err
 	}
 	in := &receiveBlock{arena: a, off: off, block: controlBlockAt(a.mem, uint64(off))}
-	in.block.notifyEnable = notifyTell // until the queue polls: taking it back needs no barrier
+	in.block.notifyEnable = notifyTell // until the queue polls: clearing it then needs no barrier
 	return in, nil
 }
 
-// writer is a peer that is found placing bytes.
+// writer is a peer that was found placing bytes.
 type writer struct {
 	in   *receiveBlock
 	mark uint64
 }
 
-// writing reports whether the peer is still where it was found.
+// writing reports whether the peer is still in the same placement.
 func (w writer) writing() bool {
 	return !w.in.ended() && atomic.LoadUint64(&w.in.block.placementSeq) == w.mark
 }
 
-// writerWait is how long one waits for a peer that is placing bytes before its process is looked at, which
-// takes many system calls: a copy takes less, also if the peer lost its processor in the middle of it.
+// writerWait is how long to wait for a peer that is placing bytes before probing its process, which takes
+// many system calls. A copy takes less, even if the peer loses its CPU in the middle of it.
 const writerWait = 20 * time.Millisecond
 
-// activeWriters are the peers that may be placing bytes by a key that has been revoked, and do not end that
-// soon.
+// activeWriters returns the peers that may be placing bytes with a revoked key, and do not finish soon.
 func (d *Device) activeWriters() []writer {
 	var list []writer
 	d.live.Lock()
@@ -100,7 +99,7 @@ func (d *Device) activeWriters() []writer {
 		if !in.mayPlace() {
 			continue
 		}
-		if first { // one that is added from now on finds the key gone
+		if first { // a connection that is added from now on does not find the key
 			d.barrier()
 			first = false
 		}
@@ -112,7 +111,7 @@ func (d *Device) activeWriters() []writer {
 	return awaitWriters(list)
 }
 
-// awaitWriters waits a little for writers, and gives those that are left.
+// awaitWriters waits a little for writers, and returns those that have not finished.
 func awaitWriters(list []writer) []writer {
 	if len(list) == 0 {
 		return nil
@@ -130,11 +129,11 @@ func awaitWriters(list []writer) []writer {
 	}
 }
 
-// barrier has all peers see what this process has stored, and stored what they see, where they use no
-// barriers themselves.
+// barrier orders this process's stores and loads against those of all peers, also of peers that use no fences
+// of their own.
 func (d *Device) barrier() {
 	if d.asymmetric {
-		_ = sys.Barrier() // it was there when the device was made
+		_ = sys.Barrier() // it worked when the device was made
 	} else {
 		sys.FullBarrier()
 	}

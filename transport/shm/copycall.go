@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// copyCall is how long a system call takes that copies a few bytes of a peer's memory. It is measured with
-// the first peers that connect, and the least counts.
+// copyCall is the duration of a system call that copies a few bytes of a peer's memory. It is measured with
+// the first peers that connect; the minimum counts.
 type copyCall struct {
 	peers uatomic.Int32
 	ns    uatomic.Int64 // 0: not known
@@ -17,7 +17,7 @@ type copyCall struct {
 
 const measuredPeers = 3
 
-// pin has nothing measured, unless call is 0.
+// pin sets the duration instead of measuring it, unless call is 0.
 func (c *copyCall) pin(call time.Duration) {
 	if call > 0 {
 		c.ns.Store(int64(call))

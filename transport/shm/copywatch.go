@@ -10,23 +10,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// copyWatch is what the watcher of peers knows of a system call that copies memory of one, or to it. Such a
-// call waits for pages of the peer, which need not come: their faults may be handed to a program
-// (userfaultfd), or they are those of a file whose file system does not answer. Nothing but the end of a
-// process ends the wait.
+// copyWatch is the watcher's state of a system call that copies a peer's memory. Such a call waits for pages
+// of the peer, which may never come: their faults may be handled by a program (userfaultfd), or they belong
+// to a file whose file system does not respond. Only the end of a process ends the wait.
 type copyWatch struct {
-	call   uint64        // that was under way at the last look; of sys.Foreign
-	lasted time.Duration // between looks that found it held up
+	call   uint64        // in progress at the last look; see sys.Foreign
+	lasted time.Duration // time for which the call was found waiting
 	fatal  bool          // Options.Fatal was called
-	gaveUp uatomic.Bool  // the peer was given up over it
+	gaveUp uatomic.Bool  // the peer was given up because of it
 }
 
-// watchCopy looks at a copy of a peer's memory, or to it, some time after the last look, and knows whether
-// the peer's process is there: its number may be another one's if it is not. What counts is the time in which
-// the copy waits for pages: the thread that copies may wait for a processor too. After half of the peer
-// timeout the peer is given up and its process killed, whose end ends the call, in time for this rank to tell
-// its own peers that it lives. If the call goes on, because pages are due from yet another process, this one
-// cannot go on.
+// watchCopy checks a copy of a peer's memory, since after the last check. there is false if the peer's
+// process has ended: its pid may have been reused. Only time that the copy spends waiting for pages counts,
+// because its thread may also wait for a CPU. After PeerTimeout/2 the peer is given up and its process
+// killed, so that the call returns in time for this rank to send its own signs of life. If the call still
+// does not return, because the pages belong to yet another process, this process cannot continue
+// (Options.Fatal).
 func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	w := &l.copying
 	call := l.own.Call()
@@ -42,7 +41,7 @@ func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	case w.lasted >= d.copyTimeout() && !w.gaveUp.Load():
 		w.gaveUp.Store(true)
 		if there {
-			d.kill(l) // one that cannot be killed keeps the call going: see below
+			d.kill(l) // if that fails the call continues: see below
 		}
 		l.qp.lose()
 	case w.lasted >= d.opts.PeerTimeout && !w.fatal:
@@ -51,14 +50,14 @@ func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	}
 }
 
-// kill ends the process of a peer that holds up a copy.
+// kill kills the process of a peer that holds up a copy.
 func (d *Device) kill(l *connection) {
 	d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer, "error",
 		d.errNoAnswer(l.own.Pid))
 	_ = sys.Kill(l.own.Pid)
 }
 
-// endOver says that this process cannot go on: a copy is held up although the peer was killed.
+// endOver reports that this process cannot continue: a copy is held up although the peer was killed.
 func (d *Device) endOver(l *connection) {
 	if d.opts.Fatal != nil {
 		go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
@@ -66,7 +65,7 @@ func (d *Device) endOver(l *connection) {
 	}
 }
 
-// copyTimeout is how long one system call may copy memory of a peer, 4 MiB at most.
+// copyTimeout is how long one system call may copy memory of a peer, which is at most 4 MiB.
 func (d *Device) copyTimeout() time.Duration { return d.opts.PeerTimeout / 2 }
 
 func (d *Device) errNoAnswer(pid int) error {
@@ -74,8 +73,8 @@ func (d *Device) errNoAnswer(pid int) error {
 		pid, d.copyTimeout())
 }
 
-// tryToRead finds out, during start-up, whether memory of another process may be read. It has a goroutine of
-// its own for that: whoever waits in the system call cannot give it up.
+// tryToRead finds out, during the handshake, whether memory of another process can be read. It uses a
+// goroutine of its own, because the system call cannot be cancelled.
 func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
 	go func() {

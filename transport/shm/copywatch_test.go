@@ -148,5 +148,5 @@ func TestConnect_MemoryThatNeverComesEndsTheHandshake(t *testing.T) {
 	_, err = a.dev.accept(offer, []int{fd}, os.Getpid())
 	require.ErrorIs(t, err, transport.ErrPeerLost)
 	m.Serve()
-	b.dev.drop(p, false)
+	b.dev.drop(p, nil)
 }

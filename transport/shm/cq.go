@@ -17,7 +17,7 @@ type cq struct {
 	dev *Device
 
 	qps      queuepair.Members[*qp] // driven by a pass
-	active   []*qp                  // those with something to do here
+	active   []*qp                  // those with work at this end
 	interest interest
 	wake     wakeName // of the poller's wake socket
 
@@ -29,9 +29,9 @@ type cq struct {
 		free []uint32
 		next uint32
 	}
-	bySlot []*qp // of those attached
+	bySlot []*qp // attached queue pairs
 
-	handled bool // by somebody, or about to be
+	handled bool // a handler has the queue, or is about to get it
 
 	clock keepalive.Clock
 }
@@ -59,7 +59,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	return c, nil
 }
 
-// Pass drives the queue pairs once, and reports whether anything came.
+// Pass drives the queue pairs once, and reports whether anything was done.
 func (c *cq) Pass() (found bool) {
 	if c.Due() {
 		if !c.admit() {
@@ -93,7 +93,7 @@ func (c *cq) Pass() (found bool) {
 	return found
 }
 
-// pollDoorbell drives the queue pairs whose peers have rung.
+// pollDoorbell drives the queue pairs whose peers have rung the doorbell.
 func (c *cq) pollDoorbell() (found bool) {
 	if !c.doorbell.pending() {
 		return false
@@ -113,7 +113,7 @@ func (c *cq) pollDoorbell() (found bool) {
 	return found
 }
 
-// driveActive drives the queue pairs that have something to do here.
+// driveActive drives the queue pairs with work at this end.
 func (c *cq) driveActive() (found bool) {
 	for i := 0; i < len(c.active); {
 		q := c.active[i]
@@ -132,14 +132,14 @@ func (c *cq) driveActive() (found bool) {
 	return found
 }
 
-// Sleep has peers that ring from now on wake the poller.
+// Sleep makes peers that ring from now on wake the poller.
 func (c *cq) Sleep() bool {
-	// with a barrier: the peers set a bit, and look at this after one
+	// with a barrier: peers set a bit, and then, after a barrier, read sleeping
 	atomic.StoreUint64(&c.doorbell.sleeping, 1)
 	return !c.doorbell.pending() && !c.interest.pending.Load()
 }
 
-// Awake ends that.
+// Awake ends what Sleep began.
 func (c *cq) Awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
 
 // Close releases the queue.
@@ -151,14 +151,14 @@ func (c *cq) Close() error {
 	return err
 }
 
-// handOver gives a connected queue pair to the queue's driver. It may be called from any goroutine.
+// handOver queues a connected queue pair for the queue's driver. It may be called from any goroutine.
 func (c *cq) handOver(q *qp) { c.HandOver(queuepair.Arrival{Enter: func() { c.attach(q) }}) }
 
-// Admit attaches what was handed over.
+// Admit attaches the queue pairs that were handed over.
 func (c *cq) Admit() { c.admit() }
 
-// admit attaches what was handed over, and looks at connections that have ended. It returns false if the
-// queue itself has: its memory is no more.
+// admit attaches the queue pairs that were handed over, and ends those whose connections have ended. It
+// returns false if the queue itself is closed: its memory is gone.
 func (c *cq) admit() bool {
 	if !c.TakeIn() {
 		return false
@@ -173,7 +173,7 @@ func (c *cq) admit() bool {
 	return true
 }
 
-// slotOf is the slot of a queue pair in a queue.
+// slotOf returns the queue pair's bit in the doorbell of a queue.
 func (q *qp) slotOf(c *cq) uint32 {
 	if c == q.rcq {
 		return q.conn.slots[1]
@@ -194,7 +194,7 @@ func (c *cq) attach(q *qp) {
 		return
 	}
 	if c.interest.notified && q.in.notifyEnable == notifyTell {
-		c.activate(q) // the others are told of already
+		c.activate(q) // the others are notified already
 		c.reactivate(q)
 		c.interest.pending.Store(true)
 		return
@@ -209,7 +209,7 @@ func (c *cq) detach(q *qp) {
 	c.active = slices.DeleteFunc(c.active, func(o *qp) bool { return o == q })
 }
 
-// slot takes a free bit of the doorbell.
+// slot allocates a bit of the doorbell.
 func (c *cq) slot() (uint32, error) {
 	c.slots.Lock()
 	defer c.slots.Unlock()
@@ -219,7 +219,7 @@ func (c *cq) slot() (uint32, error) {
 		return s, nil
 	}
 	if c.slots.next == maxSlots {
-		return 0, fmt.Errorf("%w: a completion queue of %d queue pairs takes no more", transport.ErrInvalid,
+		return 0, fmt.Errorf("%w: a completion queue has at most %d queue pairs", transport.ErrInvalid,
 			maxSlots)
 	}
 	c.slots.next++

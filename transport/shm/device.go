@@ -17,19 +17,20 @@ import (
 
 // Options of a device. A zero field stands for its default.
 type Options struct {
-	// bytes of addresses for what peers map, used or not; twice the machine's memory, but at most 256 GiB
+	// size of the address range that peers map, used or not; default: twice the machine's memory, at most 256
+	// GiB
 	Arena int64
-	// never read the memory of another process: what is not shared goes through the rings
+	// never read the memory of another process: memory that is not shared goes through the rings
 	NoCMA       bool
-	NoHugePages bool          // leave memory of the program on the pages that it has
-	CopyCall    time.Duration // what DeviceAttr.CopyCall is to be; 0: measure it
-	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
+	NoHugePages bool          // do not move the program's memory to huge pages
+	CopyCall    time.Duration // the value of DeviceAttr.CopyCall; 0: measure it
+	AuthTimeout time.Duration // for an unauthenticated peer; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
-	// called, from any goroutine, where this process can only end: see fabric.Config
+	// called, from any goroutine, when this process cannot continue: see fabric.Config
 	Fatal func(peer uint32, err error)
-	Log   *slog.Logger // for what belongs to no call; nothing is logged without
+	Log   *slog.Logger // for events outside calls; nil: nothing is logged
 }
 
 const (
@@ -43,13 +44,13 @@ const (
 	maxArena    = 256 << 30 // of a peer too
 )
 
-// Device is a rank's share of the memory of a host.
+// Device is a rank's endpoint in the shared memory of a host.
 type Device struct {
 	queuepair.Device
 
 	opts       Options
 	asymmetric bool
-	probe      *[nonceSize]byte // what peers read to learn whether they can
+	probe      *[nonceSize]byte // read by peers to find out whether they can
 	arena      *arena
 	huge       hugePages
 	liveness   liveness
@@ -59,7 +60,7 @@ type Device struct {
 		sync.Mutex
 		inbounds map[*receiveBlock]struct{} // where peers may write
 		links    map[*connection]struct{}
-		retired  []*connection // whose block waits for the end of the peer's process
+		retired  []*connection // whose block is freed when the peer's process ends
 	}
 
 	end *endpoint
@@ -99,13 +100,13 @@ func New(o Options) (*Device, error) {
 	d.huge.began = time.Now()
 	d.copyCall.pin(o.CopyCall)
 	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
-	d.Regions = verbs.NewTable(memory{d}, d.Query())
+	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	d.liveness.stopped = make(chan struct{})
 	d.live.inbounds, d.live.links = map[*receiveBlock]struct{}{}, map[*connection]struct{}{}
 	return d, nil
 }
 
-// Query tells the device's limits.
+// Query returns the device's attributes.
 func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "shm", MaxSGE: maxSGE, MaxSegments: maxSegments, MaxInline: maxInline,

@@ -7,16 +7,17 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// dial begins a connection and brings it to its end.
+// dial connects to a peer and runs the handshake to its end.
 func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name string) (*qp, error) {
 	var d net.Dialer
 	made, err := d.DialContext(ctx, network, "@"+name)
 	if errors.Is(err, syscall.EAGAIN) {
-		return nil, fmt.Errorf("%w: its queue of connections is full", cm.ErrBusy)
+		return nil, fmt.Errorf("%w: the peer's queue of connections is full", cm.ErrBusy)
 	}
 	if err != nil {
 		return nil, lost(err)
@@ -44,9 +45,9 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		body, fds, err = c.receive(typeAccept, 1)
 	}
 	if ended(err) {
-		// A peer that has not yet looked at us has no place for us at the moment. One that is gone does not
-		// listen any more, which the next attempt shows.
-		return nil, fmt.Errorf("%w: it closed the connection before it answered", cm.ErrBusy)
+		// A peer that has not yet answered is too busy at the moment. If it has ended, the next attempt is
+		// refused.
+		return nil, fmt.Errorf("%w: the peer closed the connection before it answered", cm.ErrBusy)
 	}
 	if err != nil {
 		return nil, c.turnDown(err)
@@ -56,7 +57,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		closeAll(fds)
 		return nil, c.turnDown(err)
 	}
-	if !e.table.Commit(p) { // the peer's own connection has been accepted meanwhile
+	if !e.table.Commit(p) { // the peer's own connection was accepted meanwhile
 		closeAll(fds)
 		return nil, cm.ErrCollision
 	}
@@ -66,7 +67,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 	}
 	p.Callbacks.Lock()
 	defer p.Callbacks.Unlock()
-	mine, err := e.bringIn(ctx, c, &who)
+	mine, err := e.bringIn(ctx, c, &who, f.queues[0].wake)
 	if err != nil {
 		f.close()
 		return nil, err
@@ -74,8 +75,9 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 	return e.connected(c, rank, mine, theirs, f, private), nil
 }
 
-// bringIn prepares the initiator's end and has the responder take it.
-func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepared, error) {
+// bringIn prepares the initiator's end and sends it to the responder, whose wake address is peer.
+func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties, peer *sys.WakeAddress) (*prepared,
+	error) {
 	mine, private, err := e.prepare(who.responder)
 	if err != nil {
 		c.reject(handshake.RejectOther, err.Error())
@@ -86,7 +88,10 @@ func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties) (*prepare
 		_, _, err = c.receive(typeReady, 0)
 	}
 	if err != nil {
-		e.dev.drop(mine, !c.rejected && !ended(err)) // it may be about to say Ready, and use it
+		if c.rejected || ended(err) {
+			peer = nil // it will not use the block; otherwise it may be about to send Ready
+		}
+		e.dev.drop(mine, peer)
 		return nil, c.turnDown(err)
 	}
 	return mine, nil

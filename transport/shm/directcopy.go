@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
-var errForeign = fmt.Errorf("%w: this process may not reach the memory of the peer's", transport.ErrAccess)
+var errForeign = fmt.Errorf("%w: this process may not access the peer's memory", transport.ErrAccess)
 
-// Get copies what one pass would copy, unless what was posted before has yet to change what is there.
+// Get copies memory of the peer, unless earlier requests have yet to change it.
 func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	if err := q.mayCopy(len(dst), from); err != nil {
 		return err
@@ -21,12 +21,12 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 		err = q.peer.copyHere(dst, &t, from.Offset)
 	}
 	if t.entry == nil || !t.stands(from.Key) {
-		return transport.ErrNotNow // its owner has taken it out of use, and the bytes may be others
+		return transport.ErrNotNow // the owner has invalidated the key, so the bytes may be another region's
 	}
 	return err
 }
 
-// mayCopy checks a Get, Put or Fill of n bytes, but for its segment's key.
+// mayCopy checks a Get, Put or Fill of n bytes, except for the key of its segment.
 func (q *qp) mayCopy(n int, s *transport.Segment) error {
 	switch {
 	case q.reads.maxReads == 0:
@@ -39,10 +39,10 @@ func (q *qp) mayCopy(n int, s *transport.Segment) error {
 	return nil
 }
 
-// Put copies to the peer's memory, unless what was posted before has yet to come there.
+// Put copies to the peer's memory, unless earlier requests have yet to be placed.
 func (q *qp) Put(src []byte, to *transport.Segment) error { return q.placeHere(len(src), src, to, nil) }
 
-// Fill has the bytes stored in the peer's memory.
+// Fill stores bytes into the peer's memory.
 func (q *qp) Fill(to *transport.Segment, from transport.Filler) error {
 	return q.placeHere(int(min(to.Length, readsPerPass+1)), nil, to, from)
 }
@@ -91,8 +91,8 @@ func (f *peerMapping) placeIn(n int, src []byte, to *transport.Segment, from tra
 	return nil
 }
 
-// copyHere copies memory of the peer at an offset of a region. Whatever comes of it counts only if the key is
-// still in use afterwards.
+// copyHere copies memory of the peer at an offset of a region. The result counts only if the key is still
+// valid afterwards.
 func (f *peerMapping) copyHere(dst []byte, t *target, offset uint64) error {
 	from := t.where + offset
 	switch {
@@ -105,17 +105,17 @@ func (f *peerMapping) copyHere(dst []byte, t *target, offset uint64) error {
 	return f.foreignErr(f.own.Read(dst, from))
 }
 
-// foreignErr takes the result of a system call that copies memory of the peer's process.
+// foreignErr returns the error for the result of a system call that copies memory of the peer's process.
 func (f *peerMapping) foreignErr(err error) error {
 	switch {
 	case f.copying.gaveUp.Load():
-		f.foreign = false // nobody is there any more
+		f.foreign = false // the process is gone
 		return errForeign
-	case errors.Is(err, syscall.EFAULT): // pages that cannot be reached; others can
+	case errors.Is(err, syscall.EFAULT): // these pages cannot be copied; others can
 		return fmt.Errorf("%w: the system does not copy this memory of process %d: %w", transport.ErrAccess,
 			f.own.Pid, err)
 	case err != nil:
-		f.foreign = false // it is refused for all of the process's memory
+		f.foreign = false // refused for all of the process's memory
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
 	return nil

@@ -8,26 +8,27 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// doorbell is how peers tell a completion queue which of its queue pairs have something. It lies in the arena
-// of the queue's device; each queue pair has a bit of it, its slot.
+// doorbell is a notification bitmap in shared memory: peers set a bit in it to tell a completion queue which
+// of its queue pairs have work. It lies in the arena of the queue's device. The bit of a queue pair is its
+// slot.
 type doorbell struct {
-	summary uint64 // which of the words have a bit
+	summary uint64 // which words have bits set
 	_       [7]uint64
 
-	sleeping uint64 // 1: whoever rings wakes the queue's poller, and resets it
+	sleeping uint64 // 1: the peer that rings clears it and wakes the queue's poller
 	_        [7]uint64
 
 	words [64]uint64
 }
 
-// maxSlots is how many queue pairs one completion queue can have.
+// maxSlots is the maximum number of queue pairs of one completion queue.
 const maxSlots = 64 * 64
 
 var _ [blockSize - unsafe.Sizeof(doorbell{})]struct{}
 
-// ringDoorbell tells a peer's queue of a queue pair; by is a poller of ours. What was stored before is seen
-// by who finds the bit; since the bit may stand there already, and is not set again then, a barrier comes
-// first.
+// ringDoorbell sets a queue pair's bit in a peer's queue; by is a poller of this end. Earlier stores are
+// visible to the peer when it finds the bit. The bit may be set already, and is not set again then, so a
+// barrier comes first.
 func (f *peerQueue) ringDoorbell(by *sys.Poller) {
 	word, bit := &f.words[f.slot/64], uint64(1)<<(f.slot%64)
 	in := uint64(1) << (f.slot / 64)
@@ -43,10 +44,10 @@ func (f *peerQueue) ringDoorbell(by *sys.Poller) {
 	}
 }
 
-// pending reports whether anybody has rung.
+// pending reports whether a bit is set.
 func (b *doorbell) pending() bool { return atomic.LoadUint64(&b.summary) != 0 }
 
-// each takes the bits and calls f for each slot.
+// each clears the bits and calls f for each slot that was set.
 func (b *doorbell) each(f func(slot int)) {
 	for words := atomic.SwapUint64(&b.summary, 0); words != 0; words &= words - 1 {
 		w := bits.TrailingZeros64(words)

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	provenTimeout = 30 * time.Second // for the rest of the handshake, of a proven peer
-	maxCallers    = 64               // connections that have not proved anything, at once
+	provenTimeout = 30 * time.Second // for the rest of the handshake of an authenticated peer
+	maxCallers    = 64               // unauthenticated connections at once
 )
 
-// endpoint is a device's connection management. It runs on goroutines with ordinary connections; what it
-// makes is handed to the completion queue's driver.
+// endpoint is a device's connection management. It runs on goroutines with ordinary connections, and hands
+// new queue pairs to the completion queue's driver.
 type endpoint struct {
 	verbs.NoTransferrer
 
@@ -29,8 +29,8 @@ type endpoint struct {
 	addr     string
 	socket   string // abstract name of the listener's socket
 	table    *cm.Table[*qp]
-	callers  chan struct{} // a place for each connection that has not proved anything
-	reports  cm.Limiter    // of callers that are turned away
+	callers  chan struct{} // a semaphore for unauthenticated connections
+	reports  cm.Limiter    // of rejected callers
 }
 
 // Listen starts connection management.
@@ -59,7 +59,7 @@ func (d *Device) listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	return e, nil
 }
 
-// Addr is where peers connect to.
+// Addr returns the address that peers connect to.
 func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
@@ -77,7 +77,7 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 		})
 }
 
-// prepare makes this end of a connection, of the shape that the acceptor wants.
+// prepare makes this end of a connection, with the shape that the acceptor returns.
 func (e *endpoint) prepare(rank uint32) (*prepared, []byte, error) {
 	conf, private, err := e.dev.Prepare(e.acceptor, rank)
 	if err != nil {

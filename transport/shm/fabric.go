@@ -4,8 +4,8 @@ import "github.com/weft-mpi/weft/transport/fabric"
 
 import "github.com/weft-mpi/weft/transport"
 
-// Fabric is this provider as it is chosen by name. A large message is copied once, by a call that costs as
-// much as copying some ten KiB twice.
+// Fabric describes this provider. A large message is copied once, by a system call that costs as much as
+// copying some ten KiB twice.
 var Fabric = fabric.Fabric{
 	Name:           "shm",
 	About:          "shared memory, for ranks of one host",

@@ -141,15 +141,15 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"wants another rank", func(_ *door, c *caller) {
 			c.responder = 2
 			c.say(c.appendHello(nil, &secret, c.socket))
-		}, transport.ErrRefused, "it is rank 1 and wants rank 2", "this is rank 0 of 3"},
+		}, transport.ErrRefused, "it is rank 1 and asks for rank 2", "this is rank 0 of 3"},
 		{"rank outside", func(_ *door, c *caller) {
 			c.initiator = 3
 			c.say(c.appendHello(nil, &secret, c.socket))
-		}, transport.ErrRefused, "it is rank 3 and wants rank 0", "this is rank 0 of 3"},
+		}, transport.ErrRefused, "it is rank 3 and asks for rank 0", "this is rank 0 of 3"},
 		{"our own rank", func(_ *door, c *caller) {
 			c.initiator = 0
 			c.say(c.appendHello(nil, &secret, c.socket))
-		}, transport.ErrRefused, "it is rank 0 and wants rank 0", "this is rank 0 of 3"},
+		}, transport.ErrRefused, "it is rank 0 and asks for rank 0", "this is rank 0 of 3"},
 		{"wrong secret", func(_ *door, c *caller) { c.say(c.appendHello(nil, &[32]byte{7}, c.socket)) },
 			transport.ErrAuth, "does not know the job's secret", "does not know the job's secret"},
 		{"a Hello to another endpoint", func(_ *door, c *caller) {
@@ -173,7 +173,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			o := c.offer()
 			o.block = o.arena
 			c.give(&secret, o, 0)
-		}, transport.ErrProtocol, "an Offer of a block at", "an Offer of a block at"},
+		}, transport.ErrProtocol, "parameters with a block at", "parameters with a block at"},
 		{"more memory than there can be", func(d *door, c *caller) {
 			c.proved(&secret)
 			o := c.offer()
@@ -331,7 +331,7 @@ func TestUnauthenticated_OfAnotherUserTakesNoPlace(t *testing.T) {
 	require.Empty(t, d.ep.(*endpoint).callers)
 	require.NotEmpty(t, d.refused)
 	require.Less(t, len(d.refused), floodConnections/4, "one line for each")
-	require.ErrorContains(t, <-d.refused, "it is a process of user 65534")
+	require.ErrorContains(t, <-d.refused, "the peer is a process of user 65534")
 }
 
 // floodConnections is how many connections the other user makes.

@@ -8,23 +8,23 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// Handshake is four messages over a Unix connection that keeps their boundaries, and ends with them:
+// The handshake is four messages over a Unix connection that preserves message boundaries:
 //
 //	initiator                                  responder
-//	Hello: who I am, whom I want, a nonce,
-//	       a proof                         →
-//	                                       ←   Accept: a nonce, a proof, what it brings in,
+//	Hello: both ranks, a nonce, a proof    →
+//	                                       ←   Accept: a nonce, a proof, parameters,
 //	                                           a descriptor, private data   (or Reject, in place of any)
-//	Offer: a proof, what it brings in,
+//	Offer: a proof, parameters,
 //	       a descriptor, private data      →
 //	                                       ←   Ready
 //
 // Each proof is a MAC with the job's secret over both nonces, both ranks and the job, and over what follows
 // it. That of Hello covers the name of the responder's socket instead of its nonce: the name is random, and
-// new with each endpoint. So neither side gives the other a descriptor, or allocates anything for it, before
-// it has the other's proof. The initiator uses the connection from Ready on.
+// new with each endpoint. So neither side sends the other a descriptor, or allocates anything for it, before
+// it has the other's proof. The initiator uses the connection from Ready on, and the Unix connection is
+// closed.
 
-// handshakeVersion is the version of the handshake, and of all that is shared.
+// handshakeVersion is the version of the handshake and of all shared memory.
 const handshakeVersion = 5
 
 const (
@@ -62,10 +62,11 @@ func appendPrefix(b []byte, t messageType) []byte {
 	return append(append(b, magic...), handshakeVersion, byte(t))
 }
 
-// parseMessage checks a message of the type that is due, or a Reject, and returns its type and its body.
+// parseMessage checks a message of type want, or a Reject, and returns its type and its body.
 func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
 	if len(b) < prefixSize || string(b[:len(magic)]) != magic {
-		return 0, nil, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b[:min(len(b), prefixSize)])
+		return 0, nil, fmt.Errorf("%w: the message begins with %q", transport.ErrNotWeft,
+			b[:min(len(b), prefixSize)])
 	}
 	version, t, body := b[len(magic)], messageType(b[len(magic)+1]), b[prefixSize:]
 	minLen, maxLen := 0, 0
@@ -90,7 +91,7 @@ func parseMessage(b []byte, want messageType) (messageType, []byte, error) {
 	return t, body, nil
 }
 
-// parties are the two ends of a connection: both know them and prove that the other does.
+// parties are the two ends of a connection, which both ends know and prove to each other.
 type parties struct {
 	job       [jobSize]byte
 	initiator uint32
@@ -98,7 +99,7 @@ type parties struct {
 	nonces    [2][nonceSize]byte // initiator's, responder's
 }
 
-// role keeps one side's proof from being played back as the other's.
+// role prevents that one side's proof is replayed as the other's.
 type role string
 
 const (
@@ -107,12 +108,12 @@ const (
 	roleOffering  role = "offering"  // in Offer
 )
 
-// proof is a MAC of the bytes that follow it. Only a process that knows the secret can make one.
+// proof returns a MAC of the bytes that follow it. Only a process that knows the secret can make one.
 func (p *parties) proof(secret *[32]byte, r role, follows []byte) []byte {
 	return handshake.Proof(secret, p.proven(r), follows)
 }
 
-// proven are the bytes that every proof is the MAC of.
+// proven returns the bytes that every proof covers besides what follows it.
 func (p *parties) proven(r role) []byte {
 	b := append([]byte("weft shm start-up 2 "+r), 0)
 	b = append(b, p.job[:]...)
@@ -140,7 +141,7 @@ func (p *parties) appendHello(b []byte, secret *[32]byte, socket string) []byte 
 	return append(b, p.proof(secret, roleInitiator, []byte(socket))...)
 }
 
-// parseHello reads the body of a Hello. Its proof is still to be checked.
+// parseHello parses the body of a Hello. The caller must check its proof.
 func parseHello(body []byte) (p parties, proof []byte) {
 	body = body[copy(p.job[:], body):]
 	p.initiator = binary.LittleEndian.Uint32(body)
@@ -149,24 +150,23 @@ func parseHello(body []byte) (p parties, proof []byte) {
 	return p, body[copy(p.nonces[0][:], body):]
 }
 
-// appendAccept writes the responder's nonce, what it brings in, and its private data, after a proof that they
-// are its own.
+// appendAccept appends an Accept: the responder's nonce, a proof, its parameters and its private data.
 func (p *parties) appendAccept(b []byte, secret *[32]byte, o *connectInfo, private []byte) []byte {
 	b = append(appendPrefix(b, typeAccept), p.nonces[1][:]...)
 	return p.appendOffered(b, secret, roleAccepting, o, private)
 }
 
-// takeAccept reads them and checks the proof.
+// takeAccept parses the body of an Accept, and checks its proof.
 func (p *parties) takeAccept(body []byte, secret *[32]byte) (*connectInfo, []byte, error) {
 	return p.takeOffered(body[copy(p.nonces[1][:], body):], secret, roleAccepting)
 }
 
-// appendOffer writes what the initiator brings in, and its private data, after a proof that they are its own.
+// appendOffer appends an Offer: a proof, the initiator's parameters and its private data.
 func (p *parties) appendOffer(b []byte, secret *[32]byte, o *connectInfo, private []byte) []byte {
 	return p.appendOffered(appendPrefix(b, typeOffer), secret, roleOffering, o, private)
 }
 
-// takeOffer reads them and checks the proof.
+// takeOffer parses the body of an Offer, and checks its proof.
 func (p *parties) takeOffer(body []byte, secret *[32]byte) (*connectInfo, []byte, error) {
 	return p.takeOffered(body, secret, roleOffering)
 }
@@ -183,7 +183,7 @@ func (p *parties) takeOffered(body []byte, secret *[32]byte, r role) (*connectIn
 	}
 	o, private, err := parseConnectInfo(said)
 	if err == nil && len(private) > maxPrivate {
-		err = fmt.Errorf("%w: an Offer with %d bytes of private data", transport.ErrProtocol, len(private))
+		err = fmt.Errorf("%w: parameters with %d bytes of private data", transport.ErrProtocol, len(private))
 	}
 	return o, private, err
 }

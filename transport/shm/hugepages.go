@@ -10,10 +10,10 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// hugePages moves memory of the program that peers reach again and again onto huge pages
-// (docs/internals/adr/0070): the system looks up and pins each page of another process's memory, which takes
-// as long as to copy 4 KiB of it. It does so when such memory is registered, since a page that is being
-// copied cannot be moved. A move can take 5 ms: no lock is held meanwhile.
+// hugePages moves memory of the program that peers access often to huge pages (docs/internals/adr/0070): the
+// system looks up and pins each page of another process's memory, which takes as long as copying 4 KiB of it.
+// It moves memory when it is registered, because a page that is being copied cannot be moved. A move can take
+// 5 ms, and no lock is held meanwhile.
 type hugePages struct {
 	off bool
 
@@ -26,28 +26,28 @@ type hugePages struct {
 // hugeBlock is aligned memory of the size of a huge page.
 type hugeBlock struct {
 	number uintptr // its address divided by its size
-	bytes  int     // of it that peers were to reach, while it is where it was
-	moved  bool    // or is being moved, or cannot be
+	bytes  int     // of registered memory, counted
+	moved  bool    // or is being moved, or cannot be moved
 }
 
 const (
 	hugePage   = 2 << 20
 	hugeBlocks = 64
-	hugeLeast  = 32 << 10 // of a region, from which its pages matter
-	// Bytes of a block after which it is moved. To copy so many takes twice as long as the longest moves do:
-	// 5 ms, where the system waits for all processors, which spin. Most moves take half a millisecond.
+	hugeLeast  = 32 << 10 // smallest region that counts
+	// Bytes of a block after which it is moved. Copying that much takes twice as long as the longest moves: 5
+	// ms, when the system waits for all CPUs, which spin. Most moves take half a millisecond.
 	hugeAfter = 128 << 20
 	// Bytes of regions from this length on count so many times: such memory is moved when more of it has been
 	// reached than there is, so the program uses it again, and most often does so many times.
 	hugeLong   = 256 << 10
 	hugeWeight = hugeAfter / hugePage
 	hugeAtOnce = 2 // blocks in one call
-	// All moves take this long at most, and this part of the time that has passed.
+	// Limits of all moves together: a total time, and a share of the elapsed time.
 	hugeTime  = 20 * time.Millisecond
 	hugeShare = 50
 )
 
-// note counts memory of the program that peers are to reach, and moves what has been counted often.
+// note counts a registered region, and moves blocks that have been counted often.
 func (h *hugePages) note(mem []byte) {
 	if h.off || len(mem) < hugeLeast {
 		return
@@ -87,7 +87,7 @@ func (h *hugePages) note(mem []byte) {
 	}
 }
 
-// move moves a block. It returns false if that may succeed later.
+// move moves a block. It returns false if a later attempt may succeed.
 func (h *hugePages) move(number uintptr) bool {
 	start := time.Now()
 	h.mu.Lock()

@@ -10,9 +10,10 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
-// WriteInline writes into memory that the last Write went to as well, or the last one to another region,
-// under the same conditions as PostSend carries one out at once. No value is needed after a call here: those
-// would be kept in memory from the first instruction on, for the short way too, which has no call.
+// WriteInline writes into the region of the last Write, or of the last Write to another region, under the
+// same conditions as PostSend carries one out at once. Do not keep values alive across a call here: the
+// compiler would spill them to the stack from the first instruction on, also on the common path, which makes
+// no call.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	if to.Key != q.key {
 		return q.swapTarget(to.Key) && q.WriteInline(to, head, payload, tail)
@@ -33,7 +34,7 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	if len(head) != 3*wordSize || len(payload) != wordSize {
 		return q.writeParts(at, end, head, payload, tail)
 	}
-	m := (*[4 * wordSize]byte)(at)[:] // a message of one word, as many are
+	m := (*[4 * wordSize]byte)(at)[:] // a message of one word: the common case
 	wordcopy.Put(m, 0, wordcopy.Get(head, 0))
 	wordcopy.Put(m, wordSize, wordcopy.Get(head, wordSize))
 	wordcopy.Put(m, 2*wordSize, wordcopy.Get(head, 2*wordSize))
@@ -41,7 +42,7 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return q.endInline(end, tail)
 }
 
-// writeParts is the end of a WriteInline of any length.
+// writeParts finishes a WriteInline of any length.
 func (q *qp) writeParts(at, end unsafe.Pointer, head, payload []byte, tail uint64) bool {
 	putShort(at, head)
 	putShort(unsafe.Add(at, len(head)), payload)
@@ -58,8 +59,8 @@ func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
 	return true
 }
 
-// swapTarget aims at the region of the Writes before the last one, if that has the key: who writes to two in
-// turn does so at once.
+// swapTarget makes the previous write target current if it has this key, so that alternating Writes to two
+// regions stay fast.
 func (w *fastWrite) swapTarget(key transport.Key) bool {
 	if w.before.key != key {
 		return false
@@ -77,10 +78,11 @@ func (q *qp) writeTo(key transport.Key, t *target) {
 	}
 }
 
-// longWrite is the length of an inline Write beyond which it matters how its cache lines come here.
+// longWrite is the length above which an inline Write uses a copy that avoids fetching the destination's
+// cache lines.
 const longWrite = 512
 
-// putShort copies what many messages are by fewer instructions than a copy of any length takes.
+// putShort copies b, with few instructions for the two most common lengths.
 func putShort(at unsafe.Pointer, b []byte) {
 	switch len(b) {
 	case wordSize:
@@ -99,7 +101,7 @@ func putShort(at unsafe.Pointer, b []byte) {
 	}
 }
 
-// PrefetchAddr is in the peer's memory.
+// PrefetchAddr returns an address in the peer's mapped memory.
 func (q *qp) PrefetchAddr(offset uint64) uintptr {
 	if q.key == 0 || offset >= q.length {
 		return 0

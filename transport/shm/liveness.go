@@ -16,8 +16,8 @@ import (
 // MinPeerTimeout is the shortest Options.PeerTimeout.
 const MinPeerTimeout = keepalive.MinTimeout
 
-// liveness notices that a peer's process has ended: its wake socket is gone then. There is no other sign,
-// since nothing stays connected after the handshake.
+// liveness detects that a peer's process has ended: its wake socket is gone then. Nothing else shows it,
+// because nothing stays connected after the handshake.
 type liveness struct {
 	once    sync.Once
 	stopped chan struct{}
@@ -25,11 +25,11 @@ type liveness struct {
 }
 
 const (
-	probePeriod = 200 * time.Millisecond // between two looks at a peer
-	probeShare  = 2 * time.Millisecond   // at least, for each peer: a look takes a microsecond
+	probePeriod = 200 * time.Millisecond // between two probes of a peer
+	probeShare  = 2 * time.Millisecond   // minimum per peer: a probe takes a microsecond
 )
 
-// start begins to watch the peers of a device. It may be called for each.
+// start starts the watcher of a device's peers, once.
 func (l *liveness) start(d *Device) {
 	l.once.Do(func() { l.watcher.Go(d.watchPeers) })
 }
@@ -39,11 +39,11 @@ func (l *liveness) stop() {
 	l.watcher.Wait()
 }
 
-// watchPeers looks at the other ends of all connections, again and again.
+// watchPeers probes the peers of all connections periodically.
 func (d *Device) watchPeers() {
 	prober, err := sys.NewProber()
 	if err != nil {
-		d.opts.Log.Error("peers that end are noticed by their silence only", "error", err)
+		d.opts.Log.Error("peers that end are detected only by their silence", "error", err)
 		return
 	}
 	defer prober.Close()
@@ -79,7 +79,7 @@ func (d *Device) watchPeers() {
 	}
 }
 
-// recycleRetired has memory serve again that processes could write which are no more.
+// recycleRetired frees the blocks of peers whose processes have ended.
 func (d *Device) recycleRetired(prober *sys.Prober) {
 	d.live.Lock()
 	defer d.live.Unlock()
@@ -92,7 +92,7 @@ func (d *Device) recycleRetired(prober *sys.Prober) {
 	})
 }
 
-// links appends the links that there are to a list.
+// links appends all connections to a list.
 func (d *Device) links(list []*connection) []*connection {
 	d.live.Lock()
 	defer d.live.Unlock()
@@ -102,21 +102,21 @@ func (d *Device) links(list []*connection) []*connection {
 	return list
 }
 
-// peerGone notes that the peer's process is no more. It may be called from any goroutine.
+// peerGone notes that the peer's process has ended. It may be called from any goroutine.
 func (q *qp) peerGone() {
 	q.conn.in.gone.Store(true)
 	q.dev.leave(q.conn, false)
 	q.lose()
 }
 
-// running reports whether the peer is known to run: it may only wait for a processor.
+// running reports whether the peer is known to run: it may only wait for a CPU.
 func (q *qp) running() bool {
 	return q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
 }
 
 func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / keepalive.MaxMissed }
 
-// Tick tells peers that this end lives, and ends the connections of those that do not.
+// Tick sends signs of life to peers, and ends the connections of silent ones.
 func (c *cq) Tick(now time.Time) {
 	due, counts := c.clock.Tick(now)
 	if !due {
@@ -133,7 +133,7 @@ func (c *cq) Tick(now time.Time) {
 
 func (q *qp) tick(counts bool) {
 	q.out.trim()
-	// asked before the last look: a peer that has run since then has left its mark
+	// before the last look at heartbeatSeq: a peer that has run since then has incremented it
 	running := q.silent > 0 && q.running()
 	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)
 	switch b := atomic.LoadUint64(&q.in.heartbeatSeq); {

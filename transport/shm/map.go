@@ -9,7 +9,7 @@ import (
 
 var _ transport.Mapper = (*qp)(nil)
 
-// MapRegion maps what lies in the peer's arena, in a mapping of its own.
+// MapRegion maps a region in the peer's arena, in a mapping of its own.
 func (q *qp) MapRegion(key transport.Key) (mem []byte, unmap func() error, ok bool) {
 	const all = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 	if !q.connected() {

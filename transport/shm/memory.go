@@ -8,9 +8,8 @@ import (
 
 const wordSize = verbs.WordSize
 
-// touch reads a little of memory whose pages are there, so that they are mapped here several at once, and not
-// each by the first Write to it. The sum says nothing; without one, or with the caller knowing that, the
-// reads could be left out.
+// touch reads a little of memory whose pages exist, so that the system maps several at once, rather than one
+// with each first Write. The sum only keeps the compiler from removing the reads.
 //
 //go:noinline
 func touch(mem []byte) (sum byte) {
@@ -20,10 +19,10 @@ func touch(mem []byte) (sum byte) {
 	return sum
 }
 
-// mappedAtOnce is how much a system maps at most when one of its pages is read.
+// mappedAtOnce is the most memory that the system maps when one of its pages is read.
 const mappedAtOnce = 64 << 10
 
-// addressOf is where memory lies, to be told to others.
+// addressOf returns the address of memory in this process, to be sent to peers.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // The parts of an arena, by their offsets.

@@ -10,13 +10,13 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// gatherFrames is how many requests FlagMore holds back before they go out all the same.
+// gatherFrames is how many requests FlagMore holds back at most.
 const gatherFrames = 64
 
 // PostSend checks a request and carries it out, or queues it.
 //
-// A Write of one element into memory that the last Write went to as well is carried out here, without a look
-// at anything but that element, the key in the peer's table, and the peer's wish to be told.
+// A Write of one element into the region of the last Write is carried out here. It checks only that element,
+// the key in the peer's table, and whether the peer wants to be notified.
 func (q *qp) PostSend(wr *transport.SendWR) error {
 	if !q.open || wr == nil || wr.Op != transport.OpWrite || len(wr.Local) != 1 || len(wr.Remote) != 1 ||
 		wr.Flags&^transport.FlagMore != 0 {
@@ -51,7 +51,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	return nil
 }
 
-// post is PostSend for all requests.
+// post is PostSend for any request.
 func (q *qp) post(wr *transport.SendWR) error {
 	if err := q.Post(wr); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (q *qp) Flush() {
 	}
 }
 
-// retire completes requests as far as they are done.
+// retire completes the requests that are done.
 func (q *qp) retire() {
 	q.Retire()
 	q.open = q.Accepts()

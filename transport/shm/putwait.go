@@ -8,11 +8,11 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// awaitPuts returns when no peer is placing bytes in memory of the program whose key has been revoked. A peer
-// that does not end that in time is given up, and its process killed, unless it is known to run; while that
-// does not end either, this process cannot go on.
+// awaitPuts returns when no peer is placing bytes in the program's memory whose key has been revoked. A peer
+// that does not finish in time is given up and its process killed, unless it is known to run. If that does
+// not end the Put either, this process cannot continue.
 func (d *Device) awaitPuts(e *entry) {
-	sys.FullBarrier() // a Put that begins from now on finds the key gone
+	sys.FullBarrier() // a Put that begins from now on does not find the key
 	if atomic.LoadUint64(&e.puts) == 0 {
 		return
 	}
@@ -26,7 +26,7 @@ func (d *Device) awaitPuts(e *entry) {
 }
 
 // awaitWriter returns when a peer that was found placing bytes has finished, or its process has ended. The
-// connection with it has ended: what is posted completes after this, and nothing may be placed then. So a
+// connection with it has ended: posted requests complete after this, and nothing may be placed then. So a
 // peer that does not finish in time is killed even if it is known to run.
 func (d *Device) awaitWriter(p writer) {
 	w := putWait{first: awaitWriters([]writer{p}), last: time.Now(), ending: true}
@@ -35,17 +35,17 @@ func (d *Device) awaitWriter(p writer) {
 	}
 }
 
-// putWait is a wait for the end of Puts.
+// putWait is the state of a wait for Puts to end.
 type putWait struct {
-	first  []writer // those that may be in one
+	first  []writer // peers that may be in a Put
 	ending bool     // their connections have ended
 	last   time.Time
-	lasted time.Duration // with a peer that does not run, but for what this process may have stood still
+	lasted time.Duration // held up by a peer that does not run, without pauses of this process
 	killed bool
 	fatal  bool // Options.Fatal was called
 }
 
-// step notes that time has passed, which counts if a peer holds up the wait.
+// step adds the elapsed time to lasted, if counts is set.
 func (w *putWait) step(counts bool) {
 	now := time.Now()
 	if counts {
@@ -60,7 +60,7 @@ func (d *Device) probeWriters(w *putWait) (writing bool) {
 	prober, err := sys.NewProber()
 	if err != nil {
 		w.step(true)
-		return true // the watcher of peers finds out
+		return true // the watcher will find out
 	}
 	defer prober.Close()
 	var still []*connection

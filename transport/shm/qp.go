@@ -25,7 +25,7 @@ type qp struct {
 
 	dev      *Device
 	scq, rcq *cq
-	lost     uatomic.Bool // the connection has ended; the driver looks at it
+	lost     uatomic.Bool // the connection has ended; read by the driver
 
 	conn *connection
 	peer *peerMapping
@@ -34,20 +34,20 @@ type qp struct {
 
 	// Sending: see transmit.go.
 	next uint32 // of the send queue: what goes out next
-	busy bool   // there is something to do here: it is in the active list of its queues
+	busy bool   // there is work at this end: it is in the active list of its queues
 
 	reads        reader
 	answer       responder
 	recv         receiver
-	writeSeq     uint64 // of the block's writeSeq, what is known
-	silent       int    // ticks that counted since its last step
-	heartbeatSeq uint64 // of the block's heartbeatSeq, what was last seen
+	writeSeq     uint64 // last seen value of the block's writeSeq
+	silent       int    // counting ticks since heartbeatSeq changed
+	heartbeatSeq uint64 // last seen value of the block's heartbeatSeq
 }
 
-// fastWrite is what a Write that is carried out by the caller needs.
+// fastWrite is the state that a Write needs that the caller carries out.
 type fastWrite struct {
-	pd            *verbs.PD   // the same as QP.PD, while open
-	open          bool        // work may be posted, and nothing that was posted waits
+	pd            *verbs.PD   // QP.PD, while open
+	open          bool        // work may be posted, and no posted request waits
 	fenced        bool        // the system has no barrier for others: every mark has one, and key stays 0
 	placementSeq  *uint64     // in the peer's arena, as are the next two
 	notifyEnable  *uint64     //
@@ -56,15 +56,15 @@ type fastWrite struct {
 	placementMark uint64      // what placementSeq has
 }
 
-// writeTarget is a region of the peer that is mapped here.
+// writeTarget is a region of the peer in the mapped arena.
 type writeTarget struct {
-	entry  *uint64        // where its key is found
+	entry  *uint64        // its key in the peer's table
 	key    transport.Key  // 0 for none
 	base   unsafe.Pointer // of its memory
 	length uint64
 }
 
-// peerMapping is what a queue pair has of its peer's memory.
+// peerMapping is a queue pair's access to its peer's memory.
 type peerMapping struct {
 	mem     []byte        // the peer's arena
 	domain  uint32        // of the peer's queue pair
@@ -75,14 +75,14 @@ type peerMapping struct {
 	queues  []peerQueue
 }
 
-// peerQueue is a completion queue of the peer that is to be told.
+// peerQueue is a completion queue of the peer that this end notifies.
 type peerQueue struct {
 	*doorbell
 	slot uint32
 	wake *sys.WakeAddress
 }
 
-// prepared is a queue pair of which this end is there, and the peer's is not yet known.
+// prepared is this end of a queue pair whose peer is not yet known.
 type prepared struct {
 	conf  transport.QPConfig
 	num   transport.QPN
@@ -90,7 +90,7 @@ type prepared struct {
 	slots [2]uint32 // in the send and in the receive queue
 }
 
-// prepareQP makes this end of a queue pair, of a shape that has been checked.
+// prepareQP makes this end of a queue pair, with a shape that has been checked.
 func (d *Device) prepareQP(conf transport.QPConfig) (*prepared, error) {
 	in, err := newReceiveBlock(d.arena)
 	if err != nil {
@@ -113,23 +113,27 @@ func (d *Device) prepareQP(conf transport.QPConfig) (*prepared, error) {
 	return p, nil
 }
 
-// drop takes a prepared queue pair back. If the peer has been told of it the peer may use it yet: its block
-// is retired then.
-func (d *Device) drop(p *prepared, told bool) {
+// drop releases a prepared queue pair. peer is the wake address of a peer that may still use it, or nil: then
+// the block is retired until that peer's process has ended.
+func (d *Device) drop(p *prepared, peer *sys.WakeAddress) {
 	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	rcq.putSlot(p.slots[1])
 	if scq != rcq {
 		scq.putSlot(p.slots[0])
 	}
-	if !told {
-		d.live.Lock()
-		delete(d.live.inbounds, p.in)
-		d.live.Unlock()
-		d.arena.putBlock(p.in.off)
+	d.live.Lock()
+	defer d.live.Unlock()
+	l := &connection{in: p.in, wake: peer}
+	if peer == nil {
+		d.recycle(l)
+		return
 	}
+	sys.StoreRelease(&p.in.block.notifyEnable, notifyTell|notifyClosed)
+	d.live.retired = append(d.live.retired, l)
+	d.liveness.start(d)
 }
 
-// newQP makes a QP of its prepared end, and what is known of the other.
+// newQP makes a QP of its prepared end and the peer's parameters.
 func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *connectInfo,
 	f *peerMapping) *qp {
 	domain, scq, rcq := p.conf.PD.(*verbs.PD), p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
@@ -159,21 +163,21 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 	return q
 }
 
-// connection is what remains of a connection until neither end uses the other's memory any more.
+// connection is the part of a queue pair that exists until neither end uses the other's memory any more.
 type connection struct {
 	qp      *qp
 	in      *receiveBlock
-	wake    *sys.WakeAddress // of the peer, which is there as long as the peer is
+	wake    *sys.WakeAddress // of the peer: exists as long as its process
 	slots   [2]uint32
-	stage   span // that the peer may still copy from
-	ended   bool // we use the peer's memory no more; guarded by Device.live
+	stage   span // from which the peer may still copy
+	ended   bool // this end no longer uses the peer's memory; guarded by Device.live
 	own     *sys.Foreign
 	copying copyWatch
 }
 
-// leave notes that we use a connection no more, or that the peer does not. When neither does, the block
-// serves again; but after an end that was not in order, only when the peer's process is gone: a rank that has
-// broken the rules may go on writing there, whatever it says, and the block's next user is another rank.
+// leave notes that this end, or the peer, no longer uses a connection. When neither does, the block is
+// reused; after an end that was not in order, only when the peer's process has ended: a rank that has broken
+// the rules may continue to write there, and the block's next user is another rank.
 func (d *Device) leave(l *connection, ended bool) {
 	d.live.Lock()
 	defer d.live.Unlock()
@@ -190,15 +194,16 @@ func (d *Device) leave(l *connection, ended bool) {
 	d.recycle(l)
 }
 
-// recycle has the memory of a connection serve again.
+// recycle frees the memory of a connection for reuse. Device.live is locked.
 func (d *Device) recycle(l *connection) {
+	delete(d.live.inbounds, l.in)
 	d.arena.putBlock(l.in.off)
 	if l.stage.n > 0 {
 		_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use
 	}
 }
 
-// lose has the driver look at the end of the connection.
+// lose makes the driver check for the end of the connection.
 func (q *qp) lose() {
 	q.lost.Store(true)
 	q.scq.Notify()
@@ -207,10 +212,10 @@ func (q *qp) lose() {
 	}
 }
 
-// connected reports whether the connection stands, as far as this end knows.
+// connected reports whether the connection is open, as far as this end knows.
 func (q *qp) connected() bool { return q.peer != nil }
 
-// drive is one pass: out, then in. It reports whether anything came, or was done.
+// drive makes one pass: it sends, then receives. It reports whether anything was received or done.
 func (q *qp) drive() (found bool) {
 	if !q.connected() {
 		return false
@@ -227,10 +232,10 @@ func (q *qp) drive() (found bool) {
 	return found
 }
 
-// ended looks at a connection that has ended.
+// ended handles the end of the connection.
 func (q *qp) ended() {
 	if q.connected() {
-		q.receive() // what the peer has said before
+		q.receive() // frames that the peer sent before
 	}
 	if q.connected() && q.conn.copying.gaveUp.Load() {
 		q.Fail(q.dev.errNoAnswer(q.conn.own.Pid), transport.StatusFatal)
@@ -240,20 +245,20 @@ func (q *qp) ended() {
 	}
 }
 
-// StartClose sends what is posted and, after that, our Close.
+// StartClose sends the posted requests and, after them, this end's Close.
 func (q *qp) StartClose() {
 	q.open = false
 	q.work()
 	q.transmit(false)
 }
 
-// Gone makes room at the endpoint.
+// Gone removes the queue pair from the endpoint's table.
 func (q *qp) Gone() {
 	q.pd = nil
 	q.dev.end.table.Released(transport.PeerAt(q.Attr.Peer, q.Attr.Port), q)
 }
 
-// Disconnect ends our use of the peer's memory, and has the peer end its use of ours.
+// Disconnect ends this end's use of the peer's memory, and the peer's use of ours.
 func (q *qp) Disconnect() {
 	if !q.connected() {
 		return
@@ -289,5 +294,5 @@ func (q *qp) Disconnect() {
 }
 
 func (f *peerMapping) close() {
-	_ = sys.UnmapShared(f.mem) // a mapping that is ours, as a whole
+	_ = sys.UnmapShared(f.mem) // it was mapped as a whole
 }

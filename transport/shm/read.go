@@ -16,30 +16,30 @@ const (
 	segmentSize = 24 // of the payload of a Read Request: key, offset, length
 )
 
-// reader has this end's Reads and Atomics carried out: here, or by the peer.
+// reader carries out this end's Reads and Atomics, or requests them from the peer.
 type reader struct {
 	q        *qp
 	maxReads uint64 // outstanding at once: the smaller of both ends' numbers
-	began    uint64 // that the peer answers, or has answered
-	read     uint64 // of them that are done
+	began    uint64 // requested from the peer
+	read     uint64 // of these, done
 }
 
-// ask carries out a Read or an Atomic: here, if all that it names can be reached from here, else it has the
-// peer answer it. It reports whether what is posted after it may go on.
+// ask carries out a Read or an Atomic here if all its memory can be accessed from here, or else requests it
+// from the peer. It reports whether later requests may be carried out.
 func (r *reader) ask(w *verbs.Request, budget *int) bool {
 	q := r.q
 	if w.Asked || r.began-r.read >= r.maxReads {
 		return false
 	}
-	if r.began == r.read && !q.out.done() { // what was posted before it comes first
+	if r.began == r.read && !q.out.done() { // earlier requests come first
 		q.out.waits = true
 		return false
 	}
-	if *budget <= 0 { // after the check above: only what a pass can carry out keeps from sleeping
+	if *budget <= 0 { // after the check above: only work for the next pass prevents sleeping
 		return false
 	}
 	if r.began != r.read {
-		return r.request(w) // the peer answers earlier ones yet, and they complete in order
+		return r.request(w) // the peer still answers earlier ones, and they complete in order
 	}
 	if !w.Alive() {
 		return q.gone(w)
@@ -56,7 +56,7 @@ func (r *reader) ask(w *verbs.Request, budget *int) bool {
 			q.refuse(w, err)
 			return false
 		}
-		if n == 0 { // the peer has to
+		if n == 0 { // the peer must do it
 			return r.request(w)
 		}
 		w.Got += n
@@ -74,11 +74,11 @@ func (r *reader) ask(w *verbs.Request, budget *int) bool {
 	return true
 }
 
-// readHere copies the next bytes of a Read, at most so many, straight from the peer's memory. It gives 0 if
-// that cannot be done.
+// readHere copies the next bytes of a Read, at most limit, directly from the peer's memory. It returns 0 if
+// that is not possible.
 func (r *reader) readHere(w *verbs.Request, limit int) (int, error) {
 	q := r.q
-	if w.Got == 0 { // a Read that is refused in part reads nothing
+	if w.Got == 0 { // check all segments first: a refused Read reads nothing
 		for _, s := range w.Remote {
 			if _, err := q.peer.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 				return 0, err
@@ -97,12 +97,12 @@ func (r *reader) readHere(w *verbs.Request, limit int) (int, error) {
 			transport.ErrAccess, uint64(s.Key))
 	}
 	if err != nil {
-		return 0, nil // the peer can
+		return 0, nil // the peer can copy it
 	}
 	return n, nil
 }
 
-// request asks the peer for a Read, or what is left of it, or for an Atomic.
+// request requests a Read, or the rest of one, or an Atomic from the peer.
 func (r *reader) request(w *verbs.Request) bool {
 	q := r.q
 	if w.Op != transport.OpRead {
@@ -135,7 +135,7 @@ func (r *reader) request(w *verbs.Request) bool {
 	return true
 }
 
-// atomicHere changes a word in memory that is mapped here; of other memory the peer does it.
+// atomicHere carries out an Atomic on mapped memory; the peer does it on other memory.
 func (r *reader) atomicHere(w *verbs.Request) bool {
 	q := r.q
 	s := w.Remote[0]
@@ -171,7 +171,7 @@ func (r *reader) atomicHere(w *verbs.Request) bool {
 	return true
 }
 
-// requestAtomic asks the peer to change a word.
+// requestAtomic requests an Atomic from the peer.
 func (r *reader) requestAtomic(w *verbs.Request) bool {
 	q := r.q
 	if q.out.full(atomicSize) {
@@ -187,8 +187,8 @@ func (r *reader) requestAtomic(w *verbs.Request) bool {
 	return true
 }
 
-// asking is our oldest Read or Atomic that the peer answers. Everything before it in the queue is done, so it
-// is the head.
+// asking returns our oldest Read or Atomic that the peer answers, or nil. Everything before it in the queue
+// is done, so it is the head.
 func (r *reader) asking() *verbs.Request {
 	q := r.q
 	if q.SQ.Head == q.SQ.Tail {
@@ -200,7 +200,7 @@ func (r *reader) asking() *verbs.Request {
 	return nil
 }
 
-// readData takes n bytes of our oldest Read.
+// readData stores bytes of our oldest Read.
 func (r *reader) readData(h header, pieces [2][]byte) error {
 	w := r.asking()
 	if w == nil || w.Op != transport.OpRead || w.Number != h.a || h.length > w.Total-w.Got {
@@ -220,7 +220,7 @@ func (r *reader) readData(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// completeRead takes the end of our oldest Read or Atomic.
+// completeRead handles the end of our oldest Read or Atomic.
 func (r *reader) completeRead(h header) error {
 	w := r.asking()
 	if w == nil || w.Number != h.a || (w.Op == transport.OpRead) != (h.op == frameReadDone) ||
@@ -240,5 +240,6 @@ func (r *reader) completeRead(h header) error {
 	return nil
 }
 
-// ReadsAnswered counts what this end has sent through the ring because the peer could not read it.
+// ReadsAnswered counts the Reads that this end answered through the ring because the peer could not read the
+// memory.
 func (q *qp) ReadsAnswered() transport.ReadStats { return q.answer.answered }

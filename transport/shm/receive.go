@@ -9,10 +9,10 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// idle reports whether neither the peer nor we have anything to do.
+// idle reports whether neither end has anything to do.
 func (q *qp) idle() bool { return !q.busy && q.in.there() == 0 }
 
-// receive carries out the frames that are there. It reports whether there were any.
+// receive consumes the frames in the ring. It reports whether there were any.
 func (q *qp) receive() (came bool) {
 	there := q.in.there()
 	if there == 0 {
@@ -36,15 +36,15 @@ func (q *qp) receive() (came bool) {
 	return true
 }
 
-// receiver carries out the frames that come from the peer.
+// receiver carries out the peer's frames.
 type receiver struct {
 	q       *qp
-	recvMsn uint64           // number of the next untagged message that the peer begins
+	recvMsn uint64           // number of the next untagged message
 	recvOff int              // bytes of it that are placed
-	control [maxControl]byte // payload that is looked at as a whole
+	control [maxControl]byte // payload that must be contiguous
 }
 
-// take carries out the next frame; so many bytes are there.
+// take carries out the next frame; there is the number of bytes in the ring.
 func (r *receiver) take(there uint64) error {
 	q := r.q
 	if there < headerSize || there > ringSize {
@@ -83,12 +83,12 @@ func (r *receiver) take(there uint64) error {
 	}
 	q.in.skip(inside)
 	if h.flags&flagBounced != 0 && q.in.settle() {
-		q.tell() // the piece is free
+		q.tell() // the bounce buffer's slot is free
 	}
 	return err
 }
 
-// carry does what a frame asks for.
+// carry carries out a frame.
 func (r *receiver) carry(h header, pieces [2][]byte) error {
 	q := r.q
 	switch h.op {
@@ -123,10 +123,10 @@ func (r *receiver) carry(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// maxControl is how much payload a frame can have that is looked at as a whole.
+// maxControl is the largest payload of a frame that must be contiguous.
 const maxControl = maxSegments * segmentSize
 
-// takeWrite places a piece of a Write that the peer cannot place itself.
+// takeWrite places a part of a Write that the peer cannot place itself.
 func (r *receiver) takeWrite(h header, pieces [2][]byte) error {
 	q := r.q
 	m, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
@@ -140,13 +140,13 @@ func (r *receiver) takeWrite(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// placePieces is place.Bytes of a payload that the end of the ring may have cut in two.
+// placePieces is place.Bytes for a payload that the end of the ring may have cut in two.
 func placePieces(dst []byte, p [2][]byte) {
 	if len(p[1]) == 0 {
 		place.Bytes(dst, p[0])
 		return
 	}
-	var last [wordSize]byte // the first piece alone is as long
+	var last [wordSize]byte // the first part is at least as long
 	n, k := len(dst)-wordSize, 0
 	if n < len(p[0]) {
 		k = copy(last[:], p[0][n:])
@@ -158,7 +158,8 @@ func placePieces(dst []byte, p [2][]byte) {
 	place.Bytes(dst[n:], last[:])
 }
 
-// takeSend places a piece of a message: a receive is posted, message number, offset, room.
+// takeSend places a part of a message, after checking that a receive is posted, the message number, the
+// offset and the room.
 func (r *receiver) takeSend(h header, pieces [2][]byte) error {
 	e := r.q.RQ.Front()
 	switch {
@@ -186,7 +187,7 @@ func (r *receiver) takeSend(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// takeEnd takes an immediate, or the end of a Send with invalidate.
+// takeEnd handles an immediate, or the end of a Send with invalidate.
 func (r *receiver) takeEnd(h header) error {
 	q := r.q
 	switch {
@@ -207,7 +208,7 @@ func (r *receiver) takeEnd(h header) error {
 	if m == nil {
 		return violation.ErrInvalidate(h.b)
 	}
-	m.Unbind() // before anybody hears of the message
+	m.Unbind() // before the message is reported
 	r.received(transport.WC{Bytes: r.recvOff, Key: transport.Key(h.b)}, h)
 	return nil
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// memory is the device as its table of regions sees it: peers look regions up in the table that the arena
-// begins with, and map what lies in the arena.
+// memory is the device's part of its table of regions: peers find regions in the table at the beginning of
+// the arena, and map memory that lies in the arena.
 type memory struct{ *Device }
 
 var _ verbs.Memory = memory{}
 
 func (m memory) Closed() bool { return m.Device.Closed() }
 
-// NewEntry has the system reserve the page of an entry.
+// NewEntry reserves the page of a table entry.
 func (m memory) NewEntry(index int) error {
 	at := int64(index) * entrySize
 	if at%minPage != 0 {
@@ -27,7 +27,8 @@ func (m memory) NewEntry(index int) error {
 	return m.arena.reserve(sys.Reserve, at, minPage)
 }
 
-// Map gives memory of the arena; but memory that no peer will ever reach has no more pages than are used.
+// Map returns memory in the arena, or ordinary memory, whose pages appear on use, if no peer will ever access
+// it.
 func (m memory) Map(n int, access transport.Access) ([]byte, error) {
 	if access&(verbs.RemoteRights|transport.BindWindow|transport.Mappable) == 0 {
 		return sys.Map(n)
@@ -39,7 +40,7 @@ func (m memory) Map(n int, access transport.Access) ([]byte, error) {
 	return m.arena.bytes(s)[:n:n], nil
 }
 
-// Registered counts memory of the program that peers are to reach, and may move it onto huge pages.
+// Registered counts a region of the program's memory, and may move it to huge pages.
 func (m memory) Registered(r *verbs.Region) {
 	if r.Rights&verbs.RemoteRights == 0 {
 		return
@@ -49,7 +50,7 @@ func (m memory) Registered(r *verbs.Region) {
 	}
 }
 
-// Publish lets peers find a region, if it gives them any right: the key comes last.
+// Publish lets peers find a region, if they have any right: it stores the key last.
 func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key transport.Key) {
 	if r.Rights&verbs.RemoteRights == 0 {
 		return
@@ -70,14 +71,15 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 	sys.StoreRelease(&e.key, uint64(key))
 }
 
-// Revoke takes the key from the peers. Memory that goes with its key is set aside if one may still be writing
-// there after a little while. Other memory stays the program's: Revoke waits until nobody is.
+// Revoke invalidates the key for peers. Memory that is freed with the key is quarantined if a peer may still
+// be writing there after a short wait. Other memory stays the program's: Revoke waits until nobody writes
+// there.
 func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	off, shared := m.arena.offset(r.Mem)
 	var writing []writer
 	if r.Rights&verbs.RemoteRights != 0 {
 		sys.StoreRelease(&entryAt(m.arena.mem, r.Index()).key, 0)
-		sys.StoreBarrier() // who reads what is written there next finds no key
+		sys.StoreBarrier() // a peer that reads later contents finds no key
 		// who reads looks at the key again
 		if r.Rights&(transport.RemoteWrite|transport.RemoteAtomic) != 0 {
 			switch {
@@ -103,7 +105,7 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	return sys.Unmap(r.Mem)
 }
 
-// mayUse checks an access to a region or a window of the peer, but for the key itself.
+// mayUse checks an access to a region or a window of the peer, except for the key itself.
 func (f *peerMapping) mayUse(key transport.Key, e *target, need transport.Access,
 	offset, length uint64) error {
 	switch {

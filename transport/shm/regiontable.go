@@ -9,16 +9,16 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// entry is what peers see of a region or a bound window: one line of the table that an arena begins with. The
-// owner stores the key last and clears it first; a key never comes back. So who finds the same key before and
-// after all else has read what belongs to it.
+// entry describes a region or a bound window to peers: one line of the table at the beginning of an arena.
+// The owner stores the key last and clears it first, and a key is never used again. So a peer that finds the
+// same key before and after it reads the other fields has read fields that belong to the key.
 type entry struct {
-	key    uint64 // 0: nothing
+	key    uint64 // 0: none
 	kind   uint64 // rights, entryShared and entryCounted
 	where  uint64 // offset in the arena, or address in the owner's process
 	length uint64
 	owner  uint64 // domain (32 bits), and the queue pair that a window is bound to (32 bits)
-	puts   uint64 // peers that are, or were when they ended, placing bytes and counted
+	puts   uint64 // counted writers, including those that ended while they were writing
 	_      [2]uint64
 }
 
@@ -26,10 +26,10 @@ const (
 	entrySize    = int64(unsafe.Sizeof(entry{}))
 	entryRights  = 1<<8 - 1
 	entryShared  = 1 << 8 // the memory lies in the arena
-	entryCounted = 1 << 9 // who writes there is counted, as with a Put: the memory outlives the key
+	entryCounted = 1 << 9 // all writers are counted, as with a Put: the memory outlives the key
 )
 
-// target is a region of the peer as its table tells of it.
+// target is a region of the peer, as read from its table.
 type target struct {
 	shared  bool
 	counted bool
@@ -41,7 +41,7 @@ type target struct {
 	entry   *entry
 }
 
-// find looks a key of the peer up and checks an access, in the order of the specification: key, domain,
+// find looks up a key of the peer and checks an access, in the order of the specification: key, domain,
 // right, bounds.
 func (f *peerMapping) find(key transport.Key, need transport.Access, offset, length uint64) (target, error) {
 	e := entryAt(f.mem, verbs.Index(key))
@@ -60,14 +60,14 @@ func (f *peerMapping) find(key transport.Key, need transport.Access, offset, len
 	err := f.mayUse(key, &t, need, offset, length)
 	if err == nil && t.shared && (t.where > uint64(len(f.mem)) ||
 		t.length > uint64(len(f.mem))-t.where) {
-		err = verbs.ErrKey(key) // a table that makes no sense
+		err = verbs.ErrKey(key) // an invalid table
 	}
 	return t, err
 }
 
-// enter counts a peer that is about to place bytes, if that is done there, or always; false if the key is out
-// of use. Memory of the program is the program's once its key is gone: its owner waits until nobody is
-// counted, so a peer is counted before it looks at the key for the last time.
+// enter counts this peer as a writer, if the region counts writers or always is set; false if the key is no
+// longer valid. The program's memory belongs to the program again once its key is gone: the owner waits until
+// no writer is counted, so a writer is counted before it checks the key for the last time.
 func (t *target) enter(key transport.Key, always bool) bool {
 	t.counted = t.counted || always
 	if !t.counted {
@@ -81,14 +81,14 @@ func (t *target) enter(key transport.Key, always bool) bool {
 	return false
 }
 
-// leave ends what enter has begun.
+// leave ends what enter began.
 func (t *target) leave() {
 	if t.counted {
 		atomic.AddUint64(&t.entry.puts, ^uint64(0))
 	}
 }
 
-// stands reports whether the key is still in use, after all that was read before.
+// stands reports whether the key is still valid after all earlier reads.
 func (t *target) stands(key transport.Key) bool {
 	sys.LoadBarrier()
 	return atomic.LoadUint64(&t.entry.key) == uint64(key)

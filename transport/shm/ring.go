@@ -7,21 +7,21 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// frameOp says what a frame is.
+// frameOp is the type of a frame.
 type frameOp uint8
 
 const (
 	frameWrite       frameOp = iota + 1 // payload for (key a, offset b)
 	frameSend                           // payload of message a, at b of it
 	frameImmediate                      // b, for the Recv of message a
-	frameInvalidate                     // ends Send a, and takes key b out of use
+	frameInvalidate                     // ends Send a, and invalidates key b
 	frameReadRequest                    // Read a, b bytes, of the segments that are the payload
 	frameReadData                       // payload of Read a
 	frameReadDone                       // ends Read a, of b bytes
 	frameAtomic                         // operation b of Atomic a: key, offset, operand, compare
-	frameAtomicDone                     // Atomic a found the word at b
-	frameClose                          // nothing but answers follows
-	// code a, of Read or Atomic b-1 if b is not 0; the payload says it in words
+	frameAtomicDone                     // b is the previous value of Atomic a
+	frameClose                          // only answers follow
+	// reason a, for Read or Atomic b-1 if b is not 0; the payload is a text
 	frameTerminate
 	frameOps
 )
@@ -40,12 +40,11 @@ func (o frameOp) String() string {
 const (
 	flagLast      = 1 << iota // ends its message
 	flagSolicited             // whose Recv is worth an event
-	// the payload stands in the sender's arena, at the offset that is here in its place
+	// the payload lies in the sender's arena; its offset is in the frame instead
 	flagBounced
 )
 
-// header is the beginning of a frame: 24 bytes, after which the payload stands, filled up to a multiple of
-// 8.
+// header is the beginning of a frame: 24 bytes, followed by the payload, padded to a multiple of 8.
 type header struct {
 	length int
 	op     frameOp
@@ -56,7 +55,7 @@ type header struct {
 const (
 	headerSize       = 24
 	framePayload     = 1536 // at most
-	terminateReserve = 256  // of the ring are kept for a Terminate
+	terminateReserve = 256  // bytes of the ring kept free for a Terminate
 )
 
 func frameSize(n int) int { return headerSize + (n+7)&^7 }
@@ -65,10 +64,10 @@ func frameSize(n int) int { return headerSize + (n+7)&^7 }
 type outRing struct {
 	*controlBlock
 	tail     uint64 // bytes written; published up to block.tail
-	consumed uint64 // bytes that the peer is known to have carried out
-	// where, in tail's count, the last frame stands with which a request changes memory or keys of the peer
+	consumed uint64 // bytes that the peer is known to have consumed
+	// the value of tail at the last frame with which a request changes memory or keys of the peer
 	effect uint64
-	at     int // tail in the ring
+	at     int // index of tail in the ring
 }
 
 // room reports whether a frame of n bytes of payload fits.
@@ -82,14 +81,14 @@ func (o *outRing) free(size int) bool {
 	return int(o.tail-o.consumed)+size <= ringSize
 }
 
-// loadConsumed asks how much the peer has carried out. What makes no sense counts as nothing.
+// loadConsumed reads how much the peer has consumed. An impossible value is ignored.
 func (o *outRing) loadConsumed() {
 	if c := atomic.LoadUint64(&o.controlBlock.consumed); c-o.consumed <= o.tail-o.consumed {
 		o.consumed = c
 	}
 }
 
-// done reports whether the peer has carried out everything.
+// done reports whether the peer has consumed everything.
 func (o *outRing) done() bool {
 	if o.consumed != o.tail {
 		o.loadConsumed()
@@ -97,7 +96,7 @@ func (o *outRing) done() bool {
 	return o.consumed == o.tail
 }
 
-// settled reports whether the peer has carried out all requests that change its memory or its keys.
+// settled reports whether the peer has consumed all requests that change its memory or its keys.
 func (o *outRing) settled() bool {
 	if o.consumed < o.effect {
 		o.loadConsumed()
@@ -105,14 +104,14 @@ func (o *outRing) settled() bool {
 	return o.consumed >= o.effect
 }
 
-// begin writes a frame's header. There is room.
+// begin writes a frame's header. The caller has checked that there is room.
 func (o *outRing) begin(h header) {
 	o.word(uint64(h.length) | uint64(h.op)<<32 | uint64(h.flags)<<40)
 	o.word(h.a)
 	o.word(h.b)
 	switch h.op {
 	case frameWrite, frameSend, frameInvalidate, frameAtomic:
-		o.effect = o.tail // carried out in one step with its payload
+		o.effect = o.tail // consumed together with its payload
 	}
 }
 
@@ -128,7 +127,7 @@ func (o *outRing) move(n int) {
 	}
 }
 
-// payload is where the next n bytes go, in at most two pieces. fill moves after them.
+// payload returns the memory of the next n bytes, in at most two parts. fill moves past them.
 func (o *outRing) payload(n int) (first, second []byte) {
 	k := min(n, ringSize-o.at)
 	return o.ring[o.at : o.at+k], o.ring[:n-k]
@@ -148,21 +147,21 @@ func (o *outRing) put(b []byte) {
 	o.fill(len(b))
 }
 
-// publish lets the peer see what is written.
+// publish makes the written frames visible to the peer.
 func (o *outRing) publish() { sys.StoreRelease(&o.controlBlock.tail, o.tail) }
 
-// end tells the peer that this end places and reads nothing any more. It comes after everything else.
+// end tells the peer that this end no longer accesses its memory. It must come last.
 func (o *outRing) end() { sys.StoreRelease(&o.controlBlock.tail, o.tail|tailEnded) }
 
 // inRing is the receiver's end of a ring.
 type inRing struct {
 	*controlBlock
-	head uint64 // bytes carried out
-	at   int    // head in the ring
+	head uint64 // bytes consumed
+	at   int    // index of head in the ring
 }
 
-// there is how many bytes of frames are there. More than the ring holds is a violation, or, with tailEnded,
-// the end of the peer's use of the connection.
+// there returns how many bytes of frames have been received. A value above the size of the ring is a
+// violation, or, with tailEnded, the end of the peer's use of the connection.
 func (i *inRing) there() uint64 { return atomic.LoadUint64(&i.controlBlock.tail) - i.head }
 
 func (i *inRing) word() uint64 {
@@ -178,7 +177,7 @@ func (i *inRing) move(n int) {
 	}
 }
 
-// payload is the next n bytes, in at most two pieces. skip moves after them.
+// payload returns the next n bytes, in at most two parts. skip moves past them.
 func (i *inRing) payload(n int) (first, second []byte) {
 	k := min(n, ringSize-i.at)
 	return i.ring[i.at : i.at+k], i.ring[:n-k]
@@ -191,11 +190,11 @@ func (i *inRing) skip(n int) {
 	i.move(n - k)
 }
 
-// settle tells the peer how far we are, and whether it waits for that.
+// settle publishes how much this end has consumed, and reports whether the peer waits for that.
 func (i *inRing) settle() (waits bool) {
 	if i.controlBlock.consumed == i.head {
 		return false
 	}
-	atomic.StoreUint64(&i.controlBlock.consumed, i.head) // with a barrier: wants is looked at after it
+	atomic.StoreUint64(&i.controlBlock.consumed, i.head) // with a barrier: wants is read after it
 	return atomic.LoadUint64(&i.controlBlock.wants) != 0
 }

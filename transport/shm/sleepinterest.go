@@ -8,25 +8,25 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// maxPolledQPs is up to how many queue pairs a completion queue looks at itself in each pass. Their peers'
-// Writes leave no trace but their bytes.
+// maxPolledQPs is the largest number of queue pairs that a completion queue polls itself in each pass. Their
+// peers' Writes leave no trace but their bytes.
 const maxPolledQPs = 16
 
-// interest is whether peers tell a completion queue what they have done: always if it has many queue pairs,
-// or a handler; else only while somebody wants to sleep, for it costs the peers something.
+// interest is whether peers ring the doorbell of a completion queue: always if it has many queue pairs, or a
+// handler; otherwise only while somebody wants to sleep, because it costs the peers time.
 type interest struct {
-	notified     bool        // they do
-	on           bool        // because somebody wants to sleep
-	everNotified bool        // it has had many queue pairs, or a handler
-	busy         int         // passes since then that found something
-	pending      atomic.Bool // a pass has something to do, whether or not anybody tells
+	notified     bool        // peers notify
+	on           bool        // somebody wants to sleep
+	everNotified bool        // the queue has had many queue pairs, or a handler
+	busy         int         // passes that found something since somebody last wanted to sleep
+	pending      atomic.Bool // a pass has work, even without a notification
 }
 
-// disarmAfter is how many passes have to find something before peers stop telling: a rank that sleeps between
-// single messages goes on being told.
+// disarmAfter is the number of passes that must find something before peers stop notifying: a rank that
+// sleeps between single messages stays notified.
 const disarmAfter = 16
 
-// Arm has the peers tell, so that a Wait can sleep.
+// Arm makes the peers notify, so that a Wait can sleep.
 func (c *cq) Arm() {
 	a := &c.interest
 	a.busy = 0
@@ -37,8 +37,7 @@ func (c *cq) Arm() {
 	}
 }
 
-// notePending notes whether a pass could do something without anybody's telling: that is not to be slept
-// over.
+// notePending notes whether a pass has work without a notification, which must prevent sleeping.
 func (c *cq) notePending() {
 	pending := c.HasPlaced()
 	for i := 0; i < len(c.active) && !pending; i++ {
@@ -47,7 +46,7 @@ func (c *cq) notePending() {
 	c.interest.pending.Store(pending)
 }
 
-// enableNotify has the peers notify from now on, if that is wanted. A peer that began an operation earlier
+// enableNotify makes the peers notify, or stop notifying, as needed. A peer that began an operation earlier
 // did not notify, so every queue pair is polled once more.
 func (c *cq) enableNotify() {
 	a := &c.interest
@@ -81,15 +80,15 @@ func (c *cq) enableNotify() {
 	a.pending.Store(true)
 }
 
-// activate has every pass drive a queue pair, once, until it has nothing to do.
+// activate makes every pass drive a queue pair until it has no work.
 func (c *cq) activate(q *qp) {
 	if !slices.Contains(c.active, q) {
 		c.active = append(c.active, q)
 	}
 }
 
-// reactivate has the next pass over an active queue pair, which has been told of nothing yet, look for frames
-// that have come, room, and what was placed.
+// reactivate makes the next pass check an active queue pair for frames, room and placed Writes, because it
+// has received no notification yet.
 func (c *cq) reactivate(q *qp) {
 	q.busy = true
 	if q.rcq == c {
@@ -98,14 +97,14 @@ func (c *cq) reactivate(q *qp) {
 	}
 }
 
-// always reports whether the peers are to tell even if nobody wants to sleep. Once they do, they go on: a
-// consumer that has been told of everything need not notice that it is to look by itself again.
+// always reports whether the peers must notify even if nobody wants to sleep. Once they do, they continue: a
+// consumer that relies on notifications need not notice that it must poll by itself again.
 func (c *cq) always() bool {
 	c.interest.everNotified = c.interest.everNotified || len(c.qps) > maxPolledQPs || c.handled
 	return c.interest.everNotified
 }
 
-// stuck reports whether there is nothing to do but to wait for the peer.
+// stuck reports whether this end can only wait for the peer.
 func (q *qp) stuck() bool {
 	if q.out.waits || q.SQ.Head == q.SQ.Tail {
 		return true
@@ -113,10 +112,10 @@ func (q *qp) stuck() bool {
 	return q.reads.asking() != nil
 }
 
-// disarm ends the telling of few, unless somebody sleeps.
+// disarm stops the notifications for a queue with few queue pairs, unless somebody sleeps.
 func (c *cq) disarm() {
 	a := &c.interest
-	if a.busy++; !a.on || a.busy <= disarmAfter || c.Handling().Armed()&transport.NotifyPlaced != 0 {
+	if a.busy++; !a.on || a.busy <= disarmAfter || c.Handling().Requested()&transport.NotifyPlaced != 0 {
 		return
 	}
 	a.busy = 0
@@ -128,7 +127,7 @@ func (c *cq) disarm() {
 		return
 	}
 	a.on, a.notified = false, false
-	c.active = c.active[:0] // every pass looks at all
+	c.active = c.active[:0] // every pass polls all
 	for _, q := range c.qps {
 		if !q.other(c).interest.notified || q.other(c) == c {
 			sys.StoreRelease(&q.in.notifyEnable, 0)
@@ -136,7 +135,7 @@ func (c *cq) disarm() {
 	}
 }
 
-// wakeSleepers ends a sleep, since a pass has something to do.
+// wakeSleepers ends a sleep, because a pass has work.
 func (c *cq) wakeSleepers() {
 	c.interest.pending.Store(true)
 	if c.Sleepers.Any() {

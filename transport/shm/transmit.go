@@ -11,10 +11,10 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// readsPerPass is how many bytes of Reads one pass copies: the others have their turn.
+// readsPerPass is how many bytes of Reads one pass copies, so that other queue pairs have their turn.
 const readsPerPass = 4 << 20
 
-// work notes that there is something to do in the next passes.
+// work notes that the next passes have work.
 func (q *qp) work() {
 	if q.busy {
 		return
@@ -28,8 +28,8 @@ func (q *qp) work() {
 	}
 }
 
-// transmit carries out what is next, as far as it can be now. Reads and Atomics that were posted and need no
-// answer are carried out in passes alone. It reports whether it has done something.
+// transmit carries out the next requests and answers, as far as possible now. Reads and Atomics that need no
+// answer of the peer are carried out only in passes. It reports whether it has done anything.
 func (q *qp) transmit(pass bool) (did bool) {
 	q.out.waits = false
 	budget := 0
@@ -46,7 +46,7 @@ func (q *qp) transmit(pass bool) (did bool) {
 			return true
 		}
 		if q.retire(); !q.connected() {
-			return true // the completion queue is overrun
+			return true // the completion queue has overrun
 		}
 		if q.out.tail != tail {
 			q.out.publish()
@@ -74,15 +74,14 @@ func (q *qp) transmit(pass bool) (did bool) {
 	return did || budget < readsPerPass && pass
 }
 
-// settleWork notes whether there is still something to do, and whether it is the peer who has to do something
-// first.
+// settleWork updates busy, and whether this end waits for the peer.
 func (q *qp) settleWork() {
 	wants := uint64(0)
 	if q.out.waits {
 		wants = 1
 	}
 	if q.out.wants != wants {
-		// with a barrier: what the peer has carried out is looked at after it
+		// with a barrier: consumed is read after it
 		atomic.StoreUint64(&q.out.wants, wants)
 		if q.out.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed
@@ -94,7 +93,7 @@ func (q *qp) settleWork() {
 	q.busy = q.SQ.Head != q.SQ.Tail || q.answer.owes() || q.CloseDue()
 }
 
-// requests carries out the send queue, in its order.
+// requests carries out the send queue, in order.
 func (q *qp) requests(budget *int) {
 	for q.next != q.SQ.Tail {
 		w := q.SQ.At(q.next)
@@ -119,7 +118,7 @@ func (q *qp) requests(budget *int) {
 	}
 }
 
-// bind carries out a Bind or an Invalidate. If what it names is gone the QP ends.
+// bind carries out a Bind or an Invalidate. If its window or region is gone, the QP ends.
 func (q *qp) bind(w *verbs.Request) bool {
 	if err := q.PD.CarryOut(&q.Windows, w); err != nil {
 		w.Failed = transport.StatusLocalProt
@@ -130,7 +129,7 @@ func (q *qp) bind(w *verbs.Request) bool {
 	return true
 }
 
-// refuse ends the QP over a request that the peer's table does not allow.
+// refuse ends the QP because of a request that the peer's table does not allow.
 func (q *qp) refuse(w *verbs.Request, err error) {
 	w.Failed = transport.StatusRemoteAccess
 	what := "Write"
@@ -144,7 +143,7 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 		transport.StatusFlushed)
 }
 
-// gone ends the QP over a request of which a region was deregistered.
+// gone ends the QP because a region of a request was deregistered.
 func (q *qp) gone(w *verbs.Request) bool {
 	w.Failed = transport.StatusLocalProt
 	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
@@ -153,8 +152,8 @@ func (q *qp) gone(w *verbs.Request) bool {
 	return false
 }
 
-// beginPlacing marks that bytes are about to be placed by a key that is looked up after it; false if the
-// peer takes none any more.
+// beginPlacing announces that this end will look up a key and place bytes with it; false if the peer no
+// longer accepts any.
 func (w *fastWrite) beginPlacing() bool {
 	w.placementMark++
 	if w.fenced {
@@ -165,7 +164,7 @@ func (w *fastWrite) beginPlacing() bool {
 	return atomic.LoadUint64(w.notifyEnable)&notifyClosed == 0
 }
 
-// endPlacing marks that they are placed.
+// endPlacing announces that they are placed.
 func (w *fastWrite) endPlacing() {
 	w.placementMark++
 	if w.fenced {
@@ -175,7 +174,7 @@ func (w *fastWrite) endPlacing() {
 	}
 }
 
-// write carries out a Write; false if it could not be done to its end.
+// write carries out a Write; false if it is not complete.
 func (q *qp) write(w *verbs.Request) bool {
 	if w.Sent < w.Total {
 		if !w.Alive() {
@@ -184,7 +183,7 @@ func (q *qp) write(w *verbs.Request) bool {
 		s := w.Remote[0]
 		if !q.beginPlacing() {
 			q.endPlacing()
-			return false // the end of the connection is on its way
+			return false // the connection is about to end
 		}
 		t, err := q.peer.find(s.Key, transport.RemoteWrite, s.Offset, s.Length)
 		switch {
@@ -261,7 +260,7 @@ func gather(dst []byte, w *verbs.Request, off int) {
 	}
 }
 
-// frame puts a frame with the next bytes of a request into the ring.
+// frame writes a frame with the next bytes of a request into the ring.
 func (q *qp) frame(h header, w *verbs.Request) {
 	first, second := q.out.beginFrame(h)
 	for _, b := range [2][]byte{first, second} {
@@ -304,7 +303,7 @@ func (q *qp) send(w *verbs.Request) bool {
 	return true
 }
 
-// solicited is the flag of a frame whose Recv is worth an event.
+// solicited returns the flag of a frame whose Recv raises a solicited event.
 func solicited(w *verbs.Request) uint8 {
 	if w.Solicited() {
 		return flagSolicited
@@ -312,23 +311,23 @@ func solicited(w *verbs.Request) uint8 {
 	return 0
 }
 
-// tellWrote tells the peer of a Write if it wants to be told.
+// tellWrote notifies the peer of a Write.
 func (q *qp) tellWrote() {
 	sys.StoreRelease(&q.out.writeSeq, q.out.writeSeq+1)
 	q.tell()
 }
 
-// tellPlaced is tellWrote after a look at whether that is wanted.
+// tellPlaced is tellWrote if the peer wants notifications.
 func (q *qp) tellPlaced() {
 	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()
 	}
 }
 
-// tell has the peer look at this connection, if it wants to be told.
+// tell rings the peer's doorbells for this connection, if the peer wants notifications.
 func (q *qp) tell() {
 	if q.fenced {
-		sys.FullBarrier() // what was published is seen, or notifyEnable is
+		sys.FullBarrier() // either the peer sees what was published, or this end sees notifyEnable
 	}
 	if atomic.LoadUint64(q.notifyEnable) == 0 {
 		return

@@ -10,8 +10,8 @@ import (
 // wakeNameSize is the number of random bytes in the name of a wake socket.
 const wakeNameSize = 16
 
-// wakeName says where peers wake a completion queue that sleeps: at a socket of a random name, which
-// everybody on the host can see, with a token that only peers are told.
+// wakeName identifies the socket at which peers wake a sleeping completion queue. Its name is random but
+// visible to everybody on the host; the token is known only to peers.
 type wakeName struct {
 	id    [wakeNameSize]byte
 	token [sys.TokenSize]byte

@@ -21,9 +21,9 @@ type cq struct {
 	waiters int           // goroutines in Wait
 	closed  bool
 
-	handler *handler
-	armed   transport.Notify
-	event   bool // one has been raised, and not delivered
+	handler   *handler
+	requested transport.Notify
+	event     bool // one has been raised, and not delivered
 }
 
 func (c *cq) Poll(wc []transport.WC) int {
@@ -91,7 +91,7 @@ func (c *cq) push(wc transport.WC) {
 	}
 	c.raise()
 	c.dev.net.counters.Overruns++
-	c.overrun = fmt.Errorf("%d completions that nobody has polled: %w", len(c.wcs), transport.ErrOverrun)
+	c.overrun = fmt.Errorf("%d unpolled completions: %w", len(c.wcs), transport.ErrOverrun)
 	for _, q := range append([]*qp(nil), c.qps...) {
 		q.pending = &fault{err: c.overrun, status: transport.StatusFlushed}
 		q.cutPeer(fmt.Errorf("%s: its completion queue overran: %w", q, transport.ErrPeerLost))

@@ -140,7 +140,7 @@ func (d *device) give(c *cq, id transport.HandlerID) error {
 		to.core.cqs = append(to.core.cqs, c)
 	}
 	if d.net.mutant == moveForgets {
-		c.event, c.armed = false, 0
+		c.event, c.requested = false, 0
 	}
 	c.signal()
 	return nil
@@ -291,17 +291,17 @@ func (c *cq) RequestNotify(n transport.Notify) error {
 	}
 	c.dev.net.mu.Lock()
 	defer c.dev.net.mu.Unlock()
-	c.armed |= n
+	c.requested |= n
 	return nil
 }
 
 // match raises the event if it was asked for.
 func (c *cq) match(n transport.Notify) {
-	if c.armed&n == 0 {
+	if c.requested&n == 0 {
 		return
 	}
 	if c.dev.net.mutant != eventsRepeat {
-		c.armed = 0
+		c.requested = 0
 	}
 	c.raise()
 }

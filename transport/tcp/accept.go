@@ -25,7 +25,7 @@ func (e *endpoint) serve(l net.Listener) {
 				return
 			}
 			e.dev.opts.Log.Error("accepting connections", "address", e.addr, "error", err)
-			select { // out of descriptors, most likely: it passes
+			select { // most likely out of descriptors, which passes
 			case <-time.After(100 * time.Millisecond):
 				continue
 			case <-e.table.Context().Done():
@@ -46,8 +46,8 @@ func (e *endpoint) serve(l net.Listener) {
 	}
 }
 
-// report tells the acceptor of a connection that was refused: of each rank that has proved itself, but only
-// of some of the others, since anybody can connect.
+// report reports a refused connection to the acceptor: every one of a rank that has authenticated itself, but
+// only some of the others, since anybody can connect.
 func (e *endpoint) report(from string, rank int, err error) {
 	if rank >= 0 {
 		e.acceptor.Refused(fmt.Sprintf("rank %d at %s", rank, from), err)
@@ -90,7 +90,7 @@ func (e *endpoint) enter(h *setup.Handshake) *admission.Conn {
 	return place
 }
 
-// leave notes that a peer has proved who it is, or has gone. After that it is not evicted.
+// leave notes that a peer has authenticated itself, or has gone. After that it is not evicted.
 func (e *endpoint) leave(place *admission.Conn) {
 	e.mu.Lock()
 	e.admission.Leave(place)
@@ -102,14 +102,14 @@ func (e *endpoint) leave(place *admission.Conn) {
 	}
 }
 
-// greeted notes that an unauthenticated peer has named this job.
+// greeted notes that the Hello or ClientHello of an unauthenticated peer has named this job.
 func (e *endpoint) greeted(place *admission.Conn) {
 	e.mu.Lock()
 	place.Greeted = true
 	e.mu.Unlock()
 }
 
-// respond is the responder's side of the handshake. The rank is the peer's once it has proved it, -1 before.
+// respond is the responder's side of the handshake. rank is -1 until the peer has proved its identity.
 func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int, err error) {
 	stop := context.AfterFunc(e.table.Context(), h.Interrupt)
 	theirs, private, err := h.Prove(e.mayConnect, func() { e.greeted(place) })
@@ -118,13 +118,13 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 	if err != nil {
 		if e.table.Context().Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) &&
 			(place.Evicted || place.Greeted) {
-			// A rank that was too slow tries again when it is told so. The socket has room for so little:
-			// this waits for nothing.
+			// A rank that was too slow tries again when it is told so. The message is small enough for an
+			// empty socket, so this does not block.
 			h.SetDeadline(time.Now().Add(provenTimeout))
 			h.Reject(handshake.RejectBusy, "too slow, or too many unauthenticated connections: try again")
 		}
 		if place.Evicted {
-			return -1, fmt.Errorf("%w: it has not proved who it is, and others came when %d such "+
+			return -1, fmt.Errorf("%w: the peer did not authenticate in time, and others came when %d such "+
 				"connections were open",
 				transport.ErrRefused, admission.MaxConns)
 		}
@@ -137,12 +137,12 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 	return int(transport.RankOf(h.Peer())), setup.Vanished(e.accept(h, theirs, private))
 }
 
-// mayConnect reports whether a rank is another one of the job, and may make this lane.
+// mayConnect reports whether a peer is another rank of the job, and may make this lane.
 func (e *endpoint) mayConnect(rank uint32, lane uint16) bool {
-	return e.local.ID.CheckPeer(rank) == nil && (lane == 0 || e.dev.opts.keeps())
+	return e.local.ID.CheckPeer(rank) == nil && (lane == 0 || e.dev.opts.reconnects())
 }
 
-// accept makes the connection of a proven peer, unless another one stands or comes first.
+// accept makes the connection of an authenticated peer, unless another one exists or is made first.
 func (e *endpoint) accept(h *setup.Handshake, theirs message.Parameters, private []byte) error {
 	rank := h.Peer()
 	peer, ok := e.table.Request(e.local.ID.Facing(rank), rank)

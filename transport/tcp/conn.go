@@ -15,12 +15,12 @@ import (
 
 const (
 	stagingSize = 64 << 10
-	directMin   = 16 << 10 // of a frame's rest: it is read straight to its place
+	directMin   = 16 << 10 // remaining bytes of a frame that are read directly to their destination
 	readsAPass  = 8        // reads of one link before the others have their turn
 )
 
-// conn is one link of a queue pair, with the frame that is coming in over it and the rest of the frame that
-// the link has taken in part.
+// conn is one link of a queue pair, with the frame that is being received over it and the rest of a frame
+// that the link has sent in part.
 type conn struct {
 	// Fields that every pass uses are adjacent, as in the queue pair.
 	q          *qp
@@ -30,19 +30,19 @@ type conn struct {
 	keepalive  keepalive.State
 	in         incoming
 	takes      frameTaker
-	readsAhead bool // the queue pair's only link, and not encrypted: the header of a long frame is read alone
+	readsAhead bool // the queue pair's only link, not encrypted: headers of long frames may be read alone
 	partial    frame.Partial
 }
 
-// frameTaker is told of the frames that come in over a link.
+// frameTaker handles the frames that are received over a link.
 type frameTaker interface {
-	// begin takes a header, and checks what can be checked before the payload.
+	// begin handles a header, and checks what can be checked before the payload.
 	begin(header []byte) error
-	// misplaced takes the reason why the rest of the present payload cannot be placed.
+	// misplaced handles the reason why the rest of the present payload cannot be placed.
 	misplaced(err error) error
 	// holdsTail reports whether the last bytes of the present frame must wait for other frames.
 	holdsTail() bool
-	// end takes a frame whose payload is placed.
+	// end handles a frame whose payload is placed.
 	end() error
 }
 
@@ -50,36 +50,36 @@ type frameTaker interface {
 type incoming struct {
 	// Fields that every read uses are adjacent.
 	inside bool
-	drop   bool // the payload is not looked at: it has come before, or is after what is wrong
+	drop   bool // the payload is dropped: a duplicate, or after an error
 	have   int  // bytes of raw: of a header, or of the CRC after a payload
 	size   int  // bytes of a header, with its CRC if the queue pair has them
-	left   int  // payload bytes that have not come
+	left   int  // payload bytes not yet received
 
 	raw [frame.LaneHeaderSize + frame.SumSize]byte
 	frame.LaneHeader
-	bad error // what is wrong with it, told when everything before it has been
+	bad error // its error, reported after everything before it
 
-	r    *verbs.Region // tagged: where it goes
+	r    *verbs.Region // tagged: its destination
 	at   int
 	asks uint32 // ReadWrite: the Read that asked for it
-	recv uint32 // untagged: the posted Recv
-	off  int    // and the place in it
+	recv uint32 // untagged: the index of the posted Recv
+	off  int    // and the offset in it
 
-	last [tailSize]byte // what has come of the last bytes of a Write, until all of them have
+	last [tailSize]byte // the last bytes of a Write, until all are received
 	held int            // of last
 
-	control []byte // payload that goes to no region
+	control []byte // payload that is not placed in a region
 	sum     uint32 // CRC of the payload so far, if the queue pair has them
 }
 
-// begun takes a header that has been checked.
+// begun begins a frame whose header has been checked.
 func (i *incoming) begun(h frame.LaneHeader) {
 	i.LaneHeader, i.left, i.inside = h, h.Length, true
 	i.drop, i.bad, i.held, i.control = false, nil, 0, i.control[:0]
 }
 
-// receive takes what has come off the link, a few reads of it at most. It returns how many bytes have come.
-// io.EOF is the end of the stream.
+// receive handles received data, with a few reads of the link at most. It returns the number of bytes
+// received. io.EOF is the end of the stream.
 func (c *conn) receive() (came int, err error) {
 	staging := c.q.rcq.staging[:]
 	for turn := 0; c.fd >= 0; turn++ {
@@ -118,11 +118,11 @@ func (c *conn) receive() (came int, err error) {
 	return came, nil
 }
 
-// singleFrameWrite is the first word of the only frame of a Write, without its length.
+// singleFrameWrite is the first word of the header of a Write's only frame, without the length.
 const singleFrameWrite = uint64(frame.Write)<<32 | frame.Last<<40
 
-// placeSingleFrameWrite places what has come if that is one whole Write, as by far the most that comes by
-// itself is; it does nothing with anything else, or anything that is wrong with it.
+// placeSingleFrameWrite is a fast path: it places b if b is exactly one complete, valid Write, and returns
+// false otherwise. Most data received in one read has this form.
 func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	q, i := c.q, &c.in
 	n := len(b) - frame.HeaderSize
@@ -143,7 +143,7 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	return true
 }
 
-// parse takes bytes off the stream.
+// parse parses bytes of the stream.
 func (c *conn) parse(b []byte) error {
 	i := &c.in
 	for {
@@ -195,8 +195,8 @@ func (c *conn) parse(b []byte) error {
 	}
 }
 
-// direct is the memory that the rest of the present frame may be read into without a copy: all but its last 8
-// bytes, which have to come last. Nil if it is not worth it.
+// direct returns the memory into which the rest of the present frame may be read without a copy: all but its
+// last 8 bytes, which must be placed last. It returns nil if that is not worthwhile.
 func (c *conn) direct() []byte {
 	i := &c.in
 	if !i.inside || i.left < directMin || i.drop || i.bad != nil {
@@ -206,7 +206,7 @@ func (c *conn) direct() []byte {
 	switch i.Op {
 	case frame.Write, frame.ReadWrite:
 		if i.r.Key() != transport.Key(i.A) {
-			return nil // given up meanwhile: place says so
+			return nil // deregistered meanwhile: place reports it
 		}
 		if i.r.View != nil {
 			return nil
@@ -229,14 +229,13 @@ func (c *conn) direct() []byte {
 // the target meanwhile, it must be computed from the bytes that arrived.
 func (c *conn) checksInPlace() bool { return !c.q.checked || c.in.r.Rights&transport.SoleWriter != 0 }
 
-// headerAhead is how much is read where a long frame is expected, after the rest of the present one: its
-// header, and little that has to be copied.
+// headerAhead is how much is read beyond the present frame when a long frame is expected: its header, and few
+// bytes that must be copied.
 const headerAhead = 512
 
-// expectsLong reports whether the next frame is likely to be one whose payload can be read straight to its
-// place, once its header has come: as the one before it was, unless that was the end of a Read, or its region
-// has been given up, whose entry may be used by another goroutine now. In a dialogue of long Writes the frame
-// comes by itself, and a read of the header alone only delays the others.
+// expectsLong reports whether the next frame probably has a payload that can be read directly to its
+// destination: the last one did, it was not the last frame of a Read, and its region is still registered. It
+// returns false while long Writes go both ways, because reading the header separately would only add latency.
 func (c *conn) expectsLong() bool {
 	i := &c.in
 	return c.readsAhead && !c.q.answering && i.have == 0 && i.Length >= directMin && i.bad == nil &&
@@ -245,15 +244,14 @@ func (c *conn) expectsLong() bool {
 		(i.Op == frame.Write && c.checksInPlace() || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0)
 }
 
-// advance counts n bytes of the present frame as placed.
+// advance notes that n bytes of the present frame are placed.
 func (i *incoming) advance(n int) {
 	i.left -= n
 	i.at += n
 	i.off += n
 }
 
-// place puts a piece of the present frame's payload where it belongs, whatever is missing before the frame
-// (H1).
+// place places a part of the present frame's payload, even if earlier frames are missing (H1).
 func (c *conn) place(p []byte) (err error) {
 	i := &c.in
 	if c.q.checked {
@@ -278,7 +276,7 @@ func (c *conn) place(p []byte) (err error) {
 	return nil
 }
 
-// block has the pollers look for room to write, unblock ends that.
+// block makes the pollers watch for room to write; unblock ends that.
 func (c *conn) block() {
 	if !c.blocked {
 		c.blocked = true
@@ -293,7 +291,7 @@ func (c *conn) unblock() {
 	}
 }
 
-// keepRest keeps the rest of a frame of which the link has taken n bytes.
+// keepRest keeps the rest of a frame of which the link has sent n bytes.
 func (c *conn) keepRest(b []byte, n int) {
 	if n < len(b) {
 		c.partial.Keep(b[max(n, 0):])

@@ -20,7 +20,7 @@ type cq struct {
 	*buffers // made with the first queue pair
 	makeOnce sync.Once
 
-	byNum []*qp // qps by number, nil between them
+	byNum []*qp // qps by number; nil for others
 	ready []int32
 
 	dev *Device
@@ -37,7 +37,8 @@ type buffers struct {
 
 func (c *cq) makeBuffers() { c.makeOnce.Do(func() { c.buffers = new(buffers) }) }
 
-// readDirectly is how many sockets a pass reads without asking first which of them have anything.
+// readDirectly is the largest number of queue pairs whose sockets a pass reads without asking the poller
+// which of them have data.
 const readDirectly = 8
 
 // CreateCQ makes a completion queue.
@@ -56,7 +57,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	return c, nil
 }
 
-// Pass drives the queue pairs once, and reports whether anything came.
+// Pass drives the queue pairs once, and reports whether anything was received.
 func (c *cq) Pass() (found bool) {
 	if c.Due() {
 		c.TakeIn()
@@ -85,7 +86,7 @@ func (c *cq) Pass() (found bool) {
 		}
 		n := c.Poller().Ready(c.ready)
 		for _, id := range c.ready[:n] {
-			if q := c.byNum[id]; q != nil { // the poller knows no others
+			if q := c.byNum[id]; q != nil { // nil: it has ended
 				found = q.drive() || found
 			}
 		}
@@ -93,10 +94,10 @@ func (c *cq) Pass() (found bool) {
 	return found
 }
 
-// handOver gives a connected queue pair to the queue's driver. It may be called from any goroutine.
+// handOver queues a connected queue pair for the queue's driver. It may be called from any goroutine.
 func (c *cq) handOver(q *qp) {
 	c.HandOver(queuepair.Arrival{Enter: func() {
-		c.dev.know(q)
+		c.dev.register(q)
 		c.attach(q)
 		if q.open {
 			q.sequencer.start()
@@ -126,7 +127,7 @@ func (c *cq) detach(q *qp) {
 	}
 }
 
-// The provider's part of the queue. Arrivals on sockets wake the poller.
+// The provider's part of the queue. Sockets wake the poller by themselves.
 
 var _ queuepair.ProviderCQ = (*cq)(nil)
 

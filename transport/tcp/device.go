@@ -21,26 +21,25 @@ type Options struct {
 	Host        string        // address to listen on and to connect from; "127.0.0.1"
 	LowPort     int           // first and last port to listen on; 0: the system chooses
 	HighPort    int           //
-	AuthTimeout time.Duration // how long an unproven peer may take; 2 s
+	AuthTimeout time.Duration // for an unauthenticated peer; 2 s
 	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
-	// encrypt connections with TLS 1.3; the devices of all ranks have to say the same
+	// encrypt connections with TLS 1.3; must be the same for the devices of all ranks
 	TLS bool
-	// whether frames have a checksum; only between machines, and where there is no TLS
+	// whether frames have a checksum; ChecksumAuto uses one only between machines and without TLS
 	Checksum Checksum
-	Log      *slog.Logger // for what belongs to no call; nothing is logged without
+	Log      *slog.Logger // for events outside calls; nil: nothing is logged
 
 	// Lanes is the number of connections of a queue pair, if the peer's device allows as many; 0 means 1. If
-	// there are several, the loss of one is not the loss of the peer: the others resend what it carried, and
-	// it is re-established.
+	// there are several and one is lost, the others resend its frames, and it is re-established.
 	Lanes int
 
-	// Interfaces are local addresses over which lanes are spread, in turn, at most three; the device listens
-	// on them too. Empty: on and from the address of the connection alone.
+	// Interfaces are local addresses for lanes, used in turn, at most three; the device also listens on them.
+	// If there are none, all lanes use the address of the connection.
 	Interfaces []netip.Addr
 
-	// Reconnect keeps a queue pair of one lane alive too: a lost connection is re-established.
+	// Reconnect re-establishes a lost connection of a queue pair with one lane too.
 	Reconnect bool
 
 	reportBurst int // how many refused connections are reported in a period; 0: as cm.Limiter says
@@ -59,7 +58,7 @@ type Device struct {
 	opts    Options
 	lanes   laneCounts
 	end     *endpoint
-	closing sync.WaitGroup // sockets whose last bytes are on their way
+	closing sync.WaitGroup // sockets whose last bytes are in flight
 
 	mu  sync.Mutex // guards what follows
 	qps []*qp      // by number; nil where released or not yet handed over
@@ -80,7 +79,7 @@ func New(o Options) (*Device, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.TLS && o.Checksum == ChecksumAuto {
-		o.Checksum = ChecksumNever // records have a better one
+		o.Checksum = ChecksumNever // TLS records are authenticated
 	}
 	if err := errors.Join(o.checkPorts(), o.checkLanes()); err != nil {
 		return nil, err
@@ -89,7 +88,7 @@ func New(o Options) (*Device, error) {
 	if err := d.Init(); err != nil {
 		return nil, err
 	}
-	d.Regions = verbs.NewTable(memory{d}, d.Query())
+	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	return d, nil
 }
 
@@ -103,7 +102,7 @@ func (o *Options) checkPorts() error {
 	return nil
 }
 
-// Query tells the device's limits.
+// Query returns the device's attributes.
 func (d *Device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "tcp", MaxSGE: maxSGE, MaxSegments: frame.MaxSegments, MaxInline: maxInline,
@@ -114,8 +113,8 @@ func (d *Device) Query() transport.DeviceAttr {
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
 		Windows: true, PollableCQs: true,
 		StreamTransfer: true,
-		// frames that may be sent again over another lane are not made to fit a copy
-		Views: !d.opts.keeps(),
+		// a view cannot be gathered again to resend a frame over another lane
+		Views: !d.opts.reconnects(),
 	}
 }
 
@@ -128,8 +127,8 @@ func (d *Device) Close() error {
 	})
 }
 
-// know enters a QP into the table.
-func (d *Device) know(q *qp) {
+// register adds a QP to the table.
+func (d *Device) register(q *qp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.qps) <= int(q.Num()) {
@@ -140,8 +139,8 @@ func (d *Device) know(q *qp) {
 	}
 }
 
-// unknow takes it out again.
-func (d *Device) unknow(q *qp) {
+// unregister removes it.
+func (d *Device) unregister(q *qp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if int(q.Num()) < len(d.qps) {

@@ -9,12 +9,12 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
-// dial begins a connection and brings it to RDMA mode.
+// dial connects to a peer and brings the connection to RDMA mode.
 func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr string) (*qp, error) {
 	d := net.Dialer{LocalAddr: e.dev.opts.local(0)}
 	d.SetMultipathTCP(false)
 	conn, err := d.DialContext(ctx, "tcp", addr)
-	if setup.IsCut(err) { // the peer has reset it before this side has seen that it was made
+	if setup.IsCut(err) { // the peer reset it at once
 		return nil, cutOff{setup.Vanished(err)}
 	}
 	if err != nil {
@@ -30,16 +30,16 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr 
 	return q, setup.Vanished(err)
 }
 
-// cutOff is the failure of an attempt whose connection the peer ended before it had accepted it. The peer may
-// be alive: a rank that evicts a connection cannot always say so in time. If it is dead, the next attempt is
+// cutOff is the error of an attempt whose connection the peer ended before it accepted it. The peer may be
+// alive: a rank that evicts a connection cannot always say so in time. If it is dead, the next attempt is
 // refused.
 type cutOff struct{ error }
 
 func (c cutOff) Unwrap() error        { return c.error }
-func (c cutOff) Is(target error) bool { return target == cm.ErrBusy } // it is made again
+func (c cutOff) Is(target error) bool { return target == cm.ErrBusy } // so the connection is tried again
 
-// initiate is the initiator's side of the handshake. dialed is the address that the connection was made to,
-// "" if the endpoint has not made it.
+// initiate is the initiator's side of the handshake. dialed is the address to which the connection was made,
+// "" if the application made it.
 func (e *endpoint) initiate(h *setup.Handshake, peer *cm.Peer[*qp], rank uint32, dialed string) (*qp, error) {
 	if err := h.Introduce(rank, 0); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (e *endpoint) initiate(h *setup.Handshake, peer *cm.Peer[*qp], rank uint32,
 	if err := h.Request(mine, private); err != nil {
 		return nil, err
 	}
-	// While the answer is on its way the peer's own connection may be accepted here.
+	// While waiting for the answer, this end may accept the peer's own connection.
 	peer.Callbacks.Unlock()
 	theirs, private, err := h.Answer()
 	peer.Callbacks.Lock()
@@ -63,7 +63,7 @@ func (e *endpoint) initiate(h *setup.Handshake, peer *cm.Peer[*qp], rank uint32,
 		return nil, err
 	}
 	if !e.table.Commit(peer) {
-		// the peer began another before it accepted ours; that one has been accepted here
+		// the peer began another before it accepted ours, and this end has accepted that one
 		return nil, cm.ErrCollision
 	}
 	return e.connected(h, conf, private, true, dialed, mine.Negotiate(theirs))

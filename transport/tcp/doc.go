@@ -1,9 +1,9 @@
 // Package tcp is the verbs over TCP sockets: a software RNIC in user space. Work requests become frames;
 // frames are placed straight into the memory that they name; completions come in order.
 //
-// A connection begins as a byte stream (handshake*.go), in which both ends prove who they are, and is then
+// A connection begins as a byte stream, on which both ends prove who they are (internal/setup). It is then
 // handed over to a queue pair, which alone reads and writes it from then on, with raw non-blocking system
-// calls. Whoever polls the completion queue moves the bytes.
+// calls. The goroutine that polls the completion queue moves the bytes.
 //
 // A queue pair in RDMA mode has three layers:
 //
@@ -14,6 +14,6 @@
 //   - a kind of frame (framekinds.go, frame*.go) knows how its frames are made, checked and carried out;
 //     internal/frame has their bytes
 //
-// See docs/internals/spec/wire.md for the bytes, docs/internals/adr/0016 for the hand-over,
-// docs/internals/adr/0016 for lanes.
+// See docs/internals/spec/wire.md for the bytes, and docs/internals/adr/0016 for the hand-over and for lanes.
+// Labels such as H1 in comments are requirement ids, see docs/internals/conformance.md.
 package tcp

@@ -20,11 +20,11 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// provenTimeout is how long a proven peer may take for the rest of the handshake.
+// provenTimeout is the time for the rest of the handshake of an authenticated peer.
 const provenTimeout = 30 * time.Second
 
-// endpoint is a device's connection management. It runs on goroutines with ordinary connections; what it
-// makes is handed to the completion queue's driver.
+// endpoint is a device's connection management. It runs on goroutines with ordinary connections, and hands
+// new queue pairs to the completion queue's driver.
 type endpoint struct {
 	verbs.ReachesAll
 
@@ -35,12 +35,12 @@ type endpoint struct {
 	addr      string
 
 	table   *cm.Table[*qp]
-	reports cm.Limiter // of unauthenticated peers that are refused
+	reports cm.Limiter // of refused unauthenticated peers
 
 	mu        sync.Mutex // guards what follows
 	admission admission.Control
 	pending   map[*admission.Conn]*setup.Handshake
-	left      chan struct{} // an unauthenticated connection has given its place back
+	left      chan struct{} // signals that an unauthenticated connection has left
 }
 
 // Listen starts connection management.
@@ -74,8 +74,8 @@ func (d *Device) newEndpoint(id transport.Identity, acceptor transport.Acceptor)
 	return e, nil
 }
 
-// listen listens on a port of the range: on the device's address, and on those of its lanes that this one
-// does not cover.
+// listen listens on one port of the range: on the device's address, and on those of its lanes that this one
+// does not include.
 func (d *Device) listen() ([]net.Listener, error) {
 	var last error
 	for port := d.opts.LowPort; port <= d.opts.HighPort; port++ {
@@ -121,7 +121,7 @@ func closeAll(list []net.Listener) (err error) {
 	return err
 }
 
-// Addr is where peers connect to.
+// Addr returns the address that peers connect to.
 func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
@@ -144,8 +144,8 @@ func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
 	return e.dev.Prepare(e.acceptor, rank)
 }
 
-// connected turns the connection into a queue pair and hands it over. dialed is the address that it was made
-// to, "" if this end has not made it.
+// connected makes the connection a queue pair and hands it over. dialed is the address to which it was made,
+// "" if this end did not make it.
 func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, private []byte, initiator bool,
 	dialed string, agreed message.Agreement) (*qp, error) {
 	rank := h.Peer()
@@ -155,7 +155,7 @@ func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, privat
 		return nil, err
 	}
 	q := e.dev.newQP(conf, rank, local, remote, initiator, agreed)
-	if agreed.Keeps {
+	if agreed.Reconnects {
 		newMultiLane(q, fd, session, initiator, h.Token(), routes{dialed, agreed.Listens})
 	} else {
 		newSingleLink(q, fd, session)

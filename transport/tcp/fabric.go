@@ -4,7 +4,7 @@ import "github.com/weft-mpi/weft/transport/fabric"
 
 import "github.com/weft-mpi/weft/transport"
 
-// Fabric is this provider as it is chosen by name.
+// Fabric describes this provider.
 var Fabric = fabric.Fabric{
 	Name:           "tcp",
 	About:          "TCP connections",

@@ -11,10 +11,10 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameAtomic asks this side to change a word.
+// frameAtomic requests an Atomic on this end's memory.
 type frameAtomic struct{ ordinaryFrame }
 
-// makeAtomic asks for an Atomic, unless as many as may be are outstanding.
+// makeAtomic makes the frame of an Atomic, unless as many requests as allowed are outstanding.
 func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 	c := &q.at
 	if q.asksEnough() {
@@ -33,7 +33,7 @@ func (frameAtomic) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, e
 	return sequence.Request, stopNone, r.storeReadRequest(parseAtomic, i)
 }
 
-// atomicFrame asks the peer to change a word.
+// atomicFrame makes the frame of an Atomic.
 func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
 	b := o.Begin(frame.Header{Length: frame.AtomicSize, Op: frame.Atomic, Flags: frame.Last, A: w.Number,
 		B: place.Operation(w.Op)}, frame.AtomicSize)
@@ -43,8 +43,8 @@ func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
 	binary.LittleEndian.PutUint64(b[24:], w.Other)
 }
 
-// parseAtomic reads an Atomic and checks all of it that needs no region. Its particulars have the place that
-// a Read's segments have.
+// parseAtomic parses an Atomic and checks everything that needs no region. It stores the operands in the
+// fields for a Read's segments.
 func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
 	if place.ParseOperation(h.B) == 0 || len(payload) != frame.AtomicSize {
 		return readResponse{}, fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it",
@@ -56,7 +56,7 @@ func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
 	return a, nil
 }
 
-// change carries an Atomic out, or notes why it is refused.
+// change carries out an Atomic, or notes why it is refused.
 func (q *qp) change(a *readResponse) {
 	key, off := a.src[0].Key, a.src[0].Offset
 	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
@@ -72,7 +72,7 @@ func (q *qp) change(a *readResponse) {
 	q.ReportPlaced()
 }
 
-// frameAtomicDone answers an Atomic of ours: the word as it was, which is placed as a word of this host.
+// frameAtomicDone answers an Atomic of ours with the previous value of the word, in this host's byte order.
 type frameAtomicDone struct{ ordinaryFrame }
 
 func (frameAtomicDone) end(q *qp, i *incoming) error {
@@ -92,7 +92,7 @@ func (frameAtomicDone) arrived(r *laneReceiver, i *incoming) (sequence.Kind, sto
 	return sequence.Response, stopNone, placeOriginal(w, i)
 }
 
-// placeOriginal places the answer to the Atomic w.
+// placeOriginal stores the answer to the Atomic w.
 func placeOriginal(w *verbs.Request, i *incoming) error {
 	if w == nil || w.Op == transport.OpRead {
 		return fmt.Errorf("%w: end of Atomic %d, which is not what is due", transport.ErrProtocol, i.A)

@@ -28,7 +28,7 @@ func (frameClose) arrived(*laneReceiver, *incoming) (sequence.Kind, stop, error)
 	return sequence.Data, stopClose, nil
 }
 
-// peerCloses takes the peer's Close.
+// peerCloses handles the peer's Close.
 func (q *qp) peerCloses() error {
 	if q.responses.Head != q.responses.Tail {
 		return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
@@ -39,7 +39,7 @@ func (q *qp) peerCloses() error {
 	return nil
 }
 
-// mayFollowClose reports whether a frame may come after the peer's Close: it still answers our Reads.
+// mayFollowClose reports whether a frame may follow the peer's Close: the peer still answers our Reads.
 func mayFollowClose(op frame.Op) bool {
 	switch op {
 	case frame.Terminate, frame.ReadWrite, frame.AtomicDone, frame.Alive:

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameImmediate ends a Write with immediate: it uses a Recv and leaves its memory alone.
+// frameImmediate ends a Write with immediate: it consumes a Recv without writing to its memory.
 type frameImmediate struct{ ordinaryFrame }
 
 func (q *qp) makeImmediate(o *frame.Batch, w *verbs.Request) {

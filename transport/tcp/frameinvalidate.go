@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameInvalidate ends a Send with invalidate: the key is out of use before anybody hears of the message.
+// frameInvalidate ends a Send with invalidate: the key is invalidated before the message is reported.
 type frameInvalidate struct{ ordinaryFrame }
 
 func (q *qp) makeInvalidate(o *frame.Batch, w *verbs.Request) {
@@ -40,7 +40,7 @@ func (frameInvalidate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, sto
 	return sequence.Message, stopInvalidate, nil
 }
 
-// invalidate takes a window's key out of use on the peer's request.
+// invalidate invalidates a window's key at the peer's request.
 func (q *qp) invalidate(key uint64) error {
 	m := q.PD.Window(&q.Windows, transport.Key(key))
 	if m == nil {
@@ -50,8 +50,8 @@ func (q *qp) invalidate(key uint64) error {
 	return nil
 }
 
-// carryOut carries out a Bind or an Invalidate of this side, once, which need no frame. If what it names is
-// gone the QP ends, after earlier frames.
+// carryOut carries out a Bind or an Invalidate of this end, once; they need no frame. If the window or region
+// is gone the QP ends, after earlier frames.
 func (q *qp) carryOut(o *frame.Batch, w *verbs.Request) bool {
 	if w.Ended {
 		return true

@@ -5,9 +5,9 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameKind is what a queue pair does with the frames of one opcode that come in. A connection that is
-// alone brings them in order: begin, before any of the payload, and end. Lanes bring them in any order:
-// beginAhead and arrived, which note what is told of later, in order (lanedeliver.go).
+// frameKind handles the received frames of one opcode. A singleLink delivers them in order: begin, before any
+// of the payload, and end. Lanes receive them in any order: beginAhead and arrived, which record what to
+// deliver later, in order (lanedeliver.go).
 type frameKind interface {
 	// begin checks all of a frame that can be checked before its payload.
 	begin(q *qp, i *incoming) error
@@ -15,15 +15,15 @@ type frameKind interface {
 	// end carries out a frame whose payload is placed.
 	end(q *qp, i *incoming) error
 
-	// beginAhead is begin where frames before this one may be missing.
+	// beginAhead is begin when earlier frames may be missing.
 	beginAhead(r *laneReceiver, i *incoming) error
 
-	// arrived notes what a frame completes, where frames before this one may be missing: what it counts as,
-	// and what must be carried out exactly at its place in the sequence.
+	// arrived records what a frame completes when earlier frames may be missing. It returns how the frame is
+	// counted, and what must be carried out exactly at its position in the sequence.
 	arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error)
 }
 
-// stop is what must be carried out exactly at a frame's place in the sequence of a direction.
+// stop is what must be carried out exactly at a frame's position in the sequence of a direction.
 type stop uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 	stopTerminate
 )
 
-// frameKinds are the kinds of frames by opcode. frame.Parse has checked the header's fields before.
+// frameKinds has the kind of each opcode. frame.Parse has checked the header's fields before.
 var frameKinds = [...]frameKind{
 	frame.Ready:       ordinaryFrame{},
 	frame.Write:       frameWrite{},
@@ -50,7 +50,7 @@ var frameKinds = [...]frameKind{
 	frame.Lost:        frameLost{},
 }
 
-// ordinaryFrame needs nothing: Ready and Alive tell all that they have to tell by coming.
+// ordinaryFrame needs no handling: Ready and Alive only have to arrive.
 type ordinaryFrame struct{}
 
 func (ordinaryFrame) begin(*qp, *incoming) error { return nil }
@@ -63,11 +63,11 @@ func (ordinaryFrame) arrived(*laneReceiver, *incoming) (sequence.Kind, stop, err
 	return sequence.Data, stopNone, nil
 }
 
-// frameMade is what became of a request whose next frame was due.
+// frameMade is the result of making a request's next frame.
 type frameMade uint8
 
 const (
-	mustWait    frameMade = iota // or it has ended the queue pair
-	madeNothing                  // it needs no frame; the next request is due
+	mustWait    frameMade = iota // there is no room now, or the queue pair has ended
+	madeNothing                  // the request needs no frame; go on with the next
 	madeFrame
 )

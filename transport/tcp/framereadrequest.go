@@ -11,10 +11,11 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameReadRequest asks this side to write what it names into what its sender names (R1).
+// frameReadRequest requests that this end write its source segments into the sender's destination segments
+// (R1).
 type frameReadRequest struct{ ordinaryFrame }
 
-// makeRead asks for a Read, unless as many as may be are outstanding.
+// makeRead makes the frame of a Read, unless as many requests as allowed are outstanding.
 func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 	c := &q.at
 	if q.asksEnough() {
@@ -23,7 +24,7 @@ func (q *qp) makeRead(o *frame.Batch, w *verbs.Request) frameMade {
 	c.reads++
 	c.next++
 	if w.Total == 0 {
-		return madeNothing // nothing to ask for
+		return madeNothing // no bytes to request
 	}
 	q.readRequest(o, w)
 	c.responseFirst = true
@@ -54,12 +55,12 @@ func (frameReadRequest) arrived(r *laneReceiver, i *incoming) (sequence.Kind, st
 	return sequence.Request, stopNone, r.storeReadRequest(parseReadRequest, i)
 }
 
-// parseReadRequest reads a Read Request and checks all of it that needs no region.
+// parseReadRequest parses a Read Request and checks everything that needs no region.
 func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	lane, nsrc, ndst := h.B>>40, h.B>>32&(1<<8-1), h.B&(1<<32-1)
 	if lane > uint64(transport.MaxLane) {
-		return readResponse{}, fmt.Errorf("%w: a Read over lane %d, which cannot be", transport.ErrProtocol,
-			lane)
+		return readResponse{}, fmt.Errorf("%w: a Read over lane %d, which is not possible",
+			transport.ErrProtocol, lane)
 	}
 	if nsrc < 1 || nsrc > frame.MaxSegments || ndst < 1 || ndst > frame.MaxSegments ||
 		len(payload) != int(nsrc+ndst)*frame.SegmentSize {
@@ -71,7 +72,7 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	for k := range a.nsrc {
 		a.src[k] = frame.ParseSegment(payload)
 		payload = payload[frame.SegmentSize:]
-		// no region is so long: that it is wrong is said with its key
+		// no region is so long; the error is reported with its key
 		near += min(a.src[k].Length, maxMessage+1)
 	}
 	for k := range a.ndst {
@@ -82,7 +83,7 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 				transport.ErrProtocol, a.dst[k].Length)
 		}
 		if a.dst[k].Offset > frame.MaxOffset-maxMessage {
-			return readResponse{}, fmt.Errorf("%w: a Read into a segment at %d, which cannot be",
+			return readResponse{}, fmt.Errorf("%w: a Read into a segment at %d, which is not possible",
 				transport.ErrProtocol, a.dst[k].Offset)
 		}
 		far += a.dst[k].Length
@@ -94,14 +95,14 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	return a, nil
 }
 
-// queueResponse takes a ReadRequest or an Atomic of the peer: it is checked at once, and answered in its turn
-// (R2, R5, R6).
+// queueResponse queues the answer to a ReadRequest or an Atomic of the peer: the request is checked at once,
+// and answered in order (R2, R5, R6).
 func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error), i *incoming) error {
 	a, err := parse(i.Header, i.control)
 	if err != nil {
 		return err
 	}
-	// What the cursor has passed may have been answered: the peer may have begun another one since.
+	// Answers before the cursor may have been received: the peer may have begun another request since.
 	if q.responses.Tail-q.at.response >= uint32(q.agreed.Reads) {
 		return violation.ErrReads(q.agreed.Reads)
 	}
@@ -109,9 +110,9 @@ func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error
 	return q.startResponse()
 }
 
-// startResponse takes the request that stands at the end of the queue of answers into it. What it names is
-// checked now, and an Atomic is carried out now: what came before it is placed. A refusal waits for its turn;
-// after one that is refused all are, since the connection ends before their turn.
+// startResponse adds the request at Tail to the queue of answers. It checks what the request names, and
+// carries out an Atomic, because everything before it is placed. A refusal is sent in order; after a refused
+// request all are refused, because the connection ends before their turn.
 func (q *qp) startResponse() error {
 	a := q.responses.At(q.responses.Tail)
 	if err := q.PeerAsks(a.number); err != nil {
@@ -137,13 +138,13 @@ func (q *qp) startResponse() error {
 	return nil
 }
 
-// storeReadRequest puts a Read Request or an Atomic of the peer into its place of the queue, where it waits
-// for its doorbell. The request is checked first: its place may be that of another one, which a wrong request
-// must not spoil.
+// storeReadRequest stores a Read Request or an Atomic of the peer at its position in the queue, where it
+// waits until all earlier frames have arrived (releaseRequest). It checks the request first, because a wrong
+// request must not overwrite another one.
 func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
 	q := r.q
-	ahead, depth := i.Ref-r.doorbells, uint64(q.agreed.Reads)
+	ahead, depth := i.Ref-r.released, uint64(q.agreed.Reads)
 	if ahead >= depth || uint64(q.responses.Tail-q.responses.Head)+ahead >= depth {
 		return violation.ErrReads(q.agreed.Reads)
 	}
@@ -152,12 +153,12 @@ func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readRe
 		return err
 	}
 	if q.responses.Ring == nil {
-		// as many as can be outstanding: those that wait have their places too
+		// room for all outstanding requests, including stored ones
 		q.responses.Ring = make([]readResponse, 1<<bits.Len64(depth-1))
 	}
 	to := q.responses.At(q.responses.Tail + uint32(ahead))
 	if to.stored {
-		return fmt.Errorf("%w: a second Read or Atomic in place %d of its sequence", transport.ErrProtocol,
+		return fmt.Errorf("%w: a second Read or Atomic at position %d of its sequence", transport.ErrProtocol,
 			i.Ref)
 	}
 	a.stored = true
@@ -165,14 +166,14 @@ func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readRe
 	return nil
 }
 
-// doorbell takes the request of the peer that is stored next into the queue of those that are answered:
-// everything before it is placed.
-func (r *laneReceiver) doorbell() error {
+// releaseRequest adds the next stored request of the peer to the queue of answers: everything before it is
+// placed.
+func (r *laneReceiver) releaseRequest() error {
 	a := r.q.responses.At(r.q.responses.Tail)
 	if !a.stored {
-		return fmt.Errorf("%w: a Read or an Atomic in the place of another one", transport.ErrProtocol)
+		return fmt.Errorf("%w: a Read or an Atomic at the position of another one", transport.ErrProtocol)
 	}
 	a.stored = false
-	r.doorbells++
+	r.released++
 	return r.q.startResponse()
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// readResponse is a Read of the peer that is being answered, or an Atomic that has been carried out.
+// readResponse is a Read of the peer that this end answers, or an Atomic that it has carried out.
 type readResponse struct {
 	number   uint64
-	lane     transport.Lane // that its answer takes, if it is there
+	lane     transport.Lane // for the answer, if that lane is open
 	atomic   bool
-	stored   bool   // over lanes: its doorbell has not rung
-	original uint64 // of an Atomic: the word as it was
+	stored   bool   // over lanes: not yet released
+	original uint64 // of an Atomic: the previous value of the word
 	total    int
 	src, dst [frame.MaxSegments]transport.Segment
 	nsrc     int
 	ndst     int
-	refused  error // what is wrong with it; said in its turn, so that earlier Reads complete
+	refused  error // why it is refused; sent in order, so that earlier Reads complete
 }
 
-// responseFrame makes the next frame of the oldest Read of the peer: a Write into the segments that it named
-// (R2, R3). The last of them carries the Read's number as its immediate data (R4).
+// responseFrame makes the next frame of the answer to the peer's oldest Read: a Write into the segments that
+// it named (R2, R3). The last of them carries the Read's number as its immediate data (R4).
 func (q *qp) responseFrame(o *frame.Batch) bool {
 	c := &q.at
 	if c.response == q.responses.Tail || q.answerElsewhere {
@@ -86,18 +86,18 @@ func (q *qp) responseFrame(o *frame.Batch) bool {
 	return true
 }
 
-// copies reports whether what is read of a region must be copied: the checksum of a frame has to be that of
-// the bytes that go out, and its owner may change the memory at any time.
+// copies reports whether a Read of a region must be copied: the checksum must match the bytes that are sent,
+// and the owner may change the memory at any time.
 func (q *qp) copies(r *verbs.Region) bool {
 	return q.checked && r.View == nil && r.Rights&transport.Unchanging == 0
 }
 
-// ReadsAnswered counts the peer's Reads whose answers have left, or over lanes are acknowledged, and what has
-// been copied for them, each time.
+// ReadsAnswered counts the peer's Reads whose answers were sent, or over lanes acknowledged, and the bytes
+// that were copied for them, including resends.
 func (q *qp) ReadsAnswered() transport.ReadStats { return q.answered }
 
-// responseAlive reports whether the memory that an answer is sent from, from an offset on, may still be read.
-// If not, it ends the QP.
+// responseAlive reports whether the memory of an answer, from an offset on, is still registered. If not, it
+// ends the QP.
 func (q *qp) responseAlive(number uint32, at int) bool {
 	a := q.responses.At(number)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], at)
@@ -108,12 +108,12 @@ func (q *qp) responseAlive(number uint32, at int) bool {
 	return err == nil
 }
 
-// frameReadWrite is a Write that one of our Reads has asked for. Nothing outside the destinations that the
-// Read names is ever written (R6).
+// frameReadWrite is a Write that answers one of our Reads. It never writes outside the destinations that the
+// Read names (R6).
 type frameReadWrite struct{}
 
-// begin checks that the frame goes on exactly where the last one ended, and that the last one, and no other,
-// has the number of the Read.
+// begin checks that the frame continues where the previous one ended, and that exactly the last one has the
+// number of the Read.
 func (frameReadWrite) begin(q *qp, i *incoming) error {
 	w := q.reading()
 	if w == nil || w.Op != transport.OpRead {
@@ -134,7 +134,7 @@ func (frameReadWrite) begin(q *qp, i *incoming) error {
 	return nil
 }
 
-// end places what is left of the frame. The Read is complete with the last one (R4).
+// end places the rest of the frame. The Read is complete with the last one (R4).
 func (frameReadWrite) end(q *qp, i *incoming) error {
 	w := q.reading()
 	w.Got += i.Length
@@ -184,7 +184,7 @@ func (frameReadWrite) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop
 }
 
 var (
-	errNotAsked        = fmt.Errorf("%w: data of a Read that nobody has asked for", transport.ErrProtocol)
+	errNotAsked        = fmt.Errorf("%w: data of a Read that was not requested", transport.ErrProtocol)
 	errDestinationGone = fmt.Errorf("%w: the destination of a Read was deregistered before it was complete",
 		transport.ErrAccess)
 )
@@ -196,7 +196,7 @@ func notDue(i *incoming) error {
 }
 
 // names reports whether the immediate data of the present frame is right: the number of the Read in its last
-// Write, else nothing.
+// Write, otherwise zero.
 func (i *incoming) names(w *verbs.Request, immediate uint64) bool {
 	if i.Flags&frame.Last == 0 {
 		return immediate == 0
@@ -217,8 +217,8 @@ func (q *qp) readIsDone(w *verbs.Request) {
 	q.Retire()
 }
 
-// reading is our oldest Read or Atomic that is not done. Everything before it in the queue is, so it is the
-// head.
+// reading returns our oldest Read or Atomic that is not done, or nil. Everything before it in the queue is
+// done, so it is the head.
 func (q *qp) reading() *verbs.Request {
 	if q.SQ.Head == q.written.next || q.SQ.Head == q.SQ.Tail {
 		return nil
@@ -229,7 +229,7 @@ func (q *qp) reading() *verbs.Request {
 	return nil
 }
 
-// asking finds our Read or Atomic of a number that is under way, and its place in the queue.
+// asking returns our outstanding Read or Atomic with a number, and its index in the queue.
 func (r *laneReceiver) asking(number uint64) (*verbs.Request, uint32) {
 	q := r.q
 	for k := q.SQ.Head; k != q.at.next; k++ {

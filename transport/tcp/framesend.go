@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// frameSend is untagged: its payload goes into the posted Recv of its message's number.
+// frameSend is untagged: its payload goes into the posted Recv with its message's number.
 type frameSend struct{}
 
 // makeSend makes the next frame of a Send, or the Invalidate that ends it.
@@ -35,7 +35,7 @@ func (q *qp) makeSend(o *frame.Batch, w *verbs.Request) frameMade {
 	return madeFrame
 }
 
-// lastFlags are the flags of the frame that ends a message which uses a Recv.
+// lastFlags returns the flags of the frame that ends a message which consumes a Recv.
 func lastFlags(w *verbs.Request) uint8 {
 	if w.Flags&transport.FlagSolicited != 0 {
 		return frame.Last | frame.Solicited
@@ -88,7 +88,7 @@ func (frameSend) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, err
 	return sequence.Message, stopNone, nil
 }
 
-// placeUntagged puts a piece of a Send into its posted Recv.
+// placeUntagged places a part of a Send into its posted Recv.
 func (c *conn) placeUntagged(b []byte) error {
 	i := &c.in
 	e := c.q.RQ.At(i.recv)
@@ -111,12 +111,12 @@ func (q *qp) completeMessage(wc transport.WC, flags uint8) {
 	q.Received(wc, flags&frame.Solicited != 0)
 }
 
-// messageProgress is how much of a message that fills a posted Recv has come, until everything before it has
-// (H2).
+// messageProgress records how much of a message for a posted Recv has been received, until everything before
+// it has been (H2).
 type messageProgress struct {
-	begun int      // bytes of frames that have begun to come
-	got   int      // bytes placed, of frames that have come whole
-	bytes int      // of the whole message, once its last frame is there
+	begun int      // bytes of frames whose headers were received
+	got   int      // bytes of frames that were received completely
+	bytes int      // of the whole message, once its last frame was received
 	op    frame.Op // of the last frame
 	flags uint8
 	word  uint64 // the immediate, or the key to be invalidated
@@ -126,7 +126,7 @@ func (r *laneReceiver) messageAt(number uint64) *messageProgress {
 	return &r.messages[number&uint64(len(r.messages)-1)]
 }
 
-// findRecv finds the posted Recv that a message uses.
+// findRecv finds the posted Recv that a message consumes.
 func (r *laneReceiver) findRecv(i *incoming) error {
 	ahead := i.A - r.q.recvMsn
 	if ahead >= uint64(r.q.RQ.Tail-r.q.RQ.Head) {

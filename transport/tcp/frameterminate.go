@@ -23,24 +23,23 @@ func (frameTerminate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop
 	return sequence.Data, stopTerminate, nil
 }
 
-// TellFailed tells the peer why the connection is cut, if the socket takes it at once and no frame stands
-// half-written.
+// TellFailed sends the peer a Terminate, if the socket accepts it at once and no frame is half-written.
 func (q *qp) TellFailed(cause error) {
 	if !q.open || q.awaitingFirstFrame {
-		return // the peer may be in streaming mode yet
+		return // the peer may still be in streaming mode
 	}
 	t := queuepair.TerminateOf(cause, terminateText)
 	q.sequencer.sendTerminate(frame.Header{Op: frame.Terminate, Flags: frame.Last,
 		A: uint64(frame.ReasonOf(t.Reason)), B: t.Read}, t.Text)
 }
 
-// refuseRead ends the QP over a Read or an Atomic that may not be carried out; it completes in error at the
-// peer, with the reason.
+// refuseRead ends the QP because a Read or an Atomic is not allowed; it completes at the peer with an error,
+// with the reason.
 func (q *qp) refuseRead(a *readResponse, err error) {
 	q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: err}, transport.StatusFlushed)
 }
 
-// terminated takes a Terminate.
+// terminated handles a Terminate.
 func (q *qp) terminated(h frame.Header, text []byte) {
 	code := frame.Reason(h.A)
 	t := queuepair.Terminate{Reason: code.Violation(), Read: h.B, Text: text}

@@ -13,10 +13,10 @@ import (
 
 const (
 	wordSize = verbs.WordSize
-	tailSize = wordSize // how much of a Write is placed last, and where it is aligned as one word
+	tailSize = wordSize // bytes of a Write that are placed last, as one word if they are aligned
 )
 
-// frameWrite is tagged: its payload goes to an offset of the region, or the window, that its key names.
+// frameWrite is tagged: its payload goes to an offset of the region or window that its key names.
 type frameWrite struct{}
 
 // makeWrite makes the next frame of a Write, or the Immediate that ends it.
@@ -58,11 +58,11 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 	return madeFrame
 }
 
-// maxGathered is the most of a view that goes into a frame: it is copied, into a batch that has nothing else.
+// maxGathered is the most bytes of a view in one frame: they are copied, into an empty batch.
 const maxGathered = 60 << 10
 
-// gathers is how many of n bytes of a view the next frame takes. Where they do not fit, it has to begin a
-// batch.
+// gathers returns how many of n bytes of a view the next frame carries, and whether they fit the batch; if
+// not, the frame must begin another one.
 func gathers(o *frame.Batch, n int) (bytes int, fits bool) {
 	n = min(n, maxGathered)
 	return n, n <= o.MaxCopy()
@@ -104,7 +104,7 @@ func (frameWrite) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, er
 	return sequence.Data, stopNone, err
 }
 
-// placeable refuses a piece of a tagged frame of which the region was given up meanwhile.
+// placeable returns an error if the region of a tagged frame has been deregistered.
 func (i *incoming) placeable() error {
 	if i.r.Key() != transport.Key(i.A) {
 		return givenUp(i.A)
@@ -118,11 +118,11 @@ func givenUp(key uint64) error {
 			transport.ErrAccess, key)}
 }
 
-// placeTagged puts a piece of a tagged frame in its place: its last bytes after all others, and as one; where
-// there is a checksum, when that has been found right.
+// placeTagged places a part of a tagged frame: its last bytes after all others, as one word, and after the
+// checksum, if there is one, has been verified.
 func (c *conn) placeTagged(b []byte) {
 	i := &c.in
-	if v := i.r.View; v != nil { // of a Read, which alone tells when its bytes are there
+	if v := i.r.View; v != nil { // only for a Read, whose completion reports the bytes
 		v.Scatter(i.at, b)
 		i.advance(len(b))
 		return
@@ -141,7 +141,7 @@ func (c *conn) placeTagged(b []byte) {
 	i.left -= len(b)
 }
 
-// placeHeld places the last bytes of a tagged frame that is complete.
+// placeHeld places the last bytes of a complete tagged frame.
 func (i *incoming) placeHeld() error {
 	if i.held == 0 {
 		return nil
@@ -152,46 +152,4 @@ func (i *incoming) placeHeld() error {
 	place.Bytes(i.r.Mem[i.at:i.at+i.held], i.last[:i.held])
 	i.held = 0
 	return nil
-}
-
-// heldTail are the last bytes of a Write of which other frames are missing.
-type heldTail struct {
-	r     *verbs.Region
-	key   transport.Key
-	at, n int
-	bytes [tailSize]byte
-}
-
-// place puts the bytes in their place, unless the region was given up meanwhile.
-func (t *heldTail) place() error {
-	if t.r.Key() != t.key {
-		return givenUp(uint64(t.key))
-	}
-	place.Bytes(t.r.Mem[t.at:t.at+t.n], t.bytes[:t.n])
-	return nil
-}
-
-// placeOrHoldTail places the last bytes of a frame, or holds them until the rest of the Write is there.
-func (r *laneReceiver) placeOrHoldTail(i *incoming) error {
-	if i.held == 0 || i.Flags&frame.Last == 0 || r.in.Whole(i.Ref, i.Number) {
-		return i.placeHeld()
-	}
-	r.in.Hold(i.Ref, i.Number, heldTail{r: i.r, key: transport.Key(i.A), at: i.at, n: i.held, bytes: i.last})
-	i.held = 0
-	return nil
-}
-
-// releaseTails places what has been held and is not to be held any longer.
-func (r *laneReceiver) releaseTails() {
-	for {
-		t, n, ok := r.in.Release()
-		if !ok {
-			return
-		}
-		if err := t.place(); err != nil {
-			r.deferError(n, err)
-			continue
-		}
-		r.q.ReportPlaced()
-	}
 }

@@ -13,21 +13,21 @@ const MinPeerTimeout = keepalive.MinTimeout
 // tickPeriod returns the device's tick period. It is shorter with lanes, so that a lost lane is found before
 // a lost peer.
 func (d *Device) tickPeriod() time.Duration {
-	if d.opts.keeps() {
+	if d.opts.reconnects() {
 		return d.opts.PeerTimeout / maxMissedOverLanes
 	}
 	return d.opts.PeerTimeout / keepalive.MaxMissed
 }
 
-// peerRuns reports whether the peer is known to run, and the connection to stand, although nothing comes:
-// then it waits for a processor. It is asked before the last look at the link: what a peer that has run since
-// then has said is found there.
+// peerRuns reports whether the peer is known to run, and the connection to be open, although nothing is
+// received: then it waits for a CPU. It is called before the last read of the link, so that nothing that the
+// peer sent meanwhile is missed.
 func (c *conn) peerRuns() bool {
 	o := &c.q.dev.opts
 	return c.fd >= 0 && o.Running != nil && o.Running(c.q.Attr.Peer) && sys.Acknowledged(c.fd, o.PeerTimeout)
 }
 
-// Tick tells peers that this end lives, and ends the connections of those that do not.
+// Tick sends signs of life to peers, and ends the connections of silent ones.
 func (c *cq) Tick(now time.Time) {
 	due, counts := c.clock.Tick(now)
 	if !due {

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// deliver tells what has arrived with nothing missing before it, in order (H3), and then what is wrong with
-// what comes next, if anything.
+// deliver delivers everything that has arrived with nothing missing before it, in order (H3). Then it returns
+// the deferred error, if that is next.
 func (r *laneReceiver) deliver() error {
 	q := r.q
 	for q.open {
@@ -29,12 +29,12 @@ func (r *laneReceiver) deliver() error {
 	return nil
 }
 
-// deliverRun tells what the record of a run says: the doorbell for its Read Requests, a completion for each
-// of its messages, and the end of each of our Reads; then what has to happen exactly after it.
+// deliverRun delivers a run: it releases its Read Requests and Atomics, completes its messages, and completes
+// our Reads whose answers end in it. Then it carries out what must happen exactly after the run.
 func (r *laneReceiver) deliverRun(run sequence.Run) error {
 	q := r.q
 	for range run.Requests {
-		if err := r.doorbell(); err != nil {
+		if err := r.releaseRequest(); err != nil {
 			return err
 		}
 	}
@@ -56,14 +56,14 @@ func (r *laneReceiver) deliverRun(run sequence.Run) error {
 	case stopInvalidate:
 		return r.completeRecv()
 	case stopClose:
-		return q.peerCloses() // which acknowledges it at once: the peer waits for that
+		return q.peerCloses() // acknowledges it at once: the peer waits for that
 	case stopTerminate:
 		r.onTerminate()
 	}
 	return nil
 }
 
-// completeRecv completes the oldest posted Recv, with the particulars that were noted when its message came.
+// completeRecv completes the oldest posted Recv, as recorded when its message arrived.
 func (r *laneReceiver) completeRecv() error {
 	q := r.q
 	e := r.messageAt(q.recvMsn)
@@ -98,15 +98,15 @@ func (r *laneReceiver) completeRecv() error {
 		}
 		wc.Key = transport.Key(x.word)
 	default:
-		return fmt.Errorf("%w: message %d is not the one that came", transport.ErrProtocol, q.recvMsn)
+		return fmt.Errorf("%w: message %d is missing", transport.ErrProtocol, q.recvMsn)
 	}
 	r.ackUrgent = true
 	q.completeMessage(wc, x.flags)
 	return nil
 }
 
-// completeRead reports our oldest Read or Atomic: its answer has come whole, and so has everything before
-// that.
+// completeRead completes our oldest Read or Atomic: its answer has been received completely, and so has
+// everything before it.
 func (r *laneReceiver) completeRead() error {
 	q := r.q
 	w := q.reading()
@@ -118,7 +118,7 @@ func (r *laneReceiver) completeRead() error {
 	return nil
 }
 
-// onTerminate takes the peer's Terminate, when its turn has come or nothing will come before it any more.
+// onTerminate handles the peer's Terminate, in its turn or when nothing more can arrive before it.
 func (r *laneReceiver) onTerminate() {
 	q := r.q
 	if r.terminate == nil || !q.open {

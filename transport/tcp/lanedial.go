@@ -20,7 +20,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// maxInterfaces is how many addresses a device can have for its lanes.
+// maxInterfaces is the maximum number of addresses for a device's lanes.
 const maxInterfaces = 3
 
 func (o *Options) checkLanes() error {
@@ -38,10 +38,10 @@ func (o *Options) checkLanes() error {
 	return nil
 }
 
-// keeps reports whether queue pairs may outlive their connections.
-func (o *Options) keeps() bool { return o.Lanes > 1 || o.Reconnect }
+// reconnects reports whether queue pairs outlive their connections: lost ones are re-established.
+func (o *Options) reconnects() bool { return o.Lanes > 1 || o.Reconnect }
 
-// local is the address that a lane is made from; nil for the system's choice.
+// local returns the address from which a lane connects; nil for the system's choice.
 func (o *Options) local(slot int) net.Addr {
 	if len(o.Interfaces) == 0 {
 		return nil
@@ -49,11 +49,11 @@ func (o *Options) local(slot int) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Interfaces[slot%len(o.Interfaces)], 0))
 }
 
-// routes are where a queue pair's further lanes go.
+// routes are the addresses to which a queue pair's further lanes connect.
 type routes struct {
-	// the address that the first connection was made to; none at the end that was called
+	// the address to which the first connection was made; "" at the responder
 	dialed string
-	listed []netip.AddrPort // that the peer has told of
+	listed []netip.AddrPort // that the peer listens on
 }
 
 func (r *routes) to(slot int) string {
@@ -63,7 +63,7 @@ func (r *routes) to(slot int) string {
 	return r.dialed
 }
 
-// laneDialer makes the lanes of a queue pair that are missing. The queue pair's driver uses it, and so do the
+// laneDialer makes the missing lanes of a queue pair. The queue pair's driver uses it, and so do the
 // goroutines that dial and accept lanes.
 type laneDialer struct {
 	m         *multiLane
@@ -78,8 +78,8 @@ type laneDialer struct {
 	cancel      context.CancelFunc
 	ended       atomic.Bool               // the queue pair has ended
 	lastFrame   atomic.Pointer[lastFrame] // its Terminate, if it has sent one
-	lastNumber  atomic.Uint32             // number of the lane that this side made last
-	noLaneSince atomic.Int64              // since when there is no lane, in ns of started; 0: there is one
+	lastNumber  atomic.Uint32             // number of the last lane that this side made
+	noLaneSince atomic.Int64              // when the last lane was lost, in ns since started; 0: there is one
 }
 
 func (d *laneDialer) init(m *multiLane, initiator bool, token [message.TokenSize]byte, routes routes) {
@@ -91,7 +91,7 @@ func (d *laneDialer) init(m *multiLane, initiator bool, token [message.TokenSize
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 }
 
-// handOverLane gives a lane to the queue pair's driver. It may be called from any goroutine.
+// handOverLane queues a lane for the queue pair's driver. It may be called from any goroutine.
 func (d *laneDialer) handOverLane(l *laneConn) {
 	d.q.rcq.HandOver(queuepair.Arrival{
 		Enter: func() { d.m.attach(l) },
@@ -99,13 +99,14 @@ func (d *laneDialer) handOverLane(l *laneConn) {
 	})
 }
 
-// handOverFailure tells the queue pair's driver that no lane comes. It may be called from any goroutine.
+// handOverFailure queues the news that no lane can be made for the queue pair's driver. It may be called from
+// any goroutine.
 func (d *laneDialer) handOverFailure(err error) {
 	d.q.rcq.HandOver(queuepair.Arrival{Enter: func() { d.m.noLaneComes(err) }})
 }
 
-// dialMissing has the endpoint make the lanes that are missing. Who began the queue pair makes them; the
-// other end only if it has none left.
+// dialMissing makes the endpoint dial the missing lanes. The initiator of the queue pair dials them; the
+// responder only if it has none left.
 func (d *laneDialer) dialMissing() {
 	q := d.q
 	if !q.open || d.m.recv.terminate != nil || q.PeerEnd() && len(d.m.conns) > 0 {
@@ -127,7 +128,7 @@ func (d *laneDialer) dialMissing() {
 		}
 		d.dialing[slot] = true
 		have++
-		q.dev.end.keepLane(d, slot)
+		q.dev.end.dialLane(d, slot)
 	}
 }
 
@@ -140,7 +141,7 @@ func (d *laneDialer) holds(slot int) bool {
 	return false
 }
 
-// laneNumber is a number that this side has not used: odd ones are of who began the queue pair.
+// laneNumber returns an unused lane number: odd ones belong to the initiator of the queue pair.
 func (d *laneDialer) laneNumber() uint16 {
 	for {
 		if n := uint16(d.lastNumber.Add(2)); n != 0 {
@@ -155,8 +156,8 @@ const (
 	noLanePause  = 50 * time.Millisecond // at most, while there is no lane at all
 )
 
-// keepLane makes a lane, and tries until it is there or the queue pair has ended.
-func (e *endpoint) keepLane(d *laneDialer, slot int) {
+// dialLane dials a lane, and repeats that until it succeeds or the queue pair has ended.
+func (e *endpoint) dialLane(d *laneDialer, slot int) {
 	ctx, done, err := e.table.Begin(d.ctx)
 	if err != nil {
 		d.handOverFailure(err)
@@ -215,7 +216,7 @@ func (e *endpoint) join(ctx context.Context, d *laneDialer, slot int) error {
 	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: slot})
 }
 
-// acceptLane takes a lane that a proven peer joins to a queue pair.
+// acceptLane accepts a lane with which an authenticated peer joins a queue pair.
 func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 	q, state, _ := e.table.Current(h.Peer())
 	var d *laneDialer
@@ -237,7 +238,7 @@ func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 		}
 	}
 	if !known || d.ended.Load() {
-		h.Reject(handshake.RejectGone, "the queue pair is not there any more")
+		h.Reject(handshake.RejectGone, "the queue pair has ended")
 		return handshake.ErrGone
 	}
 	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {
@@ -247,7 +248,7 @@ func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 		awaitingFirstFrame: true})
 }
 
-// joined hands a lane over.
+// joined hands a lane over to the queue pair's driver.
 func (e *endpoint) joined(h *setup.Handshake, d *laneDialer, l *laneConn) error {
 	fd, session, err := h.Detach()
 	if err != nil {

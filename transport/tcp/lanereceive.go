@@ -10,20 +10,20 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
 
-// laneReceiver is the frames that have come over lanes: their order, what they tell when their turn comes,
-// and what of them is not acknowledged yet.
+// laneReceiver is the receiving side of a queue pair over lanes: it orders the frames, delivers them in their
+// turn, and acknowledges them.
 type laneReceiver struct {
 	m         *multiLane
 	q         *qp
 	in        *sequence.Inbound[heldTail]
-	messages  []messageProgress // how far the messages for posted Recvs have come, by number
-	doorbells uint64            // Reads and Atomics of the peer whose doorbell has rung
-	deferred  deferredError     // what is wrong, and is due when its turn comes
-	terminate *pendingTerminate // the peer's Terminate, which waits for its turn
+	messages  []messageProgress // progress of the messages for posted Recvs, by number
+	released  uint64            // Reads and Atomics of the peer that were released in order
+	deferred  deferredError     // the first error, which is reported in its turn
+	terminate *pendingTerminate // the peer's Terminate, which is handled in its turn
 
-	ackSent      uint64 // the acknowledgement that went out last
-	unackedBytes int    // bytes that have come since
-	ackUrgent    bool   // a message has: its receiver may look no more, and its sender waits
+	ackSent      uint64 // the last acknowledgement sent
+	unackedBytes int    // bytes received since then
+	ackUrgent    bool   // a message was received since then: this end may stop polling, and the sender waits
 }
 
 func (r *laneReceiver) init(m *multiLane) {
@@ -36,19 +36,19 @@ func (r *laneReceiver) init(m *multiLane) {
 	r.messages = make([]messageProgress, size)
 }
 
-// unackedFrames is how many frames have come that are not acknowledged.
+// unackedFrames returns how many received frames are not acknowledged.
 func (r *laneReceiver) unackedFrames() uint64 { return r.in.Next() - r.ackSent }
 
 func (r *laneReceiver) onAckSent() { r.ackSent, r.unackedBytes, r.ackUrgent = r.in.Next(), 0, false }
 
-// ackDue reports whether what has come is to be acknowledged in this pass.
+// ackDue reports whether this pass must send an acknowledgement.
 func (r *laneReceiver) ackDue() bool {
 	n := r.unackedFrames()
 	return n > 0 && (r.ackUrgent || n >= ackFrames || r.unackedBytes >= ackBytes)
 }
 
-// deferredError is what is wrong with a frame. It ends the queue pair when everything before the frame has
-// been told.
+// deferredError is the error of a frame. It ends the queue pair when everything before the frame has been
+// delivered.
 type deferredError struct {
 	n   uint64 // 0: none
 	err error
@@ -60,10 +60,10 @@ type pendingTerminate struct {
 	control []byte
 }
 
-// read places what a lane has brought, if it has brought anything.
+// read places the data received over a lane, if any.
 func (l *laneConn) read() (came bool) {
 	m := l.m
-	before := l.keepalive.Received // true for a lane that is new, which is no sign that the peer lives
+	before := l.keepalive.Received // true for a new lane, which is no sign of life
 	l.keepalive.Received = false
 	n, err := l.receive()
 	m.keepalive.Received = m.keepalive.Received || l.keepalive.Received
@@ -80,8 +80,8 @@ func (l *laneConn) read() (came bool) {
 	return true
 }
 
-// begin takes a frame's header and checks what can be checked before its payload. What has come before is
-// dropped here, before any key of it is looked at.
+// begin handles a frame's header and checks what can be checked before its payload. It drops duplicates
+// before any of their keys is used.
 func (l *laneConn) begin(header []byte) error {
 	i, r, q := &l.in, &l.m.recv, l.q
 	if q.checked {
@@ -122,10 +122,10 @@ func (l *laneConn) begin(header []byte) error {
 	return nil
 }
 
-// checkMode requires Ready as the first frame from the end that has made the lane, and nowhere else.
+// checkMode requires Ready as the first frame from the end that dialed the lane, and nowhere else.
 func (l *laneConn) checkMode(op frame.Op) error {
 	if l.awaitingFirstFrame {
-		// whatever frame it is, the peer is in RDMA mode
+		// any frame shows that the peer is in RDMA mode
 		l.awaitingFirstFrame, l.q.awaitingFirstFrame = false, false
 		if op != frame.Ready {
 			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, op)
@@ -136,7 +136,7 @@ func (l *laneConn) checkMode(op frame.Op) error {
 	return nil
 }
 
-// misplaced notes what is wrong with a frame; it is told in the frame's turn.
+// misplaced notes the error of a frame; it is reported in the frame's turn.
 func (l *laneConn) misplaced(err error) error {
 	l.in.bad = err
 	return nil
@@ -148,7 +148,7 @@ func (l *laneConn) holdsTail() bool {
 	return i.Op == frame.Write && i.Flags&frame.Last != 0 && !l.m.recv.in.Whole(i.Ref, i.Number)
 }
 
-// forget takes back what the frame that a lane was receiving has begun: it comes again.
+// forget undoes the counts of the frame that a lane was receiving: it will be resent.
 func (l *laneConn) forget() {
 	i, q := &l.in, l.q
 	if !i.inside || i.Number == 0 || i.drop || i.bad != nil {
@@ -162,7 +162,7 @@ func (l *laneConn) forget() {
 	}
 }
 
-// end takes a frame whose payload is there.
+// end handles a frame whose payload was received.
 func (l *laneConn) end() error {
 	i, r := &l.in, &l.m.recv
 	if i.drop {
@@ -172,10 +172,10 @@ func (l *laneConn) end() error {
 		_, _, err := frameKinds[i.Op].arrived(r, i)
 		return err
 	}
-	// A frame goes again only when this end has closed the lane that carried it. One that has come whole over
-	// another lane since it began here has gone twice: nothing of it may count twice.
+	// A frame is resent only after this end has closed the lane that carried it. If the frame has arrived
+	// completely over another lane since it began here, it was sent twice, and nothing of it may count twice.
 	if fresh, _ := r.in.Fresh(i.Number); !fresh {
-		return fmt.Errorf("%w: frame %d comes over two lanes at once", transport.ErrProtocol, i.Number)
+		return fmt.Errorf("%w: frame %d was sent over two lanes at once", transport.ErrProtocol, i.Number)
 	}
 	if i.bad != nil {
 		r.deferError(i.Number, i.bad)
@@ -190,20 +190,20 @@ func (l *laneConn) end() error {
 		l.readBytes += uint64(i.Length)
 	}
 	r.in.Arrived(i.Number, kind, uint8(stop))
-	if r.in.Holds() > 0 { // frames of others stand between those of a Write
+	if r.in.Holds() > 0 { // other frames lie between those of a Write
 		r.releaseTails()
 	}
 	return r.deliver()
 }
 
-// deferError notes what is wrong with a frame, for the time when everything before it has been told.
+// deferError notes the error of a frame, to be reported after everything before it is delivered.
 func (r *laneReceiver) deferError(n uint64, err error) {
 	if r.deferred.n == 0 || n < r.deferred.n {
 		r.deferred = deferredError{n, err}
 	}
 }
 
-// onAck takes the peer's acknowledgement of what this side has sent.
+// onAck handles the peer's acknowledgement of frames that this end has sent.
 func (s *laneSender) onAck(next uint64) error {
 	below := s.out.Next()
 	for _, l := range s.m.conns {

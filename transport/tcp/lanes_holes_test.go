@@ -288,10 +288,10 @@ func TestLanes_WrongWordsAreViolations(t *testing.T) {
 			return frame.AppendOverLane(nil, frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.mem.Key())}, 1, 1,
 				1, 1, []byte("x"), false)
 		},
-		"with the number 0": func(p *played) []byte {
+		"with sequence number 0": func(p *played) []byte {
 			return frame.AppendOverLane(nil, frame.Header{Op: frame.Send, Flags: frame.Last}, 0, 0, 1, 0, nil, false)
 		},
-		"Alive with the number 1": func(p *played) []byte {
+		"Alive with sequence number 1": func(p *played) []byte {
 			return frame.AppendOverLane(nil, frame.Header{Op: frame.Alive, Flags: frame.Last}, 0, 1, 1, 0, nil, false)
 		},
 		"beyond the window": func(p *played) []byte {

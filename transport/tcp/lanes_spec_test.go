@@ -13,7 +13,7 @@ import (
 
 func TestSpec_LanesOfParameters(t *testing.T) {
 	p := testParameters
-	p.Keeps, p.Listens = true, []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:4660"),
+	p.Reconnects, p.Listens = true, []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:4660"),
 		netip.MustParseAddrPort("[fe80::1]:4660")}
 	block := p.Append(nil)
 	require.Equal(t, le16(len(block)), block[:2])

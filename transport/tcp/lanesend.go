@@ -8,39 +8,39 @@ import (
 )
 
 const (
-	bulkMin   = 64 << 10 // of a request or an answer: it is split over the lanes
-	ackFrames = 64       // that have come: they are acknowledged in the same pass
-	ackBytes  = 2 << 20  // the same
+	bulkMin   = 64 << 10 // smallest request or answer that is split over the lanes
+	ackFrames = 64       // received frames that are acknowledged in the same pass
+	ackBytes  = 2 << 20  // received bytes that are
 )
 
-// laneSender is the frames that a queue pair over lanes sends: their numbers, which lane carries each, and
-// what has to go again.
+// laneSender is the sending side of a queue pair over lanes: it numbers the frames, assigns them to lanes,
+// and resends them.
 type laneSender struct {
 	m       *multiLane
 	q       *qp
 	out     *sequence.Outbound[segment]
-	at      position // what the cursor of the queue pair does not know of the place
-	numbers []uint64 // of the frames of the present write
-	frame   []byte   // one that has no number
+	at      position // the additional state of the queue pair's cursor
+	numbers []uint64 // of the frames in the batch
+	frame   []byte   // buffer for an unsequenced frame
 }
 
 func (s *laneSender) init(m *multiLane) {
 	s.m, s.q, s.out = m, m.q, sequence.NewOutbound[segment]()
 }
 
-// position is a position in the sequence of frames, over lanes.
+// position is the part of a cursor that only lanes need.
 type position struct {
-	first uint64 // the number of the first frame of the Write that the cursor stands in
-	asks  uint64 // Reads and Atomics that have been passed and had a frame
+	first uint64 // number of the first frame of the current Write
+	asks  uint64 // Reads and Atomics passed that had a frame
 }
 
-// segment is what a frame that counts is made of. It is made again from there, not from a copy: what a
-// request names is its poster's only when the frame is acknowledged.
+// segment is a sequenced frame that may have to be resent. It is made again from the request rather than from
+// a copy: the request's memory belongs to its poster only when the frame is acknowledged.
 type segment struct {
 	frame.Header
 	ref    uint64
-	source uint32 // the request, or the answer, by its place in its queue
-	off    int    // and of which byte on
+	source uint32 // index of the request or answer in its queue
+	off    int    // offset of the frame's first byte
 	after  cursor // after it
 	place  position
 }
@@ -60,7 +60,7 @@ func (s *laneSender) hasFrames() bool {
 	return false
 }
 
-// retryBlocked gives lanes that had no room another chance.
+// retryBlocked tries to write to the lanes that had no room.
 func (s *laneSender) retryBlocked() {
 	for i := 0; i < len(s.m.conns); i++ {
 		if l := s.m.conns[i]; l.blocked {
@@ -76,7 +76,7 @@ func (s *laneSender) retryBlocked() {
 	s.q.blocked = s.pick() == nil
 }
 
-// transmit sends frames over lanes with room, until there are no frames or no lane has room.
+// transmit sends frames over lanes until there are no frames or no lane has room.
 func (s *laneSender) transmit() {
 	q := s.q
 	if q.awaitingFirstFrame {
@@ -101,7 +101,7 @@ func (s *laneSender) transmit() {
 	}
 }
 
-// sendReady sends Ready on lanes that this side has made.
+// sendReady sends Ready on the lanes that this side dialed.
 func (s *laneSender) sendReady() {
 	for i := 0; i < len(s.m.conns); i++ {
 		if l := s.m.conns[i]; !l.greeted {
@@ -111,11 +111,11 @@ func (s *laneSender) sendReady() {
 	}
 }
 
-// pick chooses the lane that carries what goes out next: small messages take the first that has room, parts
-// of large ones the last. So a lane is full before the next one is used, which costs less than to look at all
-// of them; what a lane takes is little more than it can send (laneUnsent), so that all are full when there is
-// more than one can carry; and small messages do not queue after large ones before that. An answer goes over
-// the lane that was designated for it, and waits while that has no room.
+// pick chooses the lane for the next frame: the first ready one for small messages, the last ready one for
+// parts of large ones, so that small messages do not queue behind large ones. Filling one lane before using
+// the next costs less than checking all of them. A lane accepts little more than it can send (laneUnsent), so
+// all are used when one cannot carry everything. An answer uses its designated lane, and waits while that has
+// no room.
 func (s *laneSender) pick() *laneConn {
 	designated := s.designated()
 	if designated != nil && designated.ready() {
@@ -139,8 +139,8 @@ func (s *laneSender) pick() *laneConn {
 
 func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 
-// designated is the lane that the peer has designated for the next answer (R1); nil if there is no answer, or
-// it takes any lane: none was designated, or one that is not there, or no longer.
+// designated returns the lane that the peer has designated for the next answer (R1); nil if there is no
+// answer, or if any lane will do: none was designated, or it does not exist any more.
 func (s *laneSender) designated() *laneConn {
 	q := s.q
 	if q.at.response == q.responses.Tail {
@@ -153,14 +153,15 @@ func (s *laneSender) designated() *laneConn {
 	return s.m.find(uint16(lane - 1))
 }
 
-// frameFor makes the next frame that may go over a lane.
+// frameFor makes the next frame that may be sent over a lane.
 func (s *laneSender) frameFor(l *laneConn, o *frame.Batch) bool {
 	designated := s.designated()
 	s.q.answerElsewhere = designated != nil && designated != l
 	return s.q.frame(o)
 }
 
-// bulk reports whether what goes out next is a part of much; an answer may have to wait.
+// bulk reports whether the next frame is part of a large transfer. answers says whether an answer may be sent
+// now.
 func (s *laneSender) bulk(answers bool) bool {
 	q := s.q
 	if _, ok := s.out.Again(1); ok {
@@ -177,17 +178,17 @@ func (s *laneSender) bulk(answers bool) bool {
 	return false
 }
 
-// laneWrite is what a lane is about to be given, and where the sequence stood before.
+// laneWrite describes a write to a lane, and the state of the sequence before it.
 type laneWrite struct {
-	rest   int    // bytes of a frame of which the lane has taken a part
-	again  int    // frames that go again, before those that go for the first time
-	first  uint64 // number of the first of these
+	rest   int    // bytes of a frame that the lane has sent in part
+	again  int    // resent frames, which precede the new ones
+	first  uint64 // number of the first new frame
 	before cursor
 	place  position
 }
 
-// fill sends over one lane, which has room, as much as goes into one write. It reports whether to go on:
-// there may be more, and lanes with room for it.
+// fill sends one batch over a lane that has room. It reports whether to continue: there may be more frames,
+// and lanes with room for them.
 func (s *laneSender) fill(l *laneConn, fresh bool) (more bool) {
 	q, o := s.q, &s.q.scq.out
 	if l.link.Pending() > 0 {
@@ -221,7 +222,7 @@ func (s *laneSender) fill(l *laneConn, fresh bool) (more bool) {
 	return true
 }
 
-// gather puts frames into the batch: those that go again, then those that go for the first time.
+// gather puts frames into the batch: first those to be resent, then new ones.
 func (s *laneSender) gather(l *laneConn, w *laneWrite) bool {
 	q, o := s.q, &s.q.scq.out
 	limit := l.link.MaxWrite()
@@ -248,13 +249,13 @@ func (s *laneSender) gather(l *laneConn, w *laneWrite) bool {
 	return q.open
 }
 
-// takeBack undoes what gather took for the first time: nothing of it has left.
+// takeBack undoes gather for the new frames: none of them was sent.
 func (s *laneSender) takeBack(w *laneWrite) {
 	s.out.TakeBack(w.first)
 	s.q.at, s.at = w.before, w.place
 }
 
-// onWritten notes that the lane has taken n bytes of the batch.
+// onWritten notes that the lane has accepted n bytes of the batch.
 func (s *laneSender) onWritten(l *laneConn, n int, w *laneWrite) {
 	o := &s.q.scq.out
 	l.keepalive.Sent = l.keepalive.Sent || n > 0
@@ -283,9 +284,9 @@ func (s *laneSender) onWritten(l *laneConn, n int, w *laneWrite) {
 	}
 }
 
-// keepPartial keeps the rest of the frame of which the lane has taken a part: n bytes of the batch have left,
-// which begins with the rest of an earlier frame. It returns how many of the batch's own frames have left, if
-// only in part.
+// keepPartial keeps the rest of the frame that the lane has accepted in part: n bytes of the batch, which
+// begins with rest bytes of an earlier frame. It returns how many of the batch's own frames were accepted, at
+// least in part.
 func (l *laneConn) keepPartial(n, rest int) (sent int) {
 	if n < rest {
 		l.partial.Advance(n)
@@ -308,7 +309,7 @@ func (l *laneConn) keepPartial(n, rest int) (sent int) {
 	return sent
 }
 
-// note fills in what the frame made last, which has the number n, can be made of again.
+// note records how frame n, made last, can be made again.
 func (s *laneSender) note(o *frame.Batch, n uint64) {
 	q := s.q
 	seg := s.out.What(n)
@@ -354,7 +355,7 @@ func (s *laneSender) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
 	s.numbers = append(s.numbers, n)
 }
 
-// remake makes a frame once more.
+// remake makes a frame again.
 func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
 	q := s.q
 	switch seg.Op {
@@ -376,6 +377,7 @@ func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
 	return true
 }
 
+// remakeResponse makes a frame of an answer again. No region is a view here: see Device.Query.
 func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 	q := s.q
 	a := q.responses.At(seg.source)
@@ -387,26 +389,22 @@ func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 		}
 		return false
 	}
-	if (r.View != nil || q.copies(r)) && seg.Length > o.MaxCopy() {
-		return false // the next write has room
-	}
 	at := int(src.Offset + off)
-	switch {
-	case r.View != nil:
-		r.View.Gather(at, o.Begin(seg.Header, seg.Length))
-		q.answered.Copied += uint64(seg.Length)
-	case q.copies(r):
-		copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
-		q.answered.Copied += uint64(seg.Length)
-	default:
+	if !q.copies(r) {
 		o.Begin(seg.Header, 0)
 		o.Direct(r.Mem[at:][:seg.Length])
+		return true
 	}
+	if seg.Length > o.MaxCopy() {
+		return false // the next write has room
+	}
+	copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
+	q.answered.Copied += uint64(seg.Length)
 	return true
 }
 
-// skipped notes the requests of no bytes that the cursor has passed: they are done when all before them is
-// acknowledged.
+// skipped notes the requests without bytes that the cursor has passed: they are done when all frames before
+// them are acknowledged.
 func (s *laneSender) skipped() {
 	if s.out.First() == s.out.Next() {
 		s.q.onWritten(s.q.at)
@@ -415,8 +413,8 @@ func (s *laneSender) skipped() {
 	}
 }
 
-// partialAlive reports whether the memory that the rest of a frame lies in is still registered. If not, it
-// ends the queue pair.
+// partialAlive reports whether the memory of a partly sent frame is still registered. If not, it ends the
+// queue pair.
 func (s *laneSender) partialAlive(l *laneConn) bool {
 	if !l.partial.Gathers() {
 		return true
@@ -434,7 +432,7 @@ func (s *laneSender) partialAlive(l *laneConn) bool {
 	return q.responseAlive(seg.source, seg.off)
 }
 
-// readRest reads what the peer sent before a lane broke that cannot be written to any more.
+// readRest reads what the peer sent before a lane broke that can no longer be written.
 func (l *laneConn) readRest() {
 	for range readRestPasses {
 		if l.fd < 0 || !l.read() {
@@ -443,7 +441,7 @@ func (l *laneConn) readRest() {
 	}
 }
 
-// flush gives the socket what the link has taken before.
+// flush writes the link's pending bytes to the socket.
 func (s *laneSender) flush(l *laneConn) bool {
 	progress, err := l.link.Flush()
 	if err != nil {
@@ -457,8 +455,8 @@ func (s *laneSender) flush(l *laneConn) bool {
 	return true
 }
 
-// sendUnnumbered sends a frame that does not count, after what the lane still has to finish. It reports
-// whether the frame goes out: not where the socket is full.
+// sendUnnumbered sends an unsequenced frame, after the rest of a partly sent one. It reports whether the
+// frame was sent; it is not if the socket is full.
 func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
 	m := l.m
 	if !l.ready() || !l.partial.Empty() || l.fd < 0 {
@@ -481,7 +479,7 @@ func (l *laneConn) sendUnnumbered(h frame.Header, payload []byte) bool {
 	return true
 }
 
-// idleLane is a lane that can say something at once.
+// idleLane returns a lane that can send a frame at once, or nil.
 func (s *laneSender) idleLane() *laneConn {
 	for _, l := range s.m.conns {
 		if l.ready() && l.greeted && l.partial.Empty() {
@@ -491,21 +489,21 @@ func (s *laneSender) idleLane() *laneConn {
 	return nil
 }
 
-// acknowledge tells the peer what has arrived, where no frame has done so.
+// acknowledge acknowledges received frames, when no other frame has done so.
 func (s *laneSender) acknowledge() {
 	if l := s.idleLane(); l != nil {
 		l.sendUnnumbered(frame.Header{Op: frame.Alive, Flags: frame.Last}, nil)
 	}
 }
 
-// sendAlive tells the peer on a lane that this end lives. Where the socket is full there is no need.
+// sendAlive sends a sign of life over a lane. If the socket is full it is not needed.
 func (l *laneConn) sendAlive() {
 	if l.greeted {
 		l.sendUnnumbered(frame.Header{Op: frame.Alive, Flags: frame.Last}, nil)
 	}
 }
 
-// refused notes how the request ends whose frame, of number n, the peer has found to be wrong.
+// refused records the status of the request whose frame n the peer rejected.
 func (s *laneSender) refused(n uint64, status transport.Status) {
 	if n >= s.out.First() && n < s.out.Next() {
 		switch seg := s.out.What(n); seg.Op {

@@ -12,7 +12,7 @@ type laneCounts struct {
 	stats transport.LaneStats
 }
 
-// laneStats is what has happened to the lanes of the queue pair so far.
+// laneStats returns the statistics of the queue pair's lanes.
 func (m *multiLane) laneStats() transport.LaneStats {
 	s, h := m.stats, &m.recv.in.Stats
 	s.Lanes = len(m.conns)
@@ -21,7 +21,7 @@ func (m *multiLane) laneStats() transport.LaneStats {
 	return s
 }
 
-// laneName is the name of the lane with a number.
+// laneName returns the Lane with a number: number+1, because 0 is AnyLane.
 func laneName(number uint16) transport.Lane { return transport.Lane(number) + 1 }
 
 func (m *multiLane) openLanes(to []transport.LaneAttr) []transport.LaneAttr {
@@ -31,7 +31,7 @@ func (m *multiLane) openLanes(to []transport.LaneAttr) []transport.LaneAttr {
 	return to
 }
 
-// publish tells the device what has changed since it was told last.
+// publish adds the changes since the last call to the device's statistics.
 func (m *multiLane) publish() {
 	now := m.laneStats()
 	if now == m.shown {
@@ -54,7 +54,7 @@ func (m *multiLane) publish() {
 	s.HoleTime += now.HoleTime - was.HoleTime
 }
 
-// Lanes tells what has happened to the lanes of the queue pair.
+// Lanes returns the statistics of the queue pair's lanes.
 func (q *qp) Lanes() transport.LaneStats {
 	return q.sequencer.laneStats()
 }
@@ -64,7 +64,7 @@ func (q *qp) OpenLanes(to []transport.LaneAttr) []transport.LaneAttr {
 	return q.sequencer.openLanes(to)
 }
 
-// Lanes tells what has happened to the lanes of all queue pairs that the device has had.
+// Lanes returns the statistics of all lanes of the device's queue pairs, past and present.
 func (d *Device) Lanes() transport.LaneStats {
 	d.lanes.mu.Lock()
 	defer d.lanes.mu.Unlock()

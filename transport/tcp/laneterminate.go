@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
-// lastFrame is the Terminate of a queue pair over lanes, which is the last frame of its sequence.
+// lastFrame is the Terminate of a queue pair over lanes, the last frame of its sequence.
 type lastFrame struct {
 	frame.LaneHeader
 	text []byte
@@ -22,8 +22,8 @@ func (f *lastFrame) append(b []byte, lane uint16, checked bool) []byte {
 	return frame.AppendOverLane(b, f.Header, lane, f.Number, f.Ack, f.Ref, f.text, checked)
 }
 
-// sendTerminate says why the connection is cut, if a lane takes it at once. The frame may be lost with its
-// lane: it is kept for a peer that joins another.
+// sendTerminate sends the reason why the connection is cut, if a lane accepts it at once. The frame may be
+// lost with its lane, so it is kept for a peer that joins another.
 func (m *multiLane) sendTerminate(h frame.Header, text []byte) {
 	last := &lastFrame{frame.LaneHeader{Header: h, Number: m.send.out.Next(), Ack: m.recv.in.Next(),
 		Ref: m.recv.deferred.n}, text}
@@ -45,11 +45,11 @@ func (m *multiLane) sendTerminate(h frame.Header, text []byte) {
 	}
 }
 
-// terminateWait is how long a lane that has brought a Terminate again stays open for the peer to read it.
+// terminateWait is how long a lane over which a Terminate was repeated stays open for the peer to read it.
 const terminateWait = 2 * time.Second
 
-// repeatTerminate sends the Terminate of a queue pair that has ended over a lane which the peer has made
-// since: the peer may not have received it. The queue pair itself is not touched.
+// repeatTerminate sends the Terminate of an ended queue pair over a lane that the peer has made since,
+// because the peer may not have received it. The queue pair itself is not used.
 func (e *endpoint) repeatTerminate(h *setup.Handshake, d *laneDialer, last *lastFrame) error {
 	if err := h.Accept(e.offer(d.q.Attr.QPConfig, h), nil); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (e *endpoint) repeatTerminate(h *setup.Handshake, d *laneDialer, last *last
 	if err := h.Write(last.append(nil, h.Lane(), d.q.checked)); err != nil {
 		return err
 	}
-	// The peer learns that nothing follows: frames that it misses before this one will not come.
+	// The peer learns that nothing follows: missing frames before this one will not arrive.
 	h.Finish(terminateWait)
 	return handshake.ErrGone
 }

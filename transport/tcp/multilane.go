@@ -17,20 +17,21 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// spareLanes may come beyond the number that was agreed on: of those that went, one end may not have noticed.
+// spareLanes is how many lanes may exist beyond the agreed number: one end may not have noticed the loss of a
+// lane yet.
 const spareLanes = message.MaxLanes
 
 // multiLane carries a queue pair over lanes: several connections, each of which may be lost and
-// re-established. It owns the lanes that there are, and their end. A queue pair of one connection that is not
-// kept alive has a singleLink instead.
+// re-established. It owns the lanes. A queue pair with one connection that is not re-established has a
+// singleLink instead.
 type multiLane struct {
 	q        *qp
 	cqs      []*cq // of the queue pair, each once
 	conns    []*laneConn
 	failover sequence.Failover
-	untold   []*lostLane         // since the latest tick
-	stats    transport.LaneStats // but for what the links and the holes tell
-	shown    transport.LaneStats // as the device knows it
+	unlogged []*lostLane         // lost lanes that are not logged yet
+	stats    transport.LaneStats // except open lanes and holes
+	shown    transport.LaneStats // as last published
 
 	keepalive keepalive.State // of all lanes together
 	started   time.Time
@@ -40,22 +41,22 @@ type multiLane struct {
 	dial laneDialer
 }
 
-// laneUnsent is how much the socket of a lane takes beyond what it can send. Its buffer would take megabytes:
-// a slow lane would be given as much as a fast one, and all would wait for it.
+// laneUnsent is how many unsent bytes the socket of a lane may hold. Its buffer would hold megabytes: a slow
+// lane would be given as much as a fast one, and the message would wait for it.
 const laneUnsent = 512 << 10
 
 // laneConn is one lane: a connection of its own.
 type laneConn struct {
 	conn
 	m      *multiLane
-	number uint16 // its name between the two ends, never used twice at a time: the epoch of what it carries
-	slot   int    // which of the lanes it is, for the interface that it uses
+	number uint16 // identifies the lane at both ends; not reused while frames may still arrive with it
+	slot   int    // index of the lane, which selects its interface
 
-	greeted            bool   // Ready has been sent, or is not ours to send
-	awaitingFirstFrame bool   // nothing has come yet at the end that was called: it sends nothing
-	partialNumber      uint64 // the number of the frame that partial is the rest of; 0: none that counts
-	idle               uint8  // passes in which nothing came
-	readBytes          uint64 // that have come of answers to Reads
+	greeted            bool   // Ready was sent, or the peer sends it
+	awaitingFirstFrame bool   // responder that has received nothing yet: it must not send
+	partialNumber      uint64 // number of the partly sent frame; 0: none, or unsequenced
+	idle               uint8  // consecutive passes without data
+	readBytes          uint64 // received of answers to Reads
 }
 
 // connect gives a lane its connection, encrypted if there is a session.
@@ -68,7 +69,7 @@ func (l *laneConn) connect(fd int, s *link.Session) {
 
 func (m *multiLane) now() time.Duration { return time.Since(m.started) }
 
-// newMultiLane makes a queue pair one over lanes. Its first lane is the connection that it was made of.
+// newMultiLane gives a queue pair lanes. The first is the connection on which it was negotiated.
 func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message.TokenSize]byte,
 	routes routes) {
 	m := &multiLane{q: q, keepalive: keepalive.NewState(), started: time.Now()}
@@ -86,14 +87,14 @@ func newMultiLane(q *qp, fd int, s *link.Session, initiator bool, token [message
 	q.sequencer = m
 }
 
-// start makes the lanes that are missing, and drives the queue pair once: what came after the handshake may
-// be in a session already, and then no poller tells of it.
+// start dials the missing lanes, and drives the queue pair once: data after the handshake may already be in a
+// TLS session, where no poller sees it.
 func (m *multiLane) start() {
 	m.dial.dialMissing()
 	m.drive()
 }
 
-// hasOutput reports whether there is something that could be sent, or acknowledged.
+// hasOutput reports whether there is something to send or to acknowledge.
 func (m *multiLane) hasOutput() bool { return m.recv.unackedFrames() > 0 || m.send.hasFrames() }
 
 func (m *multiLane) transmit()                       { m.send.transmit() }
@@ -101,7 +102,7 @@ func (m *multiLane) hasRoom() bool                   { return m.send.pick() != n
 func (m *multiLane) acknowledgeClose()               { m.send.acknowledge() }
 func (m *multiLane) refused(status transport.Status) { m.send.refused(m.recv.terminate.Ref, status) }
 
-// attach takes in a lane that has come.
+// attach adds a new lane.
 func (m *multiLane) attach(l *laneConn) {
 	q := m.q
 	if l.slot >= 0 {
@@ -110,7 +111,7 @@ func (m *multiLane) attach(l *laneConn) {
 	if m.dial.ended.Load() || m.failover.Knows(l.number) || m.find(l.number) != nil ||
 		len(m.conns) >= m.dial.maxLanes+spareLanes ||
 		m.failover.Len() >= frame.MaxLostLanes {
-		sys.CloseFD(l.fd) // where the queue pair goes on, another takes its place
+		sys.CloseFD(l.fd) // if the queue pair is open, another lane is dialed
 		m.dial.dialMissing()
 		return
 	}
@@ -122,7 +123,7 @@ func (m *multiLane) attach(l *laneConn) {
 	}
 	m.send.transmit()
 	if q.open && l.fd >= 0 {
-		l.read() // what came after the handshake may be in a session already, and then no poller tells of it
+		l.read() // data may already be in a TLS session, where no poller sees it
 	}
 }
 
@@ -135,8 +136,8 @@ func (m *multiLane) find(number uint16) *laneConn {
 	return nil
 }
 
-// lose takes a lane off: the connection, not the queue pair, has failed. From here on nothing that it brings
-// is placed. The peer is told, and what it carried is sent again when the peer has told the same.
+// lose closes a lane whose connection, not the queue pair, has failed. Nothing that arrives over it later is
+// placed. The peer is informed, and the lane's frames are resent when the peer has reported the same.
 func (m *multiLane) lose(l *laneConn, cause error) {
 	if l.fd < 0 {
 		return
@@ -146,7 +147,7 @@ func (m *multiLane) lose(l *laneConn, cause error) {
 	m.conns = slices.DeleteFunc(m.conns, func(o *laneConn) bool { return o == l })
 	m.failover.Closed(l.number)
 	m.stats.Down++
-	m.untold = append(m.untold, &lostLane{number: l.number, left: len(m.conns), cause: cause})
+	m.unlogged = append(m.unlogged, &lostLane{number: l.number, left: len(m.conns), cause: cause})
 	if len(m.conns) > 0 {
 		m.dial.dialMissing()
 		return
@@ -159,24 +160,23 @@ func (m *multiLane) lose(l *laneConn, cause error) {
 	m.dial.dialMissing()
 }
 
-// lostLane is a lane that was lost, of which the user is to be told.
+// lostLane is a lost lane that is to be logged.
 type lostLane struct {
 	number uint16
-	left   int // lanes, then
+	left   int // remaining lanes
 	cause  error
-	older  bool // than the latest tick
+	older  bool // lost before the last tick
 }
 
-// tellLosses tells the user, at a tick, of lanes that were lost before the tick before it. A peer that
-// closes its end, or dies, ends all of its lanes, and the end of one may be seen before the Close on
-// another, or before the end of the last one. So nothing is told unless the queue pair goes on, which says
-// more otherwise.
-func (m *multiLane) tellLosses() {
+// logLosses logs, at a tick, the lanes that were lost before the previous tick. A peer that closes its end,
+// or dies, loses all its lanes one after the other, so a loss is logged only if the queue pair is still open
+// later; otherwise its error is reported instead.
+func (m *multiLane) logLosses() {
 	q := m.q
 	if len(m.conns) == 0 || q.PeerEnd() {
 		return
 	}
-	m.untold = slices.DeleteFunc(m.untold, func(l *lostLane) bool {
+	m.unlogged = slices.DeleteFunc(m.unlogged, func(l *lostLane) bool {
 		if l.older {
 			q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote,
 				"lane", l.number, "left", l.left, "cause", l.cause)
@@ -213,7 +213,7 @@ func (m *multiLane) unwatch(c *cq) {
 	}
 }
 
-// noLaneComes takes the news that no lane will come: the peer does not know the queue pair any more, or
+// noLaneComes handles the news that no lane can be made: the peer does not know the queue pair any more,
 // nobody listens there, or the time is over.
 func (m *multiLane) noLaneComes(cause error) {
 	q := m.q
@@ -221,7 +221,7 @@ func (m *multiLane) noLaneComes(cause error) {
 		return
 	}
 	if q.PeerEnd() && q.written.next == q.SQ.Tail && q.at.ended {
-		// All that it can have missed is that we have its Close, and it has ended in order: so do we.
+		// The peer can only have missed that we have its Close, and it has ended in order: so do we.
 		q.CloseSent()
 		return
 	}
@@ -229,7 +229,7 @@ func (m *multiLane) noLaneComes(cause error) {
 		cause), transport.StatusFatal)
 }
 
-// close closes all lanes; nothing is placed any more.
+// close closes all lanes; nothing more is placed.
 func (m *multiLane) close() {
 	m.dial.ended.Store(true)
 	m.dial.cancel()
@@ -241,7 +241,7 @@ func (m *multiLane) close() {
 	m.publish()
 }
 
-// drive is one pass over the lanes.
+// drive makes one pass over the lanes.
 func (m *multiLane) drive() (came bool) {
 	q := m.q
 	m.send.retryBlocked()
@@ -267,15 +267,16 @@ func (m *multiLane) drive() (came bool) {
 	return came
 }
 
-// maxIdlePolls is how many passes a lane may bring nothing before it is polled in one of idlePollEvery only.
+// maxIdlePolls is the number of passes without data after which a lane is read only every idlePollEvery-th
+// pass.
 const (
 	maxIdlePolls  = 32
 	idlePollEvery = 8
 )
 
-// readDue reports whether a pass reads a lane that is not the first: one that has long brought nothing is
-// read now and then, so that small messages on another one do not wait for it. Where something is missing, or
-// somebody sleeps, all are.
+// readDue reports whether a pass reads a lane other than the first: a lane that has long been idle is read
+// only now and then, so that it does not delay small messages on another one. If there are holes, or somebody
+// sleeps, all are read.
 func (m *multiLane) readDue(l *laneConn) bool {
 	if l.idle++; l.idle < maxIdlePolls || m.recv.in.Stats.Open > 0 || m.q.rcq.interest.on {
 		l.idle = min(l.idle, maxIdlePolls)
@@ -288,10 +289,10 @@ func (m *multiLane) readDue(l *laneConn) bool {
 	return true
 }
 
-// tick tells the peer on each lane that this end lives. A lane that is silent while others are not is lost,
-// and so are all when all are, so that new ones can show that the peer lives; the peer is when nothing has
-// come over any for the device's timeout. A peer that is known to run loses neither while its lanes stand.
-// That a lane can be made is no sign of life: the peer's endpoint answers by itself.
+// tick sends signs of life over the lanes. A lane that is silent while others receive data is lost. If all
+// lanes are silent, all are lost, so that new ones can show that the peer is alive. The peer is lost when
+// nothing arrives over any lane for PeerTimeout. Neither happens to a peer that is known to run while its
+// lanes are open. A new lane alone is no sign of life: the peer's endpoint answers by itself.
 func (m *multiLane) tick(_ int, counts bool) {
 	q := m.q
 	running := m.keepalive.Missed > 0 && !m.keepalive.Received &&
@@ -300,7 +301,7 @@ func (m *multiLane) tick(_ int, counts bool) {
 	if !q.open {
 		return
 	}
-	m.tellLosses()
+	m.logLosses()
 	m.keepalive.Tick(counts)
 	if m.keepalive.Missed >= maxMissedOverLanes && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
@@ -321,15 +322,16 @@ func (m *multiLane) tick(_ int, counts bool) {
 	}
 }
 
-// Silence over lanes, in ticks, of which there are maxMissedOverLanes in the timeout of a peer.
+// Ticks of silence after which a lane, all lanes, or the peer is lost. maxMissedOverLanes ticks are the peer
+// timeout.
 const (
 	maxMissedOverLanes = 16
-	maxMissedOfLane    = 6 // of one of several
-	maxMissedOfAll     = 8 // of all
+	maxMissedOfLane    = 6 // of one lane while others receive
+	maxMissedOfAll     = 8 // of all lanes
 )
 
-// failed sorts what went wrong with a lane: the lane alone, or a rule of the protocol, which ends the queue
-// pair.
+// failed handles an error of a lane: either the lane alone is lost, or the peer broke a rule, which ends the
+// queue pair.
 func (l *laneConn) failed(err error) {
 	q := l.m.q
 	damaged := violation.Of(err) == violation.Checksum || errors.Is(err, link.ErrRecord)

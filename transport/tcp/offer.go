@@ -10,22 +10,22 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// offer returns what this side says of itself in a handshake, for a queue pair of a shape.
+// offer returns this end's parameters for the handshake of a queue pair.
 func (e *endpoint) offer(conf transport.QPConfig, h *setup.Handshake) message.Parameters {
 	o := &e.dev.opts
 	p := message.Parameters{Reads: conf.Reads, Lanes: 1, Recv: conf.RecvWR,
 		Checksum: wished(o.Checksum, h.LocalAddr(), h.RemoteAddr())}
-	if o.keeps() && !h.Lent() {
+	if o.reconnects() && !h.Adopted() {
 		p.Listens = e.listens(h)
-		p.Keeps = len(p.Listens) > 0
+		p.Reconnects = len(p.Listens) > 0
 	}
-	if p.Keeps {
+	if p.Reconnects {
 		p.Lanes = max(1, o.Lanes)
 	}
 	return p
 }
 
-// listens returns the addresses to which the peer can connect lanes: those of the device's lanes or else the
+// listens returns the addresses to which the peer can connect lanes: those of the device's interfaces, or the
 // one that it listens on.
 func (e *endpoint) listens(h *setup.Handshake) (list []netip.AddrPort) {
 	at, err := netip.ParseAddrPort(e.listeners[0].Addr().String())
@@ -46,16 +46,17 @@ func (e *endpoint) listens(h *setup.Handshake) (list []netip.AddrPort) {
 	return []netip.AddrPort{netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())}
 }
 
-// Checksum says when a device wishes a checksum in every frame. A connection has it if either side wishes it.
+// Checksum says when a device requests a checksum in every frame. A connection has it if either side requests
+// it.
 type Checksum = fabric.Checksum
 
 const (
-	ChecksumAuto   = fabric.ChecksumAuto   // where the two ends are not the same machine
+	ChecksumAuto   = fabric.ChecksumAuto   // if the two ends are on different machines
 	ChecksumAlways = fabric.ChecksumAlways //
-	ChecksumNever  = fabric.ChecksumNever  // not of its own accord: the peer may still wish it
+	ChecksumNever  = fabric.ChecksumNever  // only if the peer requests it
 )
 
-// wished reports whether this side wants checksums on a connection between two addresses.
+// wished reports whether this side requests checksums on a connection between two addresses.
 func wished(c Checksum, local, remote net.Addr) bool {
 	return c == ChecksumAlways || c == ChecksumAuto && !setup.SameMachine(local, remote)
 }

@@ -288,7 +288,7 @@ func TestViolation_EveryNumberOfEveryFrame(t *testing.T) {
 					make([]byte, n))
 			})
 	}
-	add("ReadWrite after the last byte", "a Read that nobody has asked for", func(h *host, m made, r *raw, p *prey) {
+	add("ReadWrite after the last byte", "a Read that was not requested", func(h *host, m made, r *raw, p *prey) {
 		h.reads(m, p.into)
 		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key())}, make([]byte, preySize))
 		r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.into.Key()), B: preySize}, data)

@@ -1,19 +1,19 @@
 package tcp
 
-// interest is whether the sockets of a completion queue are watched by its poller. A socket that is costs its
-// sender a wake-up for each segment, also while the receiver polls and needs none. So few sockets are watched
-// only while somebody wants to sleep; many always are, because a pass asks the poller which of them have
-// anything.
+// interest is whether the sockets of a completion queue are watched by its poller. Watching a socket costs a
+// wake-up per received TCP segment, even if the receiver polls and does not need it. So few queue pairs are
+// watched only while somebody wants to sleep. Many always are, because a pass asks the poller which of them
+// have data.
 type interest struct {
-	on   bool // sleep is possible
-	busy int  // passes since it is on that found something
+	on   bool // the sockets are watched
+	busy int  // passes that found something since then
 }
 
-// disarmAfter is how many passes have to find something before watching ends: a rank that sleeps between
-// single messages goes on being watched.
+// disarmAfter is the number of passes that must find something before watching ends: a rank that sleeps
+// between single messages stays watched.
 const disarmAfter = 16
 
-// Arm has the poller watch the sockets, so that a Wait can sleep.
+// Arm makes the poller watch the sockets, so that a Wait can sleep.
 func (c *cq) Arm() {
 	a := &c.interest
 	if a.on {
@@ -30,7 +30,7 @@ func (c *cq) Arm() {
 	}
 }
 
-// disarm ends the watch of few sockets, unless somebody sleeps.
+// disarm stops watching the sockets of few queue pairs, unless somebody sleeps.
 func (c *cq) disarm() {
 	a := &c.interest
 	a.busy = 0
@@ -46,9 +46,9 @@ func (c *cq) disarm() {
 	a.on = false
 }
 
-// watchConn adds a link's socket to those that are watched, if any are.
+// watchConn makes the poller watch a link's socket, if sockets are watched.
 func (c *cq) watchConn(l *conn) error {
-	// if the queue pair is yet to be attached, its links are then
+	// the links of a queue pair that is not yet attached are added then
 	if num := int(l.q.Num()); !c.interest.on || l.fd < 0 || num >= len(c.byNum) || c.byNum[num] == nil {
 		return nil
 	}

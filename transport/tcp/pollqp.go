@@ -1,7 +1,7 @@
 package tcp
 
-// PollQP leaves to a pass what only that does: to admit new connections, and to have the poller watch the
-// sockets, or not.
+// PollQP does nothing when a full pass is needed: to attach new connections, or to start or stop watching the
+// sockets.
 func (q *qp) PollQP() (polled, came bool) {
 	c := q.rcq
 	if c.Due() || c.Sleepers.Wanted.Load() || c.interest.on && len(c.qps) <= readDirectly {

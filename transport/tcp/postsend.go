@@ -2,10 +2,10 @@ package tcp
 
 import "github.com/weft-mpi/weft/transport"
 
-// gatherFrames is how many requests FlagMore holds back before they go out all the same.
+// gatherFrames is how many requests FlagMore holds back at most.
 const gatherFrames = 64
 
-// PostSend checks a request, queues it, and sends it at once unless more is to follow.
+// PostSend checks a request, queues it, and sends it at once unless FlagMore is set.
 func (q *qp) PostSend(wr *transport.SendWR) error {
 	if err := q.Post(wr); err != nil {
 		return err

@@ -15,37 +15,37 @@ type qp struct {
 
 	// Fields that every message uses are adjacent: the kernel's code evicts them from the nearest caches in
 	// each system call.
-	sequencer          sequencer   // carries its frames
-	inline             *singleLink // the link, if a Write may go over it past the queue; else nil
-	open               bool        // false once nothing is sent and placed any more
+	sequencer          sequencer   // sends and receives its frames
+	inline             *singleLink // the link, if WriteInline may use it; else nil
+	open               bool        // false once nothing is sent or placed any more
 	blocked            bool        // no link has room
-	awaitingFirstFrame bool        // responder that has not seen a frame yet: it sends none
-	checked            bool        // agreed.Checksum, where every frame looks for it
-	answering          bool        // a long Write has been sent since the last one came
+	awaitingFirstFrame bool        // responder that has not received a frame yet: it must not send
+	checked            bool        // agreed.Checksum, near the other fields of the fast path
+	answering          bool        // a long Write was sent after the last one was received
 
 	queuepair.QP
 
 	// Sending: see sendcursor.go.
-	at        cursor                   // what goes out next
-	responses ring.Queue[readResponse] // reads of the peer that are to be answered
+	at        cursor                   // the next frame
+	responses ring.Queue[readResponse] // Reads and Atomics of the peer to answer
 	scq       *cq
 
 	// Receiving: see conn.go and frame*.go.
 	rcq     *cq
 	dev     *Device
-	recvMsn uint64 // number of the untagged message that is due
-	recvOff int    // bytes of it that are placed, where a connection is alone
+	recvMsn uint64 // number of the next untagged message
+	recvOff int    // placed bytes of it; for a singleLink
 
-	written cursor // up to here everything has left, or over lanes is acknowledged
+	written cursor // everything before it was sent, or over lanes is acknowledged
 	agreed  message.Agreement
-	read    uint64 // Reads and Atomics of ours that are done
+	read    uint64 // completed Reads and Atomics of ours
 
-	answered        transport.ReadStats // of the peer's
+	answered        transport.ReadStats // the peer's Reads
 	answerElsewhere bool                // the next answer waits for another lane
 }
 
-// newQP makes a QP, of a shape that has been checked. The caller gives it a sequencer. It may run beside the
-// device's driver, who gets to know the QP when it is handed over.
+// newQP makes a QP with a shape that has been checked. The caller gives it a sequencer. It may run
+// concurrently with the device's driver, which gets the QP when it is handed over.
 func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote string, initiator bool,
 	agreed message.Agreement) *qp {
 	q := &qp{
@@ -65,11 +65,11 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 	return q
 }
 
-// drive is one pass: out, then in. It reports whether anything came.
+// drive makes one pass: it sends, then receives. It reports whether anything was received.
 func (q *qp) drive() (came bool) { return q.open && q.sequencer.drive() }
 
-// rewatch has the pollers look for room to write on a link exactly while that is wanted, where they look at
-// all. A QP that is not attached yet is told so when it is.
+// rewatch makes the pollers watch a link for room to write only while that is wanted. A QP that is not
+// attached yet is watched once it is.
 func (q *qp) rewatch(c *conn) {
 	q.blocked = !q.sequencer.hasRoom()
 	q.scq.rewatchConn(c)
@@ -78,11 +78,11 @@ func (q *qp) rewatch(c *conn) {
 	}
 }
 
-// StartClose sends what is posted and, after that, our Close.
+// StartClose sends the posted requests and, after them, this end's Close.
 func (q *qp) StartClose() { q.sequencer.transmit() }
 
-// Gone makes room at the endpoint.
+// Gone removes the queue pair from the tables of the device and the endpoint.
 func (q *qp) Gone() {
-	q.dev.unknow(q)
+	q.dev.unregister(q)
 	q.dev.end.table.Released(transport.PeerAt(q.Attr.Peer, q.Attr.Port), q)
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// memory is the device as its table of regions sees it. Peers reach regions through frames alone, so a key
-// that is out of use here is out of use for them: a frame that is being placed fails when its next piece
-// comes.
+// memory is the device's part of its table of regions. Peers access regions only by frames, so a key that is
+// invalid here is invalid for them: placing the rest of a frame then fails.
 type memory struct{ *Device }
 
 var _ verbs.Memory = memory{}

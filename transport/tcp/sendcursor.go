@@ -8,20 +8,20 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// cursor is a place in the sequence of frames that a QP has to send. Frames are made from a cursor, moving
-// it; if the socket does not take them, going back to the cursor of before undoes it.
+// cursor is a position in the sequence of frames that a QP sends. Making a frame moves the cursor; if the
+// socket does not accept the frame, restoring the previous cursor undoes it.
 type cursor struct {
 	greeted       bool   // the Ready frame has been passed
 	ended         bool   // the Close frame has been passed
-	next          uint32 // send request
+	next          uint32 // request
 	off           int    // bytes of it that have been passed
 	reads         uint64 // Reads and Atomics of ours that have been passed
-	response      uint32 // Read of the peer
+	response      uint32 // answer
 	responseOff   int    // bytes of its answer that have been passed
 	responseFirst bool   // an answer goes before a request, for fairness
 }
 
-// hasFrames reports whether a frame may be due.
+// hasFrames reports whether there may be a frame to send.
 func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
 		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
@@ -30,10 +30,10 @@ func (q *qp) hasFrames() bool {
 		q.CloseDue() && !q.at.ended
 }
 
-// frame makes the next frame, if there is one that may go, and moves the cursor after it.
+// frame makes the next frame, if one may be sent, and moves the cursor past it.
 func (q *qp) frame(o *frame.Batch) bool {
 	c := &q.at
-	if q.awaitingFirstFrame { // what is carried out here needs no frame
+	if q.awaitingFirstFrame { // requests that are carried out at this end need no frame
 		for c.next != q.SQ.Tail && q.SQ.At(c.next).Here() && q.carryOut(o, q.SQ.At(c.next)) {
 			c.next++
 		}
@@ -81,7 +81,7 @@ func (q *qp) requestFrame(o *frame.Batch) bool {
 	return made == madeFrame
 }
 
-// payload puts a frame with n bytes of a request, from an offset on. A region that is gone ends the QP.
+// payload adds a frame with n bytes of a request from an offset on. If a region is gone it ends the QP.
 func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n int) bool {
 	if w.Flags&transport.FlagInline != 0 {
 		copy(o.Begin(h, n), w.Inline[off:off+n])
@@ -115,7 +115,7 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 	return true
 }
 
-// regionGone ends the QP over a request of which a region was deregistered.
+// regionGone ends the QP because a region of a request was deregistered.
 func (q *qp) regionGone(w *verbs.Request) {
 	w.Failed = transport.StatusLocalProt
 	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
@@ -123,7 +123,7 @@ func (q *qp) regionGone(w *verbs.Request) {
 		transport.StatusFlushed)
 }
 
-// onWritten notes that the link has taken everything up to a cursor.
+// onWritten notes that everything before a cursor was sent, or over lanes acknowledged.
 func (q *qp) onWritten(now cursor) {
 	for i := q.written.next; i != now.next; i++ {
 		switch w := q.SQ.At(i); {

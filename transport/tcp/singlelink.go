@@ -28,8 +28,8 @@ func newSingleLink(q *qp, fd int, s *link.Session) {
 	}
 }
 
-// start drives the queue pair once: what came after the handshake may be in a session already, and then no
-// poller tells of it.
+// start drives the queue pair once: data after the handshake may already be in a TLS session, where no poller
+// sees it.
 func (s *singleLink) start() { s.drive() }
 
 func (s *singleLink) drive() bool {
@@ -73,7 +73,7 @@ func (s *singleLink) transmit() {
 			return // a local error has ended the QP
 		}
 		if o.Empty() {
-			q.onWritten(q.at) // requests of no bytes have nothing to write
+			q.onWritten(q.at) // requests without bytes have nothing to write
 			s.unblock()
 			return
 		}
@@ -90,7 +90,7 @@ func (s *singleLink) transmit() {
 	}
 }
 
-// flush gives the socket what the link has taken before. It reports whether the link takes more.
+// flush writes the link's pending bytes to the socket. It reports whether the link accepts more.
 func (s *singleLink) flush() bool {
 	if s.fd < 0 {
 		return false
@@ -112,8 +112,8 @@ func (s *singleLink) flush() bool {
 	return s.q.open
 }
 
-// onBatchWritten notes that the link has taken n bytes of a batch that began with the rest of an earlier
-// frame and with the frames from a cursor on. It reports whether the socket has taken all of them.
+// onBatchWritten notes that the link has accepted n bytes of a batch that began with rest bytes of an earlier
+// frame, followed by the frames from the cursor before on. It reports whether all were accepted.
 func (s *singleLink) onBatchWritten(n, rest int, before cursor) (all bool) {
 	q := s.q
 	s.keepalive.Sent = s.keepalive.Sent || n > 0
@@ -124,7 +124,7 @@ func (s *singleLink) onBatchWritten(n, rest int, before cursor) (all bool) {
 		s.partial.Reset()
 	}
 	if s.link.Pending() > 0 {
-		return false // flush goes on
+		return false // flush continues
 	}
 	if s.partial.Empty() {
 		q.onWritten(q.at)
@@ -132,7 +132,7 @@ func (s *singleLink) onBatchWritten(n, rest int, before cursor) (all bool) {
 	return all
 }
 
-// goBack sets the cursor to the first frame of which the link has taken nothing.
+// goBack sets the cursor to the first frame of which the link has accepted nothing.
 func (s *singleLink) goBack(n, rest int, before cursor) {
 	q, o := s.q, &s.q.scq.out
 	q.at = before
@@ -157,8 +157,8 @@ func (s *singleLink) goBack(n, rest int, before cursor) {
 	}
 }
 
-// partialAlive reports whether the memory that the rest of a frame lies in is still registered. If not, it
-// ends the QP: the frame cannot be finished, nor another begun. The frame is the one between the two cursors.
+// partialAlive reports whether the memory of a partly sent frame is still registered. If not, it ends the QP:
+// the frame cannot be finished, nor another begun. The frame is the one between the two cursors.
 func (s *singleLink) partialAlive() bool {
 	q := s.q
 	from := q.written
@@ -176,8 +176,8 @@ func (s *singleLink) partialAlive() bool {
 	}
 }
 
-// writeFailed ends the queue pair over a connection that takes nothing any more. What the peer sent before is
-// read first: a Terminate tells why.
+// writeFailed ends the queue pair because its connection can no longer be written. It first reads what the
+// peer sent before: a Terminate gives the reason.
 func (s *singleLink) writeFailed(err error) {
 	for range readRestPasses {
 		if s.fd < 0 || !s.read() {
@@ -187,18 +187,18 @@ func (s *singleLink) writeFailed(err error) {
 	s.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, err), transport.StatusFatal)
 }
 
-// readRestPasses is how many times a broken connection is read: more than a socket usually holds.
+// readRestPasses is how many times a broken connection is read: enough for more than a socket usually holds.
 const readRestPasses = 16 << 20 / stagingSize / readsAPass
 
-// read places what has come, if anything has.
+// read places received data, if any.
 func (s *singleLink) read() (came bool) {
 	n, err := s.receive()
 	switch {
 	case err == nil:
 		return n > 0
 	case errors.Is(err, io.EOF):
-		// Even after the peer's Close: it stays for ours, and for the Reads that it answers, until both have
-		// closed.
+		// Even after the peer's Close: the peer waits for ours, and for the Reads that it answers, until both
+		// have closed.
 		s.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, errEnded), transport.StatusFatal)
 	default:
 		s.q.ReceiveFailed(err)
@@ -226,7 +226,7 @@ func (s *singleLink) begin(header []byte) error {
 		return fmt.Errorf("%w: %v after Close", transport.ErrProtocol, h.Op)
 	}
 	if q.awaitingFirstFrame {
-		q.awaitingFirstFrame = false // whatever frame it is, the peer is in RDMA mode
+		q.awaitingFirstFrame = false // any frame shows that the peer is in RDMA mode
 		if h.Op != frame.Ready {
 			return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, h.Op)
 		}
@@ -246,12 +246,12 @@ func (s *singleLink) end() error { return frameKinds[s.in.Op].end(s.q, &s.in) }
 
 func (s *singleLink) tick(ticks int, counts bool) {
 	q := s.q
-	if q.dev.opts.keeps() && ticks%(maxMissedOverLanes/keepalive.MaxMissed) != 0 {
+	if q.dev.opts.reconnects() && ticks%(maxMissedOverLanes/keepalive.MaxMissed) != 0 {
 		return
 	}
 	running := s.keepalive.Missed > 0 && !s.keepalive.Received && s.peerRuns()
 	if !s.keepalive.Received || !s.keepalive.Sent {
-		// what has come is heard, even if no pass has looked at it, and what can be sent says enough
+		// received data counts even if no pass has read it, and sending anything is a sign of life
 		s.drive()
 	}
 	say, lost := s.keepalive.Tick(counts)
@@ -266,8 +266,8 @@ func (s *singleLink) tick(ticks int, counts bool) {
 	}
 }
 
-// sendAlive sends an Alive frame if one can stand here. If not, there is no need: what the socket is full of
-// is on its way to the peer.
+// sendAlive sends an Alive frame if it can be sent now. If not it is not needed: the socket is full of data
+// for the peer.
 func (s *singleLink) sendAlive() {
 	q := s.q
 	if q.awaitingFirstFrame || !q.at.greeted || s.blocked || !s.partial.Empty() {
@@ -288,7 +288,7 @@ func (s *singleLink) sendAlive() {
 
 func (s *singleLink) sendTerminate(h frame.Header, text []byte) {
 	if !s.partial.Empty() || s.q.awaitingFirstFrame {
-		return // a frame is half-written, or the peer may be in streaming mode yet
+		return // a frame is half-written, or the peer may still be in streaming mode
 	}
 	var b []byte
 	if !s.q.at.greeted {
@@ -306,7 +306,7 @@ func (s *singleLink) watch(c *cq) {
 
 func (s *singleLink) unwatch(c *cq) { c.unwatchConn(&s.conn) }
 
-// close closes the connection. After an end in order, the peer is still to receive this side's last bytes.
+// close closes the connection. After an orderly end, the peer must still receive this side's last bytes.
 func (s *singleLink) close() {
 	if d := s.q.dev; s.q.State() == transport.StateClosed {
 		link.CloseWhenSent(s.fd, d.opts.PeerTimeout, d.closing.Go)

@@ -212,7 +212,7 @@ func TestSpec_MessageTypes(t *testing.T) {
 				copy(body, p.Proof(&testSecret, role, body[min(n, message.ProofSize):]))
 				_, _, err = take(body, &testSecret)
 			case message.Reject:
-				return strings.Contains(handshake.ParseReject(body).Error(), "it says")
+				return strings.Contains(handshake.ParseReject(body).Error(), "the peer says")
 			}
 			return err == nil
 		}

@@ -65,14 +65,14 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		heard string
 	}{
 		"plain": {func(t *testing.T, r *raw) string { r.sayHello(); return r.last() }, transport.ErrRefused,
-			"it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks",
+			"the peer does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks",
 			"0: connections are encrypted here, and yours is not: WEFT_TLS must be the same for all ranks"},
 		"garbage": {func(t *testing.T, r *raw) string {
 			r.say(bytes.Repeat([]byte{0xfe},
 				99))
 			return r.last()
 		}, transport.ErrNotWeft,
-			`it begins with "\xfe\xfe`, ""},
+			`begins with "\xfe\xfe`, ""},
 		"garbage in a record": {func(t *testing.T, r *raw) string {
 			r.say(append([]byte{22, 3, 1, 0, 50}, bytes.Repeat([]byte{0xfe}, 50)...))
 			r.Close()
@@ -90,12 +90,12 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		"another job's name": {func(t *testing.T, r *raw) string {
 			c := certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0)
 			return r.encrypt(c, 0).Error()
-		}, transport.ErrRefused, "which is not this rank of this job", "it may be of another job"},
+		}, transport.ErrRefused, "which is not this rank of this job", "it may belong to another job"},
 		"another rank's name": {func(t *testing.T, r *raw) string {
 			return r.encrypt(certificatesOf(t, 1,
 				nil, 0), 2).Error()
 		},
-			transport.ErrRefused, `asks for "2.`, "it may be of another job"},
+			transport.ErrRefused, `asks for "2.`, "it may belong to another job"},
 		"TLS 1.2": {func(t *testing.T, r *raw) string {
 			conf := certificatesOf(t, 1, nil, 0).Initiator(0)
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
@@ -119,13 +119,13 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 		"certificate of another rank": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 2, nil, 0)).sayHello()
 			return r.last()
-		}, transport.ErrAuth, "it says that it is rank 1, and its certificate that it is rank 2",
+		}, transport.ErrAuth, "the peer says that it is rank 1, and its certificate says rank 2",
 			"2: your certificate is of rank 2"},
 		"certificate of our own rank": {func(t *testing.T, r *raw) string {
 			r.Initiator = 0
 			r.encrypted(certificatesOf(t, 0, nil, 0)).sayHello()
 			return r.last()
-		}, transport.ErrRefused, "it says that it is rank 0 and wants rank 0", "3: this is rank 0 of 4"},
+		}, transport.ErrRefused, "the peer says that it is rank 0 and asks for rank 0", "3: this is rank 0 of 4"},
 		"certificate of the authority itself": {func(t *testing.T, r *raw) string {
 			c := certificatesOf(t, 1, nil, 0)
 			conf := c.Initiator(0)
@@ -133,7 +133,7 @@ func TestTLS_UnauthenticatedIsTurnedAway(t *testing.T) {
 				return &tls.Certificate{Certificate: [][]byte{c.Root.Raw}, PrivateKey: c.Key}, nil
 			}
 			return hand(r, conf)
-		}, transport.ErrAuth, "which is no rank of the job", "bad certificate"},
+		}, transport.ErrAuth, "which is not a rank of the job", "bad certificate"},
 		"right certificate, wrong secret": {func(t *testing.T, r *raw) string {
 			r.encrypted(certificatesOf(t, 1, nil, 0)).sayHello()
 			r.hearChallenge()
@@ -214,13 +214,13 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 		cause  error
 		text   string
 	}{
-		"another rank": {serve(certificatesOf(t, 2, nil, 0), nil), transport.ErrRefused, `its certificate is made out to ["2.`},
+		"another rank": {serve(certificatesOf(t, 2, nil, 0), nil), transport.ErrRefused, `certificate names ["2.`},
 		"another secret": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Secret[5] = 9 }, 0),
 			nil), transport.ErrAuth,
 			"unknown authority"},
 		"another job": {serve(certificatesOf(t, 1, func(id *transport.Identity) { id.Job = "another" }, 0),
 			nil), transport.ErrRefused,
-			`its certificate is made out to ["1.`},
+			`certificate names ["1.`},
 		"long ago": {serve(certificatesOf(t, 1, nil, -8*24*time.Hour), nil), transport.ErrAuth,
 			"the clocks of the two hosts differ by days"},
 		"TLS 1.2": {serve(certificatesOf(t, 1, nil, 0), func(conf *tls.Config) {
@@ -232,13 +232,13 @@ func TestTLS_ResponderIsChecked(t *testing.T) {
 			require.ErrorContains(t, err, "WEFT_TLS must be the same for all ranks")
 			io.Copy(io.Discard, conn)
 		}, transport.ErrRefused,
-			"it does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks"},
+			"the peer does not encrypt, and here connections are encrypted: WEFT_TLS must be the same for all ranks"},
 		"something else": {func(conn net.Conn) {
 			conn.Write([]byte("220 ready\r\n"))
 			io.Copy(io.Discard,
 				conn)
 		}, transport.ErrNotWeft,
-			`it begins with "220 r", which is no TLS`},
+			`begins with "220 r", which is not TLS`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{TLS: true})

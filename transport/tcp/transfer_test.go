@@ -134,7 +134,7 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 				require.ErrorContains(t, err, "with rank 0", "%.20s", garbage)
 				err = <-initiator
 				require.ErrorIs(t, err, transport.ErrRefused, "%.20s", garbage)
-				require.ErrorContains(t, err, "it says ", "%.20s", garbage)
+				require.ErrorContains(t, err, "the peer says ", "%.20s", garbage)
 				require.ErrorContains(t, err, "with rank 1", "%.20s", garbage)
 			}
 			// For the initiator nothing can have come.
@@ -143,10 +143,10 @@ func TestTransfer_C2_BytesThatDoNotBelong(t *testing.T) {
 			responder := b.transfers(t.Context(), theirs, nil, transport.Responder, 0)
 			err := <-initiator
 			require.ErrorIs(t, err, transport.ErrNotWeft)
-			require.ErrorContains(t, err, `9 bytes that came before the handshake are the application's: "left over"`)
+			require.ErrorContains(t, err, `9 bytes before the handshake belong to the application: "left over"`)
 			err = <-responder
 			require.ErrorIs(t, err, transport.ErrRefused)
-			require.ErrorContains(t, err, "9 bytes that came before the handshake are the application's")
+			require.ErrorContains(t, err, "9 bytes before the handshake belong to the application")
 			require.Empty(t, a.made)
 			require.Empty(t, b.made)
 		})
@@ -312,10 +312,10 @@ func TestTransfer_C2_RefusedAtTheCall(t *testing.T) {
 		}{
 			"pipe": {func(t *testing.T) net.Conn { c, _ := net.Pipe(); return c }, t.Context(),
 				transport.Initiator, 1,
-				transport.ErrInvalid, "a *net.pipe is no socket"},
+				transport.ErrInvalid, "a *net.pipe is not a socket"},
 			"the application's own TLS": {func(t *testing.T) net.Conn { return tls.Client(socket(t), nil) },
 				t.Context(),
-				transport.Initiator, 1, transport.ErrInvalid, "a *tls.Conn is no socket"},
+				transport.Initiator, 1, transport.ErrInvalid, "a *tls.Conn is not a socket"},
 			"datagrams": {func(t *testing.T) net.Conn {
 				c, err := net.Dial("udp", "127.0.0.1:9")
 				require.NoError(t, err)
@@ -356,7 +356,7 @@ func TestTransfer_C2_AnotherRankThanExpected(t *testing.T) {
 		initiator := a.transfers(t.Context(), ours, nil, transport.Initiator, 0)
 		err := <-b.transfers(t.Context(), theirs, nil, transport.Responder, 1)
 		require.ErrorIs(t, err, transport.ErrRefused)
-		require.ErrorContains(t, err, "it says that it is rank 2")
+		require.ErrorContains(t, err, "the peer says that it is rank 2")
 		require.ErrorIs(t, <-initiator, transport.ErrRefused)
 	})
 }

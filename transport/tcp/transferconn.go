@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
-// Transfer transfers an application's own connection to RDMA mode (C2).
+// Transfer transfers the application's own connection to RDMA mode (C2).
 func (e *endpoint) Transfer(ctx context.Context, conn net.Conn, ahead []byte, role transport.Role,
 	rank uint32) error {
 	if conn == nil {
@@ -73,7 +73,7 @@ func (e *endpoint) transferAsResponder(h *setup.Handshake, rank uint32) error {
 		return initiator == rank && lane == 0
 	}, func() {})
 	if err != nil {
-		h.TellForeign(err)
+		h.RejectGarbage(err)
 		return err
 	}
 	return e.accept(h, theirs, private)

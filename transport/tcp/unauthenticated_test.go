@@ -31,9 +31,9 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		heard string // what the caller is told: the code and text of a Reject, or nothing
 	}{
 		{"garbage", func(h *host, r *raw) { r.say(bytes.Repeat([]byte{0xfe}, 200)) },
-			transport.ErrNotWeft, `it begins with "\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe"`, ""},
+			transport.ErrNotWeft, `begins with "\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe"`, ""},
 		{"HTTP request", func(h *host, r *raw) { r.say([]byte("GET / HTTP/1.0\r\n\r\n")) },
-			transport.ErrNotWeft, `it begins with "GET / HT"`, ""},
+			transport.ErrNotWeft, `begins with "GET / HT"`, ""},
 		{"TLS hello", func(h *host, r *raw) { r.say([]byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")) },
 			transport.ErrNotWeft,
 			"which is TLS, and here connections are not encrypted: WEFT_TLS must be the same for all ranks",
@@ -42,17 +42,17 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.say(bytes.Replace(r.AppendHello(nil),
 				[]byte("\r\n"), []byte("\n"), 1))
 		},
-			transport.ErrNotWeft, `it begins with "weft\n`, ""},
+			transport.ErrNotWeft, `begins with "weft\n`, ""},
 		{"magic and garbage", func(h *host, r *raw) {
 			r.say(append([]byte(message.Magic),
 				bytes.Repeat([]byte{0xfe}, 62)...))
 		},
-			transport.ErrNotWeft, "it begins with", ""},
+			transport.ErrNotWeft, "begins with", ""},
 		{"Hello of another length", func(h *host, r *raw) {
 			b := r.AppendHello(nil)
 			b[len(message.Magic)+2]++
 			r.say(b)
-		}, transport.ErrNotWeft, "Hello of 59 bytes where Hello belongs", ""},
+		}, transport.ErrNotWeft, "Hello of 59 bytes in place of Hello", ""},
 		{"other version", func(h *host, r *raw) {
 			b := r.AppendHello(nil)
 			b[len(message.Magic)+1] = 9
@@ -61,19 +61,19 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 		{"other job", func(h *host, r *raw) {
 			r.Job = handshake.JobHash("another")
 			r.sayHello()
-		}, transport.ErrRefused, "it is of another job", "0: this is another job"},
+		}, transport.ErrRefused, "the peer belongs to another job", "0: this is another job"},
 		{"wants another rank", func(h *host, r *raw) {
 			r.Responder = 2
 			r.sayHello()
-		}, transport.ErrRefused, "it says that it is rank 1 and wants rank 2", "3: this is rank 0 of 4"},
+		}, transport.ErrRefused, "the peer says that it is rank 1 and asks for rank 2", "3: this is rank 0 of 4"},
 		{"rank outside", func(h *host, r *raw) {
 			r.Initiator = 4
 			r.sayHello()
-		}, transport.ErrRefused, "it says that it is rank 4 and wants rank 0", "3: this is rank 0 of 4"},
+		}, transport.ErrRefused, "the peer says that it is rank 4 and asks for rank 0", "3: this is rank 0 of 4"},
 		{"our own rank", func(h *host, r *raw) {
 			r.Initiator = 0
 			r.sayHello()
-		}, transport.ErrRefused, "it says that it is rank 0 and wants rank 0", "3: this is rank 0 of 4"},
+		}, transport.ErrRefused, "the peer says that it is rank 0 and asks for rank 0", "3: this is rank 0 of 4"},
 		{"lane that is not there", func(h *host, r *raw) {
 			r.Lane = 1
 			r.sayHello()
@@ -134,7 +134,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(r.AppendRequest(r.AppendProof(nil, &testSecret), &testSecret, message.Parameters{Recv: 1}, nil))
-		}, transport.ErrProtocol, "parameters of no lane", "0: protocol violation: parameters of no lane"},
+		}, transport.ErrProtocol, "parameters with no lane", "0: protocol violation: parameters with no lane"},
 		{"Request without a whole proof", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -163,7 +163,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			r.sayHello()
 			r.hearChallenge()
 			r.say(message.AppendReject(nil, handshake.RejectOther, "not today"))
-		}, transport.ErrRefused, `it says "not today"`, ""},
+		}, transport.ErrRefused, `the peer says "not today"`, ""},
 	}
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})
@@ -282,7 +282,7 @@ func TestUnauthenticated_SlowIsCut(t *testing.T) {
 			does(r)
 			refused := h.nextRefusal()
 			require.ErrorIs(t, refused.err, transport.ErrPeerLost, name)
-			require.ErrorContains(t, refused.err, "it does not answer during the handshake", name)
+			require.ErrorContains(t, refused.err, "the peer does not answer during the handshake", name)
 			require.Empty(t, r.last(), name)
 		}
 	})
@@ -300,10 +300,10 @@ func TestInitiator_HostileResponder(t *testing.T) {
 	}{
 		{"HTTP server", func(r *raw) { r.hearHello(); r.say([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
 			transport.ErrNotWeft,
-			`it begins with "HTTP"`, "0: peer does not speak weft's protocol"},
+			`begins with "HTTP"`, "0: peer does not speak weft's protocol"},
 		{"TLS alert", func(r *raw) { r.hearHello(); r.say([]byte("\x15\x03\x01\x00\x02\x02\x46")) },
 			transport.ErrNotWeft,
-			`it begins with "\x15\x03\x01\x00"`, "0: peer does not speak weft's protocol"},
+			`begins with "\x15\x03\x01\x00"`, "0: peer does not speak weft's protocol"},
 		{"other version", func(r *raw) {
 			r.hearHello()
 			b := r.AppendChallenge(nil, &testSecret)

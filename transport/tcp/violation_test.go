@@ -150,7 +150,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "Read into a place that cannot be", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(readRequest(0, transport.Segment{Key: p.readable.Key(), Length: 8},
 				transport.Segment{Offset: 1 << 48, Length: 8}))
-		}, cause: transport.ErrProtocol, text: "a Read into a segment at 281474976710656, which cannot be",
+		}, cause: transport.ErrProtocol, text: "a Read into a segment at 281474976710656, which is not possible",
 			code: frame.ReasonProtocol},
 		{name: "Read of no segments", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.ReadRequest}, nil)
@@ -171,7 +171,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "Read over a lane that cannot be", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.ReadRequest, B: 65537<<40 | 1<<32 | 1},
 				make([]byte, 2*frame.SegmentSize))
-		}, cause: transport.ErrProtocol, text: "a Read over lane 65537, which cannot be",
+		}, cause: transport.ErrProtocol, text: "a Read over lane 65537, which is not possible",
 			code: frame.ReasonProtocol},
 		{name: "too many Reads", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
@@ -218,7 +218,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		}, cause: transport.ErrProtocol, text: "message 0 where 0 at 16 is due", code: frame.ReasonProtocol},
 		{name: "data of a Read that never was", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data)
-		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
+		}, cause: transport.ErrProtocol, text: "data of a Read that was not requested",
 			code: frame.ReasonProtocol},
 		{name: "end of another Read", does: func(h *host, m made, r *raw, p *prey) {
 			h.reads(m, p.into)
@@ -311,7 +311,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
-		}, cause: transport.ErrAccess, text: "which is at no multiple of 8", code: frame.ReasonAccess, read: 1},
+		}, cause: transport.ErrAccess, text: "the address is not a multiple of 8", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic after a refused one", does: func(h *host, m made, r *raw, p *prey) {
 			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
 			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)
@@ -356,7 +356,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 		{name: "data of a Read for an Atomic", does: func(h *host, m made, r *raw, p *prey) {
 			h.adds(m, p.local)
 			r.sayFrame(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: uint64(p.local.Key())}, data[:8])
-		}, cause: transport.ErrProtocol, text: "data of a Read that nobody has asked for",
+		}, cause: transport.ErrProtocol, text: "data of a Read that was not requested",
 			code: frame.ReasonProtocol},
 		{name: "Atomic after Close", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)

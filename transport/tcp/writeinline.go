@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// WriteInline sends a Write past the queue, while nothing else waits to be sent. The peer checks what it
-// names.
+// WriteInline sends a Write directly, bypassing the queue, if nothing else waits to be sent. The peer checks
+// the key and the bounds.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	encoded := q.compose(to, head, payload, tail)
 	if encoded == nil {
@@ -25,37 +25,37 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return true
 }
 
-// compose makes the frame of a Write in the batch, if that may go out at once.
+// compose makes the frame of a Write in the batch, if it may be sent at once.
 func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) []byte {
 	n := int(min(to.Length, frame.MaxCopied+1))
 	if n > frame.MaxCopied || n < len(head)+len(payload)+tailSize || !q.idle() {
 		return nil
 	}
 	encoded := q.scq.out.Scratch(frame.HeaderSize + n)
-	wordcopy.Put(encoded, 0, singleFrameWrite|uint64(n)) // a header, without the detour over its parts
+	wordcopy.Put(encoded, 0, singleFrameWrite|uint64(n)) // the header, written directly
 	wordcopy.Put(encoded, wordcopy.Size, uint64(to.Key))
 	wordcopy.Put(encoded, 2*wordcopy.Size, to.Offset)
 	m := encoded[frame.HeaderSize:]
 	wordcopy.Copy(m, head)
 	wordcopy.Copy(m[len(head):], payload)
-	// what others were sent is none of this peer's business
+	// do not send bytes of another peer's frame
 	clear(m[len(head)+len(payload) : n-tailSize])
 	wordcopy.Put(m, n-tailSize, tail)
 	return encoded
 }
 
-// idle reports whether a frame may go out at once, past the queue: there is nothing before it, as there is
-// while the socket has no room, and it needs neither sum nor cipher.
+// idle reports whether a frame may be sent directly: nothing waits before it, which is also the case while
+// the socket has no room, and it needs no checksum or encryption.
 func (q *qp) idle() bool {
 	l := q.inline
 	return l != nil && q.State() == transport.StateReady && q.SQ.Head == q.SQ.Tail &&
 		q.at.response == q.responses.Tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
 }
 
-// inlineInPart queues a frame of which the socket has taken n bytes.
+// inlineInPart queues a frame of which the socket has accepted n bytes.
 func (s *singleLink) inlineInPart(encoded []byte, n int, err error) {
 	q := s.q
-	q.SQ.Room(q.Attr.SendWR) // there is: compose has seen the queue empty
+	q.SQ.Room(q.Attr.SendWR) // there is room: compose found the queue empty
 	h, _ := frame.Parse(encoded)
 	w := q.SQ.At(q.SQ.Tail)
 	*w = verbs.Request{Op: transport.OpWrite, Flags: transport.FlagInline, Total: h.Length,

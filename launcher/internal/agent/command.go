@@ -90,14 +90,14 @@ type Input struct {
 }
 
 // Pause stops or resumes the reading of a stream of all ranks, so that they wait when their pipes are full.
-// Output that is already on its way still comes, and so does what is in the pipes of ranks that end.
+// Output that was already read is still reported, and so is what is in the pipes of ranks that end.
 type Pause struct {
 	Stream Stream
 	On     bool
 }
 
 // Ask asks ranks for what a byte of package snapshot stands for: a snapshot of what they do, a sample, or
-// stacks. An Answer, a Sampled or a Artifact follows from each that can give one.
+// stacks. An Answer, a Sampled or an Artifact follows from each that can answer.
 type Ask struct {
 	Ranks    []int
 	Question byte

@@ -49,27 +49,26 @@ type Output struct {
 // OutputEnd says that no more output of a rank comes.
 type OutputEnd struct{ Rank int }
 
-// Arrived says that all ranks of the agent wait in a barrier of PMI, and what they have put since the last
-// one.
+// Arrived says that all ranks of the agent wait in a PMI barrier, and what they have put since the last one.
 type Arrived struct {
 	Rank int      // the first of them
 	Puts []string // keys and values in turn
 	More bool     // another Arrived with further keys follows, and counts
 }
 
-// Find asks for a key that no rank of the agent has put. Found answers it.
+// Find requests a key that no rank of the agent has put. Found answers it.
 type Find struct {
 	Rank int // any of the agent's
 	Key  string
 }
 
-// Waits says, after TellWaits, that a rank waits in a barrier of PMI.
+// Waits says, after TellWaits, that a rank waits in a PMI barrier.
 type Waits struct {
 	Rank    int
 	Barrier int // how many Release commands had come before
 }
 
-// Aborts says that a rank asks for the end of the job.
+// Aborts says that a rank requests the end of the job.
 type Aborts struct{ Rank, Status int }
 
 // LostPeer says that a rank has lost another one.
@@ -90,7 +89,7 @@ type PMIClosed struct {
 	State pmi.State // how far it has come
 }
 
-// InputTaken says that a rank has been handed the last Input.
+// InputTaken says that a rank has received the last Input.
 type InputTaken struct {
 	Rank   int
 	Closed bool // it takes no more
@@ -103,25 +102,25 @@ type Quiet struct{ Rank int }
 // Moving says that messages of a rank that was quiet move again.
 type Moving struct{ Rank int }
 
-// Answer is the snapshot that a rank has been asked for.
+// Answer is the requested snapshot of a rank.
 type Answer struct {
 	Rank     int
 	Snapshot []byte // encoded, as package snapshot has it; not checked
 }
 
-// Sampled is the sample that a rank has been asked for.
+// Sampled is the requested sample of a rank.
 type Sampled struct {
 	Rank   int
 	Sample []byte // encoded, as package snapshot has it; not checked
 }
 
-// Recorded has the latest events of a rank, as package recorder writes them; not checked.
+// Recorded has the latest events of a rank, in package recorder's format; not checked.
 type Recorded struct {
 	Rank   int
 	Events []byte
 }
 
-// Artifact is a part of what a rank leaves with the launcher.
+// Artifact is a part of a rank's report to the launcher.
 type Artifact struct {
 	Rank int
 	What snapshot.Artifact
@@ -129,13 +128,13 @@ type Artifact struct {
 	Data []byte
 }
 
-// Lost says that the agent itself is gone, and with it all that is known of its ranks. No event of theirs
+// Lost says that the agent itself is gone, and with it all knowledge of its ranks. No event of theirs
 // follows. A local agent is never lost.
 type Lost struct {
 	Ranks  []int
 	Reason string // complete, for the user
-	Silent bool   // it is only not heard: it may live, and its ranks with it, until it ends them
-	// It had not said AllStarted, which does not come any more.
+	Silent bool   // it is silent: it and its ranks may run until it ends them
+	// AllStarted had not been reported, and will not be.
 	Starting bool
 }
 

@@ -6,7 +6,7 @@ import "github.com/weft-mpi/weft/internal/pmi"
 const maxPuts = 256 << 10
 
 // A PMI is the part of an agent that serves its ranks PMI, without I/O: lines of ranks and commands go in,
-// lines for ranks and events come out. It must know of each rank's end.
+// lines for ranks and events come out. It must be informed of each rank's end.
 type PMI struct {
 	server   *pmi.Server
 	first    int // rank
@@ -14,7 +14,7 @@ type PMI struct {
 	barriers int // that have been passed
 }
 
-// NewPMI serves the ranks that are to be started.
+// NewPMI returns the PMI service for the ranks that are to be started.
 func NewPMI(c Start) *PMI {
 	ranks := make([]pmi.Rank, len(c.Ranks))
 	for i, r := range c.Ranks {
@@ -27,10 +27,10 @@ func NewPMI(c Start) *PMI {
 	return p
 }
 
-// State is where a rank stands.
+// State returns the state of a rank.
 func (p *PMI) State(rank int) pmi.State { return p.server.State(rank) }
 
-// Line takes a line of a rank, without its newline.
+// Line handles a line of a rank, without its newline.
 func (p *PMI) Line(rank int, line string) (replies []pmi.Reply, events []Event) {
 	e, err := p.server.Handle(rank, line)
 	switch err := err.(type) {
@@ -48,13 +48,13 @@ func (p *PMI) Line(rank int, line string) (replies []pmi.Reply, events []Event) 
 	return e.Replies, append(events, p.events(e)...)
 }
 
-// Gone notes that a rank has ended: its process, and its PMI connection.
+// Gone notes that a rank has ended: its process and its PMI connection.
 func (p *PMI) Gone(rank int) (replies []pmi.Reply, events []Event) {
 	e := p.server.Gone(rank)
 	return e.Replies, p.events(e)
 }
 
-// Do carries a command out that concerns PMI.
+// Do carries out a PMI command.
 func (p *PMI) Do(c Command) (replies []pmi.Reply, events []Event) {
 	switch c := c.(type) {
 	case Release:
@@ -71,7 +71,7 @@ func (p *PMI) Do(c Command) (replies []pmi.Reply, events []Event) {
 	return nil, events
 }
 
-// events are what the supervisor is told.
+// events returns the events for the supervisor.
 func (p *PMI) events(e pmi.Effects) (events []Event) {
 	if e.Find != "" {
 		events = append(events, Find{Rank: p.first, Key: e.Find})

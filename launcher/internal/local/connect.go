@@ -58,7 +58,7 @@ func (d *descriptors) passOn() {
 }
 
 // connect makes everything that the rank and the agent share, and returns the rank's ends.
-func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) {
+func (s *spawner) connect(p *process, r *agent.Rank) (d descriptors, err error) {
 	p.pmi = -1
 	defer func() {
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *starter) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 	return d, s.connectRecorder(p, &d)
 }
 
-func (s *starter) connectInput(p *process, r *agent.Rank, d *descriptors) error {
+func (s *spawner) connectInput(p *process, r *agent.Rank, d *descriptors) error {
 	switch {
 	case r.Stdin == agent.StdinInherit && s.agent.stdin != nil:
 		d.give(int(s.agent.stdin.Fd()), false)
@@ -135,7 +135,7 @@ func (s *starter) connectInput(p *process, r *agent.Rank, d *descriptors) error 
 	return nil
 }
 
-func (s *starter) connectOutput(p *process, kind agent.Stream, file string, d *descriptors) error {
+func (s *spawner) connectOutput(p *process, kind agent.Stream, file string, d *descriptors) error {
 	if file != "" {
 		fd, err := syscall.Open(file, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_CLOEXEC,
 			0o666)

@@ -15,8 +15,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// changePause is the least time between two looks at which children have stopped, continued, or been adopted
-// and ended. The kernel's signal tells only that some have.
+// changePause is the minimum time between two checks for children that have stopped, continued, or been
+// adopted and ended. The kernel's signal says only that there are some.
 const changePause = 20 * time.Millisecond
 
 // watchChanges reports ranks that are stopped and continued, and reaps what this process has adopted, as the
@@ -91,7 +91,8 @@ func (a *Agent) killDescendants() {
 	}
 }
 
-// markOf is the mark that the processes of a job inherit. It is no likely limit of anything.
+// markOf returns the mark that the processes of a job inherit as a resource limit. It is too large to be a
+// real limit.
 func markOf(job string) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, job)
@@ -121,8 +122,8 @@ func killMarked(job string) {
 	}
 }
 
-// marked reports whether a living process is of a job. The watchdog of a job that ran within this one has
-// work to do.
+// marked reports whether a living process belongs to a job. The watchdog of a job within this one is not
+// counted: it still has work to do.
 func marked(dir string, pid int, job string) bool {
 	env, err := os.ReadFile(filepath.Join(dir, "environ"))
 	if err != nil || len(env) == 0 && !sys.StatOf(pid).Lives() {

@@ -8,7 +8,7 @@ import (
 
 // connectRecorder gives a rank the memory for its latest events, which the agent keeps when the rank has
 // ended. Where there is no such memory, the rank records nothing.
-func (s *starter) connectRecorder(p *process, d *descriptors) error {
+func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 	ring, fd, err := recorder.NewRing()
 	if err != nil {
 		return nil

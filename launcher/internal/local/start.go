@@ -31,10 +31,10 @@ func (a *Agent) start(c agent.Start) {
 }
 
 func (a *Agent) startAll(c agent.Start) {
-	starter := starter{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ()}
+	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ()}
 	var err error
-	if starter.cpus, err = sys.Affinity(); err != nil {
-		starter.cpus = nil // then nothing can be bound either, which says so
+	if spawner.cpus, err = sys.Affinity(); err != nil {
+		spawner.cpus = nil // then nothing can be bound either, which says so
 	}
 	if c.TimerSlack > 0 {
 		if err := sys.SetTimerSlack(c.TimerSlack); err != nil && len(c.Ranks) > 0 {
@@ -46,21 +46,21 @@ func (a *Agent) startAll(c agent.Start) {
 		if a.halted.Load() {
 			return
 		}
-		if failure := starter.start(&c.Ranks[i]); failure != nil {
+		if failure := spawner.start(&c.Ranks[i]); failure != nil {
 			a.emit(*failure)
 			return
 		}
 	}
 }
 
-// environ is what this process's environment and the agent add to that of each rank.
+// environ returns what this process's environment and the agent add to that of each rank.
 func (a *Agent) environ() []string {
 	return append(Inherited(),
 		jobVariable+"="+a.job, "PMI_FD="+strconv.Itoa(firstInherited))
 }
 
-// A starter starts the ranks of one job.
-type starter struct {
+// A spawner starts the ranks of one job.
+type spawner struct {
 	agent   *Agent
 	secret  []byte
 	ranks   int
@@ -69,7 +69,7 @@ type starter struct {
 }
 
 // start starts one rank. It returns nil where a halt has come in between.
-func (s *starter) start(r *agent.Rank) *agent.NotStarted {
+func (s *spawner) start(r *agent.Rank) *agent.NotStarted {
 	refuse := func(err error) *agent.NotStarted { return &agent.NotStarted{Rank: r.ID, Reason: err.Error()} }
 	p := &process{agent: s.agent, id: r.ID, handedOver: make(chan struct{}, 8), silent: make(chan struct{})}
 	files, err := s.connect(p, r)
@@ -110,7 +110,7 @@ func (s *starter) start(r *agent.Rank) *agent.NotStarted {
 }
 
 // watch begins to carry what the rank and the agent have to say to each other.
-func (s *starter) watch(p *process, r *agent.Rank) *agent.NotStarted {
+func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 	a := s.agent
 	a.tasks.Add(1)
 	go func() {
@@ -186,7 +186,7 @@ func (p *process) abandon() {
 	}
 }
 
-// startError tells why the kernel would not execute a program that seemed fit.
+// startError explains why the kernel did not execute a program that seemed executable.
 func startError(r *agent.Rank, err error) *agent.NotStarted {
 	n := &agent.NotStarted{Rank: r.ID, Status: 126}
 	switch {
@@ -210,15 +210,15 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 	return n
 }
 
-// foreign are the beginnings of variables by which another launcher would speak to the ranks. They are this
-// process's own environment at most, when it runs inside of such a job.
+// foreign are the prefixes of variables with which another launcher would talk to the ranks. They can be in
+// this process's own environment when it runs inside such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
 // outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a
-// job they are those of the outer one.
+// job they belong to the outer one.
 var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_IFACE=", "WEFT_SURVIVE=", "WEFT_RESTARTED=", "GOMAXPROCS="}
 
-// Inherited is this process's environment without what another launcher has said in it.
+// Inherited returns this process's environment without the variables of another launcher.
 func Inherited() []string {
 	drop := foreign
 	if os.Getenv(jobVariable) != "" {

@@ -34,8 +34,8 @@ type watchdog struct {
 // mainCallsWatchdog is set where this program's main function begins with WatchdogMain.
 var mainCallsWatchdog atomic.Bool
 
-// WatchdogMain is the watchdog's life where this process is one, and then does not return. It is the first
-// thing that a program's main function does, for the watchdog is the program itself, started again.
+// WatchdogMain runs the watchdog if this process is one, and then does not return. A program's main function
+// must call it first, because the watchdog is the program itself, started again.
 func WatchdogMain() {
 	mainCallsWatchdog.Store(true)
 	if len(os.Args) == 1 && os.Args[0] == watchdogName {
@@ -44,11 +44,11 @@ func WatchdogMain() {
 	}
 }
 
-// watchdogSlack is by how much the watchdog's timers may be late. It has none; but Go's system monitor would
-// wake up every 20 µs while the program comes up, which is a tenth of what its start costs.
+// watchdogSlack is the watchdog's timer slack. It has no timers; but Go's system monitor would wake up every
+// 20 µs during its start, which costs a tenth of the start.
 const watchdogSlack = 50 * time.Millisecond
 
-// tooFewThreads is what the watchdog says of a launcher that has gone before there was a job.
+// tooFewThreads is the watchdog's message if the launcher ended before there was a job.
 const tooFewThreads = "weft: the launcher ended while it started its threads: the system must allow this " +
 	"user more processes (ulimit -u, or pids.max of the control group)"
 
@@ -93,34 +93,34 @@ func startWatchdog() (*watchdog, error) {
 	return &watchdog{pipe: os.NewFile(uintptr(writer), "watchdog"), pid: pid}, nil
 }
 
-// tell hands the watchdog a fact. A watchdog that is gone, killed by someone, is no reason to end the job.
+// tell sends the watchdog a fact. If the watchdog is gone, killed by someone, the job continues.
 func (w *watchdog) tell(what, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fmt.Fprintf(w.pipe, "%s %s\n", what, value)
 }
 
-// guard has the watchdog end a job if this process does not live to do it.
+// guard makes the watchdog end a job if this process dies before it does so.
 func (w *watchdog) guard(job string) { w.tell("job", job) }
 
 // watch and forget bracket the life of a rank: its process, which leads its group, is not reaped in between.
 func (w *watchdog) watch(group int)  { w.tell("group", strconv.Itoa(group)) }
 func (w *watchdog) forget(group int) { w.tell("forget", strconv.Itoa(group)) }
 
-// remove has a temporary folder removed if this process does not live to do it.
+// remove makes the watchdog remove a temporary folder if this process dies.
 func (w *watchdog) remove(dir string) { w.tell("remove", dir) }
 
-// removeSocket has a socket removed then, and its folder if nothing else is in it.
+// removeSocket makes it remove a socket then, and its folder if nothing else is in it.
 func (w *watchdog) removeSocket(path string) { w.tell("socket", path) }
 
-// stop ends the watchdog, which has nothing left to watch.
+// stop ends the watchdog when it has nothing left to watch.
 func (w *watchdog) stop() {
 	syscall.Kill(w.pid, syscall.SIGKILL)
 	sys.Reap(w.pid)
 	w.pipe.Close()
 }
 
-// watchOver is the watchdog's life.
+// watchOver is the watchdog's main loop.
 func watchOver() {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)

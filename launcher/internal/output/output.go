@@ -12,7 +12,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// lastLineWithin is how long the launcher's own last line may take.
+// lastLineWithin is the time for writing the launcher's own last line.
 const lastLineWithin = 200 * time.Millisecond
 
 // Output shows what the ranks of a job write.
@@ -89,19 +89,19 @@ func (o *Output) Expect(ranks int, how Options) {
 // ToFile sends what a rank writes to one of its streams to a file instead. Close closes the file.
 func (o *Output) ToFile(rank int, stream agent.Stream, file *os.File) { o.files[rank][stream] = file }
 
-// Notice tells the user something, on a line of its own.
+// Notice prints a notice on a line of its own.
 func (o *Output) Notice(text string, args ...any) {
 	o.sinks[agent.Stderr].put(nil, []byte(printable.Text("weft: "+fmt.Sprintf(text, args...))+"\n"))
 }
 
-// Problem tells the user of an error, each line of it as weft's.
+// Problem prints an error, each line with weft's prefix.
 func (o *Output) Problem(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		o.Notice("%s", line)
 	}
 }
 
-// Add takes what a rank has written.
+// Add handles output of a rank.
 func (o *Output) Add(now time.Time, e agent.Output) {
 	if file := o.files[e.Rank][e.Stream]; file != nil {
 		if _, err := file.Write(e.Data); err != nil && o.fileErr == nil {
@@ -121,7 +121,7 @@ func (o *Output) Add(now time.Time, e agent.Output) {
 	}
 }
 
-// End takes note that a rank writes no more.
+// End notes that a rank writes no more.
 func (o *Output) End(rank int) {
 	o.ended[rank] = true
 	for kind := range o.buffers[rank] {
@@ -151,7 +151,7 @@ func (o *Output) showPrompts(now time.Time) {
 	}
 }
 
-// Changed is told when something has been written.
+// Changed is signaled when something was written.
 func (o *Output) Changed() <-chan struct{} { return o.changed }
 
 // Due is when Tick has something to show; zero if it has not.
@@ -169,7 +169,7 @@ func (o *Output) Tick(now time.Time, last bool) {
 	o.showPrompts(now)
 }
 
-// Flow returns commands for ranks to wait, or to go on, according to how much is not written yet.
+// Flow returns commands for ranks to pause or resume, depending on how much is not written yet.
 func (o *Output) Flow() (commands []agent.Command) {
 	for kind, s := range o.sinks {
 		n, _ := s.state()
@@ -216,7 +216,7 @@ func (o *Output) Flush(limit time.Duration) {
 	}
 }
 
-// Drop gives up what is not written, and says so where somebody still reads.
+// Drop drops unwritten output, and says so if somebody still reads.
 func (o *Output) Drop() {
 	o.showStderr()
 	out, err := o.sinks[agent.Stdout], o.sinks[agent.Stderr]

@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
-// there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
+// Binding says on which CPUs a rank may run. The zero value binds each rank to a core of its own if there are
+// enough, and otherwise spreads the ranks evenly over the cores if that is possible.
 type Binding struct {
 	To BindTo
 	// of BindList: assigned to the ranks in this order, one each, and again from the beginning if there are
@@ -19,8 +19,8 @@ type Binding struct {
 type BindTo uint8
 
 const (
-	// BindCore where every rank gets a core that no other rank and no other weft job has, or where no other
-	// weft job has a core and each gets the same number of ranks; else BindNone
+	// BindCore if every rank gets a core that no other rank and no other job of this user has, or if no other
+	// such job has a core and each core gets the same number of ranks; otherwise BindNone
 	BindDefault BindTo = iota
 	BindNone
 	BindCore   // each rank to a core of its own, with all its hardware threads

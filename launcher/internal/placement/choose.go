@@ -47,8 +47,8 @@ type Request struct {
 	Handlers int
 }
 
-// place decides where ranks and completion handlers run. It is a function of its arguments alone. The
-// error is the user's.
+// place decides where ranks and completion handlers run. It depends on its arguments alone. The error is for
+// the user.
 func place(in Request) (Placement, error) {
 	if in.Handlers == 0 {
 		in.Handlers = 1
@@ -182,8 +182,8 @@ func (in *Request) noteShared(p *Placement) {
 	}
 }
 
-// usable is how many cores can compute for the ranks at once: no more than there are, nor than the control
-// group grants time for after the handlers have taken theirs; at least 1.
+// usable returns how many cores can compute for the ranks at once: at most the cores that exist, and the time
+// that the control group grants minus that of the handlers; at least 1.
 func (in *Request) usable(cores, handlers int) int {
 	if in.Binding.To == BindList {
 		cores = len(in.Binding.CPUs)
@@ -230,15 +230,15 @@ func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) Bin
 	return in.Binding.To
 }
 
-// evenly reports whether ranks that outnumber the cores can be spread with as many on each, where no other
-// job is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
+// evenly reports whether ranks that outnumber the cores can be spread with the same number on each, and no
+// other job is bound. Such ranks are bound, too: unbound, three of four often share one core for milliseconds
 // (docs/internals/adr/0069).
 func (in *Request) evenly(rest, free []int) bool {
 	return in.Each <= 1 && len(free) == len(rest) && in.Ranks%len(rest) == 0
 }
 
-// prefer leaves out the cores that other users' jobs say they have, if the rest suffices, and else puts them
-// last. A user can say so of any core: it must keep nobody else's ranks from being bound.
+// prefer drops the cores that other users' jobs claim, if the others suffice, and otherwise puts them last. A
+// user can claim any core, so a claim must not prevent anybody else's ranks from being bound.
 func (in *Request) prefer(free []int) []int {
 	var quiet, contested []int
 	for _, core := range free {
@@ -339,9 +339,9 @@ func (in *Request) sorted(cores, domain []int) []int {
 	})
 }
 
-// handlersNear finds cores for each rank's handlers, on the rank's node if some are left there: one for each
-// rank, and then another for each as long as they suffice and the ranks have handlers for them. Where there
-// is not one for each there are none for anybody, and left is how many there would be.
+// handlersNear finds cores for the ranks' handlers, on the rank's node if possible: one for each rank, then a
+// second, and so on, up to the number of handlers. If there is not one core per rank it returns none, and
+// left is how many cores were available.
 func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, left int) {
 	used := slices.Concat(homes...)
 	free = slices.DeleteFunc(slices.Clone(free), func(core int) bool { return slices.Contains(used, core) })

@@ -14,12 +14,12 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Locks are the processors that a job has locked for itself: two weft jobs on one machine do not bind
-// their ranks to the same core. A lock is a listening socket in Linux's abstract namespace of Unix sockets,
-// with the user and the processor in its name. The kernel lets one process have the name, and frees it when
-// that process has ended, however it ended. Nothing is ever sent to it.
+// Locks are the CPUs that a job has locked for itself, so that two weft jobs of a user on one machine do not
+// bind their ranks to the same core. A lock is a listening socket in Linux's abstract namespace of Unix
+// sockets, with the user and the CPU in its name. The kernel gives the name to one process, and frees it when
+// that process has ended, for whatever reason. Nothing is ever sent to it.
 //
-// Any user can take any name. A name of this user that another user holds is therefore no lock: the kernel
+// Any user can take any name, so a name of this user that another user holds is not a lock: the kernel
 // reports which user listens. Locks of other users are only a hint which cores to take last.
 //
 // Jobs in different network namespaces do not see each other's locks. Programs other than weft ignore them.
@@ -95,10 +95,10 @@ func (l *Locks) hold(cpus []int) (taken []int) {
 // Release releases all locks.
 func (l *Locks) Release() { l.hold(nil) }
 
-// unknownUser is the owner of a socket that does not tell.
+// unknownUser is the owner of a socket whose owner cannot be found.
 const unknownUser = -1
 
-// ownerOf is the user who listens at a name.
+// ownerOf returns the user who listens at a name.
 func (l *Locks) ownerOf(name string) int {
 	conn, err := net.DialTimeout("unix", name, time.Second)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Locks) ownerOf(name string) int {
 	return unknownUser
 }
 
-// ofOthers are the processors that jobs of other users say they have locked.
+// ofOthers returns the CPUs that jobs of other users claim to have locked.
 func (l *Locks) ofOthers() map[int]bool {
 	text, err := os.ReadFile("/proc/net/unix")
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// closeTimeout is how long Close waits for the far side to end its ranks and itself.
+// closeTimeout is how long Close waits for the remote agent to end its ranks and itself.
 const closeTimeout = 3 * time.Second
 
-// Hello is what an agent says of itself and its host.
+// Hello describes an agent and its host.
 type Hello struct {
 	Version string // of weft
 	Host    string // the host's own name
 	Cores   int    // that ranks can use
 }
 
-// Agent stands for an agent on another host.
+// Agent represents an agent on another host.
 type Agent struct {
 	Hello
 	host    string // as the user named it
@@ -55,8 +55,8 @@ type Agent struct {
 
 var _ agent.Agent = (*Agent)(nil)
 
-// Connect starts an agent on a host by a starter's command, and returns when it has said hello. The error is
-// complete, for the user: one line that names the host.
+// Connect starts an agent on a host with a starter's command, and returns when it has said hello. The error
+// is complete, for the user: one line that names the host.
 func Connect(ctx context.Context, host, job string, command []string) (*Agent, error) {
 	p, err := startProcess(command)
 	if err != nil {
@@ -65,7 +65,7 @@ func Connect(ctx context.Context, host, job string, command []string) (*Agent, e
 	return connectStream(ctx, host, job, p, nil)
 }
 
-// connectStream returns the agent behind a starter's stream, which goes through another agent perhaps.
+// connectStream returns the agent behind a starter's stream, which another agent may relay.
 func connectStream(ctx context.Context, host, job string, p *process, via *Agent) (*Agent, error) {
 	a := &Agent{
 		host: host, process: p, in: bufio.NewReaderSize(p.stdout, 64<<10), out: newQueue(),
@@ -95,7 +95,7 @@ func connectStream(ctx context.Context, host, job string, p *process, via *Agent
 	return a, nil
 }
 
-// greet exchanges the greetings and takes Hello.
+// greet exchanges the greetings and receives Hello.
 func (a *Agent) greet(job string) error {
 	var random [16]byte
 	rand.Read(random[:])
@@ -133,8 +133,8 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// Prepare has the far side plan for its ranks, before Start. What is asked and answered is not this
-// package's.
+// Prepare makes the remote agent plan its ranks, before Start. Its input and output are not interpreted by
+// this package.
 func (a *Agent) Prepare(ctx context.Context, request, reply any) error {
 	body, err := Marshal(request)
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *Agent) Prepare(ctx context.Context, request, reply any) error {
 	}
 }
 
-// Events are the far side's, and Lost.
+// Events returns the remote agent's events, and Lost.
 func (a *Agent) Events() <-chan agent.Event { return a.events }
 
 // Do sends a command.
@@ -167,7 +167,7 @@ func (a *Agent) Do(c agent.Command) {
 	}
 }
 
-// Close has the far side end what is left of its ranks, and ends the starter.
+// Close makes the remote agent end its remaining ranks, and ends the starter.
 func (a *Agent) Close() {
 	a.session.ask(kindClosed)
 	close(a.closing)
@@ -189,7 +189,7 @@ func (a *Agent) emit(e agent.Event) {
 	}
 }
 
-// read reports what the far side says, until it has closed or is lost.
+// read reports the remote agent's events, until it has closed or is lost.
 func (a *Agent) read() {
 	frames, failed := make(chan frame), make(chan error, 1)
 	go readFrames(a.in, maxEvent, frames, failed, a.ended)
@@ -264,7 +264,7 @@ func (a *Agent) handle(f frame) error {
 	return nil
 }
 
-// live tells the far side that the launcher is there.
+// live sends the remote agent signs of life of the launcher.
 func (a *Agent) live() {
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()

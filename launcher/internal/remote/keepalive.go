@@ -11,7 +11,7 @@ const (
 	// launcherSilence is how many periods a launcher may be silent before its agent ends the ranks. A
 	// launcher whose process ends closes the stream, so this is for a network that is gone.
 	launcherSilence = 40
-	// EndsWithin is how long after an agent has fallen silent ranks of its host may live, if it is only cut
+	// EndsWithin is how long ranks of a host may live after its agent has fallen silent, if it is only cut
 	// off: until it has missed the launcher, and has killed them.
 	EndsWithin = (launcherSilence+2)*period + 2*time.Second
 )
@@ -23,7 +23,7 @@ type keepalive struct {
 	missed int
 }
 
-// received notes that something has come.
+// received notes that something was received.
 func (s *keepalive) received() { s.missed = 0 }
 
 // tick counts a period and returns how many in a row were silent.

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// queue writes frames to a stream in a goroutine of its own, so that whoever has something to say never
-// waits.
+// queue writes frames to a stream in a goroutine of its own, so that callers never wait.
 type queue struct {
 	mu      sync.Mutex
 	pending []byte
 	closed  bool
 	err     error
-	fits    *sync.Cond    // told when less is pending, or nothing will be written any more
-	more    chan struct{} // told when there is something to write
-	written chan struct{} // told when something has been written
+	fits    *sync.Cond    // signaled when less is pending, or nothing more will be written
+	more    chan struct{} // signaled when there is something to write
+	written chan struct{} // signaled when something was written
 	done    chan struct{} // closed when run has returned
 }
 
@@ -51,14 +50,14 @@ func (q *queue) room() bool {
 	return !q.closed && q.err == nil
 }
 
-// size is how many bytes wait.
+// size returns how many bytes wait.
 func (q *queue) size() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.pending)
 }
 
-// close has run return when everything is written.
+// close makes run return when everything is written.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true

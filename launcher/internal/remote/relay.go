@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// A relay is an agent's stream where another agent has run the starter: it goes through the stream of that
-// one, in frames with the relay's number. This is the launcher's side.
+// A relay is the stream of an agent that another agent has started: it is carried by that agent's stream, in
+// frames with the relay's number. This is the launcher's side.
 type relay struct {
 	via    *Agent
 	number int
@@ -19,7 +19,7 @@ type relay struct {
 	over   func()         // closes end.waited
 }
 
-// A viaError says why the agent is lost through which another one is reached.
+// A viaError is the loss of the agent through which another one is reached.
 type viaError struct {
 	reason   string
 	isSilent bool // it is only not heard
@@ -27,8 +27,7 @@ type viaError struct {
 
 func (e *viaError) Error() string { return e.reason }
 
-// ConnectThrough has this agent start the agent of another host by a starter's command, as the function
-// Connect does.
+// ConnectThrough makes this agent start the agent of another host by a starter's command; see Connect.
 func (a *Agent) ConnectThrough(ctx context.Context, host, job string, command []string) (*Agent, error) {
 	body, err := Marshal(command)
 	if err != nil {
@@ -73,7 +72,7 @@ func (l *relay) Close() error {
 	return nil
 }
 
-// leave has the starter ended. Nothing more is heard of the relay.
+// leave ends the starter. Later data of the relay is ignored.
 func (l *relay) leave() {
 	l.via.out.put(appendFrame(nil, kindRelayStop, rankOf(l.number)))
 	l.via.mu.Lock()
@@ -81,13 +80,13 @@ func (l *relay) leave() {
 	l.via.mu.Unlock()
 }
 
-// cut ends the stream, for that of the agent in between has ended.
+// cut closes the stream because the stream of the relaying agent has ended.
 func (l *relay) cut(err error) {
 	l.in.CloseWithError(err)
 	l.over()
 }
 
-// relayed takes a frame that belongs to a relay.
+// relayed handles a frame of a relay.
 func (a *Agent) relayed(f frame) error {
 	number, data, err := splitRank(f.kind, f.body)
 	if err != nil {
@@ -124,7 +123,7 @@ func (a *Agent) cutRelays(err error) {
 	}
 }
 
-// isMissed reports whether so little is heard of the agent that those behind it cannot be heard.
+// isMissed reports whether the agent is so unresponsive that silence of the agents behind it means nothing.
 func (a *Agent) isMissed() bool {
 	select {
 	case <-a.ended:
@@ -134,7 +133,7 @@ func (a *Agent) isMissed() bool {
 	}
 }
 
-// A relayed is the far side of a relay: the starter, which runs here.
+// A relayed is the relaying agent's side of a relay: the starter, which runs here.
 type relayed struct {
 	process *process
 	in      *queue
@@ -182,7 +181,7 @@ func (s *server) openRelay(f frame) error {
 	return nil
 }
 
-// relay takes what is for a starter. One that has ended takes nothing.
+// relay passes data on to a starter, unless it has ended.
 func (s *server) relay(f frame) error {
 	number, data, err := splitRank(f.kind, f.body)
 	if err != nil {
@@ -203,7 +202,7 @@ func (s *server) relay(f frame) error {
 	return nil
 }
 
-// closeRelays has the agents behind the relays end, and waits for them, but not for long.
+// closeRelays ends the agents behind the relays, and waits a little for them.
 func (s *server) closeRelays() {
 	for _, r := range s.relays {
 		r.in.close()

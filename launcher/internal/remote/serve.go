@@ -12,7 +12,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// maxUnsent is how many bytes of events wait to be written before no more are taken from the agent.
+// maxUnsent is the number of unsent bytes of events at which no more are taken from the agent.
 const maxUnsent = 1 << 20
 
 // ServerConfig is what the far side serves.

@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// A session checks what an agent says against what it was asked and has said before: the order of events
-// that package agent promises. The launcher relies on it, and an agent that breaks it is lost. A session is
-// used by several goroutines.
+// A session checks an agent's messages against its commands and earlier messages: the order of events that
+// package agent promises. The launcher relies on it, and an agent that violates it is lost. A session is used
+// by several goroutines.
 type session struct {
 	mu         sync.Mutex
 	asked      map[kind]bool         // questions that wait for an answer, by the kind of the answer
@@ -20,7 +20,7 @@ type session struct {
 	arrived    bool // all ranks wait in the barrier
 }
 
-// rankProgress is what an agent has said of a rank.
+// rankProgress is what an agent has reported of a rank.
 type rankProgress struct {
 	started, exited, pmiClosed, outputEnded bool
 	inputs                                  int // that it has not been said to have taken
@@ -121,7 +121,7 @@ func (s *session) event(e agent.Event, rank int) error {
 	return nil
 }
 
-// once notes what may happen only once.
+// once notes an event that may happen only once.
 func once(happened *bool, e agent.Event) error {
 	if *happened {
 		return unexpected(e)

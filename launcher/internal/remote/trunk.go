@@ -13,12 +13,12 @@ import (
 	"syscall"
 )
 
-// A Trunk is one starter that starts the agents of several hosts, such as srun. It hands what it reads to all
-// of them, and mixes what they write, line by line. Each line carries a part of the stream of one agent:
+// A Trunk is one starter that starts the agents of several hosts, such as srun. It copies its input to all of
+// them, and mixes their output, line by line. Each line carries a part of the stream of one agent:
 //
 //	weft-part NUMBER BASE64
 //
-// A line without data is the end of the stream. What is no such line is skipped.
+// A line without data is the end of the stream. Other lines are skipped.
 type Trunk struct {
 	process *process
 	parts   []*io.PipeWriter // by agent
@@ -130,7 +130,7 @@ func (t *Trunk) leave() {
 	}
 }
 
-// A branch is what goes to one agent of a trunk.
+// A branch is the stream from the launcher to one agent of a trunk.
 type branch struct {
 	t      *Trunk
 	number int
@@ -163,7 +163,7 @@ func (b *branch) Close() error {
 	return nil
 }
 
-// Branch is the far side of a trunk: the two ends of the stream of the agent with a number.
+// Branch returns the agent's side of a trunk: both directions of the stream of the agent with a number.
 func Branch(in io.Reader, out io.Writer, number int) (io.Reader, io.Writer) {
 	r, w := io.Pipe()
 	go func() {

@@ -8,13 +8,13 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// agentState is what is known of an agent's ranks as a whole.
+// agentState is the state of an agent's ranks as a whole.
 type agentState struct {
 	left    int // ranks that are not over
 	arrived int // where all of its ranks wait in the barrier: the first of them
 }
 
-// pmiEvent takes an event that follows from what a rank has said over PMI.
+// pmiEvent handles an event that a PMI request caused.
 func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Arrived:
@@ -25,7 +25,7 @@ func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 			s.do(agent.Found{Rank: e.Rank, Key: a.Key, Value: a.Value, OK: a.OK})
 		}
 	case agent.Waits:
-		// What is told of a barrier may come after its end.
+		// Reports about a barrier may arrive after its end.
 		if e.Barrier == s.barriers {
 			s.ranks[e.Rank].waitsIn = e.Barrier + 1
 			s.known++
@@ -73,7 +73,7 @@ func (s *Supervisor) arrived(now time.Time, e agent.Arrived) {
 	s.checkBarrier(now)
 }
 
-// pass lets the ranks go if all have come to the barrier who can.
+// pass releases the ranks if all that can have come to the barrier.
 func (s *Supervisor) pass(step pmi.Step) {
 	if len(step.Released) > 0 {
 		s.barriers++
@@ -112,7 +112,7 @@ func (s *Supervisor) missing() (id int, found bool) {
 	return 0, false
 }
 
-// askWaits asks the agents to tell of each rank that waits in a barrier, and not only when all of theirs do.
+// askWaits makes the agents report each rank that waits in a barrier, rather than only when all of theirs do.
 func (s *Supervisor) askWaits() {
 	if !s.askedWaits && s.phase == running {
 		s.askedWaits = true

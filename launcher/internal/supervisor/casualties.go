@@ -9,8 +9,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// survives reports whether the job goes on after a failure: one rank's own, of a job that survives those,
-// which nobody has asked for.
+// survives reports whether the job continues after a failure: a rank's own failure, in a job that survives
+// those, that nobody requested.
 func (s *Supervisor) survives(f *Failure) bool {
 	if !s.config.Survive || s.phase != running || s.cause != nil || f.Rank < 0 {
 		return false
@@ -22,7 +22,7 @@ func (s *Supervisor) survives(f *Failure) bool {
 	return false
 }
 
-// lose goes on without a rank, and tells the others.
+// lose continues the job without a rank, and informs the others.
 func (s *Supervisor) lose(f *Failure) {
 	r := &s.ranks[f.Rank]
 	if r.lost {
@@ -39,9 +39,9 @@ func (s *Supervisor) lose(f *Failure) {
 
 // suspect kills a rank that another rank has lost although it is alive, stopped or cut off: otherwise the
 // ranks would not agree on which ranks have failed. Two ranks may have lost each other, as when one has
-// broken a rule and the other has ended the connection. The one whose loss is reported first is killed, since
-// a report of a rank that is being killed does not count. Ranks agree without a rank that they have lost when
-// Failed tells them.
+// broken a rule and the other has closed the connection. The one whose loss is reported first is killed,
+// because a report of a rank that is being killed does not count. Ranks agree to continue without a rank that
+// they have lost when they receive Failed.
 func (s *Supervisor) suspect(id, by int) {
 	r := &s.ranks[id]
 	if !s.config.Survive || s.phase != running || r.lost || r.state != alive || r.suspected ||

@@ -1,5 +1,5 @@
-// Package supervisor decides about a job: whether it has failed and by whose doing, when it is ended and how,
-// and when it is over. It is a state machine without I/O. Events of the job's agents, signals and the passing
-// of time go in; commands for the agents and notices for the user come out. It knows nothing of processes,
-// pipes and clocks.
+// Package supervisor makes the decisions about a job: whether it has failed and why, when and how to end it,
+// and when it is over. It is a state machine without I/O. Events of the job's agents, signals and the time go
+// in; commands for the agents and notices for the user come out. It does not know processes, pipes and
+// clocks.
 package supervisor

@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// Event takes an event of an agent. Those that say nothing of a rank's life are not the supervisor's.
+// Event handles an event of an agent. It ignores events that do not concern a rank's life.
 func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Started:
@@ -43,14 +43,14 @@ func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	s.checkOver(now)
 }
 
-// signed gives the rank's first sign its number.
+// signed numbers the rank's first sign of failure.
 func (s *Supervisor) signed(r *rank) {
 	if r.sign == 0 {
 		r.sign = s.nextSign()
 	}
 }
 
-// inJob reports whether a rank is between Init and Finalize, as its agent has told last.
+// inJob reports whether a rank is between Init and Finalize, as its agent last reported.
 func (s *Supervisor) inJob(id int) bool {
 	state := s.ranks[id].pmi
 	return state == pmi.Initialized || state == pmi.InBarrier
@@ -91,7 +91,7 @@ func (s *Supervisor) exited(now time.Time, e agent.Exited) {
 	s.evaluate(now, e.Rank)
 }
 
-// evaluate looks at a rank whose process and PMI connection have both ended: only then is it known how far it
+// evaluate handles a rank whose process and PMI connection have both ended: only then is it known how far it
 // had come.
 func (s *Supervisor) evaluate(now time.Time, id int) {
 	r := &s.ranks[id]
@@ -105,7 +105,7 @@ func (s *Supervisor) evaluate(now time.Time, id int) {
 		}
 		s.fail(now, f, r.sign)
 	case r.status.ExitStatus() != 0 && s.forwarded[syscall.SIGQUIT]:
-		// It has shown its stacks, as it was asked to.
+		// It has printed its stacks, as requested.
 		f := s.failure(id, Interrupted)
 		f.Signal = syscall.SIGQUIT
 		s.fail(now, f, r.sign)
@@ -151,7 +151,7 @@ func (s *Supervisor) checkStopped(now time.Time, id int) {
 	s.timers.add(now.Add(time.Second), stoppedLong, id)
 }
 
-// lost takes an agent's ranks for ended.
+// lost treats an agent's ranks as ended.
 func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 	for _, id := range e.Ranks {
 		r := &s.ranks[id]

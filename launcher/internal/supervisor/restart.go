@@ -1,12 +1,12 @@
 package supervisor
 
-// Restartable reports whether a failure has ended the job after which a new start of its ranks may go well: a
-// rank or a host is lost, and nobody has asked for the end.
+// Restartable reports whether a new start of the job's ranks may succeed after this failure: a rank or a host
+// was lost, and nobody asked for the end.
 //
-// A rank is lost that a signal has killed, or that has ended between Init and Finalize in any way but by
-// Abort; and so is one that a peer could not reach, which then has returned the error, and so has called
-// Abort. What ends before Init, as for a wrong argument, would end so again. After Finalize a status is what
-// the program has found, and Abort is its own decision.
+// A rank counts as lost if a signal killed it, if it ended between Init and Finalize other than by Abort, or
+// if a peer that could not reach it called Abort because of that error. A failure before Init, as for a wrong
+// argument, would recur. After Finalize the status is the program's result, and Abort is the program's
+// decision.
 func (s *Supervisor) Restartable() bool {
 	if s.cause == nil {
 		return false

@@ -41,7 +41,8 @@ func (c class) debounce() time.Duration {
 	return 0
 }
 
-// class is that of the failure, but for a rank that had lost a peer before: it is another's peer.
+// class returns the class of a failure. A likely cause is consequent if its rank had lost a peer before: then
+// the cause is another's.
 func (s *Supervisor) class(f *Failure) class {
 	c := f.class()
 	if c == likely && f.Rank >= 0 && s.ranks[f.Rank].lostPeer {
@@ -50,17 +51,18 @@ func (s *Supervisor) class(f *Failure) class {
 	return c
 }
 
-// A rootCause finds the cause among the failures of a job: of those with the least class the one whose rank
-// first showed a sign of its end. Ranks end in a chain: one dies, its peers' connections break, they give up,
-// and may be gone before it is. Its first sign comes before all that: its PMI connection closes before any
-// that leads to a peer (see package pmi), and the agent keeps the kernel's order.
+// A rootCause finds the cause among the failures of a job: of those with the lowest class, the one whose rank
+// first showed a sign of failure. Ranks end in a chain: one dies, its peers' connections break, and they give
+// up, perhaps before the first has ended. But the first sign of the first comes before all that: its PMI
+// connection closes before any that leads to a peer (see package pmi), and the agent keeps the kernel's
+// order.
 type rootCause struct {
 	best  *Failure // nil: no failure is known
 	class class    // of best
 	sign  int      // of best: the number of its rank's first sign
 }
 
-// add takes the next failure. It reports whether this is now the best explanation.
+// add adds a failure. It reports whether this is now the best explanation.
 func (c *rootCause) add(f *Failure, class class, sign int) bool {
 	if c.best != nil && (class > c.class || class == c.class && sign >= c.sign) {
 		return false

@@ -20,21 +20,20 @@ const (
 	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
 	// Init. That is the peer timeout, which begins to watch when ranks are connected.
 	stopTimeout = 10 * time.Second
-	// speakAfter is how long ranks that have called Abort wait for the others to be gone. It is much less
-	// than they wait for the launcher.
+	// speakAfter is how long ranks that have called Abort wait for the others to end. It is much less than
+	// they wait for the launcher.
 	speakAfter = time.Second
 	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
 	killTimeout = 10 * time.Second
-	// suspectPoll is how often the commitment to a cause that waits for an earlier sign to be explained is
-	// tried again.
+	// suspectPoll is the interval at which commitWhenDue retries while an earlier sign is still unexplained.
 	suspectPoll = 10 * time.Millisecond
 	// unreadGrace is how long the output of a job that was ended may wait without any of it being taken, and
 	// deliverTimeout how long altogether.
 	unreadGrace    = 2 * time.Second
 	deliverTimeout = 10 * time.Second
-	// insistWithin is within how much time a second interrupt kills. A second SIGTERM always does.
+	// insistWithin is the time within which a second interrupt kills. A second SIGTERM always does.
 	insistWithin = time.Second
-	// sameSignal is within how much time a second signal is taken for the first one: programs such as
+	// sameSignal is the time within which a second signal counts as the first one: programs such as
 	// timeout(1) signal a process and then its group.
 	sameSignal = 100 * time.Millisecond
 )
@@ -110,8 +109,8 @@ type Ready struct {
 	DropOutput bool     // output that is not written yet is to be dropped
 }
 
-// A Supervisor decides about one job. Times are those of its caller, who calls Tick whenever Next has passed,
-// and carries out what Ready returns after each call.
+// A Supervisor makes the decisions about one job. The caller provides the time, calls Tick whenever Next has
+// passed, and carries out what Ready returns after each call.
 type Supervisor struct {
 	config     Config
 	ranks      []rank
@@ -341,8 +340,8 @@ func (s *Supervisor) commitWhenDue(now time.Time) {
 	}
 }
 
-// suspectBefore reports whether a rank has shown an earlier sign and it is not known yet how it ends. It soon
-// is, one way or the other: see overdueAfter and lingerAfter.
+// suspectBefore reports whether some rank showed an earlier sign of failure and its outcome is still unknown.
+// It soon will be: see overdueAfter and lingerAfter.
 func (s *Supervisor) suspectBefore(sign int) bool {
 	for i := range s.ranks {
 		r := &s.ranks[i]
@@ -353,7 +352,7 @@ func (s *Supervisor) suspectBefore(sign int) bool {
 	return false
 }
 
-// commit makes the best explanation the cause, says it, and ends the job.
+// commit makes the best explanation the cause, reports it, and ends the job.
 func (s *Supervisor) commit(now time.Time) {
 	s.cause = s.explainByStop(s.root.best, s.root.sign)
 	// Whoever has closed the reader of standard output needs not be told.
@@ -382,7 +381,7 @@ func (s *Supervisor) explainByStop(f *Failure, sign int) *Failure {
 	return f
 }
 
-// end asks every rank to end, the stopped ones too. Those that do not are killed after a grace time.
+// end asks every rank to end, including stopped ones. Those that do not are killed after a grace time.
 func (s *Supervisor) end(now time.Time) {
 	s.do(agent.Halt{})
 	if s.phase != running {
@@ -406,8 +405,8 @@ func (s *Supervisor) end(now time.Time) {
 	s.letSpeak(now)
 }
 
-// letSpeak lets ranks that have called Abort go on when every other one is gone, or does not go: their own
-// text comes whole, and no other rank sees them go and adds a text of its own.
+// letSpeak releases ranks that have called Abort when every other one has ended, or does not end: their own
+// message is printed completely, and no other rank sees them end and adds a message of its own.
 func (s *Supervisor) letSpeak(now time.Time) {
 	if s.phase < ending || s.spoken {
 		return

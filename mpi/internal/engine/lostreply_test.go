@@ -90,6 +90,6 @@ func TestLostReply_E7_PeerFails(t *testing.T) {
 	w, err := sendToForgetful(t, 1<<30)
 	require.ErrorIs(t, err, transport.ErrPeerLost)
 	require.ErrorContains(t, err, "rank 1")
-	require.ErrorContains(t, err, "has not come when it was asked for again")
+	require.ErrorContains(t, err, "did not arrive after it was requested again")
 	require.EqualValues(t, 1, w[0].Stats().Channels[0].OverdueReplies)
 }

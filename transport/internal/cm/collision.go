@@ -1,24 +1,23 @@
 package cm
 
-// Collision decides between connections that two ranks begin to each other. There is to be one: when both
-// begin one at the same time, that of the lower rank stays. The zero value is ready for use. It does no I/O.
+// Collision decides between connections that two ranks begin to each other. When both begin one at the same
+// time, that of the lower rank stays. The zero value is ready for use. It does no I/O.
 type Collision struct {
 	state State
 }
 
-// State is where the connection of two ranks is.
+// State is the state of the connection of two ranks.
 type State uint8
 
 const (
 	None       State = iota // no connection; left when either side begins one
 	Dialing                 // ours is under way; left by its end, by Commit, or by accepting the peer's
-	Committing              // the peer has accepted ours, and nothing displaces it any more; left by its end
-	Accepting               // the peer's has been accepted and is being made; left by its end
+	Committing              // the peer has accepted ours, which now stays; left by its end
+	Accepting               // the peer's was accepted and is being made; left by its end
 	Connected               // there is one; left when it is released
 )
 
-// Dial reports whether to begin a connection now. If not, the one that exists or is under way is to be waited
-// for.
+// Dial reports whether to begin a connection now. If not, wait for the one that exists or is being made.
 func (c *Collision) Dial() bool {
 	if c.state != None {
 		return false
@@ -27,8 +26,8 @@ func (c *Collision) Dial() bool {
 	return true
 }
 
-// Commit notes that the peer has accepted our connection. It reports false if we have accepted the peer's
-// meanwhile: then ours is to be dropped.
+// Commit notes that the peer has accepted our connection. It returns false if this end has accepted the
+// peer's meanwhile: then ours must be dropped.
 func (c *Collision) Commit() bool {
 	if c.state == Dialing {
 		c.state = Committing
@@ -51,8 +50,8 @@ func (c *Collision) Request(me, peer uint32) bool {
 	return true
 }
 
-// Dialed notes how our own connection ended. It reports whether that counts: it does not after the peer's has
-// displaced ours.
+// Dialed notes how our own connection ended. It returns false if the peer's connection had already replaced
+// ours.
 func (c *Collision) Dialed(ok bool) bool {
 	if c.state != Dialing && c.state != Committing {
 		return false
@@ -72,12 +71,12 @@ func (c *Collision) Accepted(ok bool) {
 	}
 }
 
-// Released notes that the connection is no more.
+// Released notes that the connection has ended.
 func (c *Collision) Released() {
 	if c.state == Connected {
 		c.state = None
 	}
 }
 
-// State returns where the connection is.
+// State returns the state.
 func (c *Collision) State() State { return c.state }

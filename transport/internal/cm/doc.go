@@ -1,4 +1,4 @@
 // Package cm is the part of connection management that providers share: which of two colliding connections
-// stays, what is known of each peer, and how often unauthenticated callers are reported. Handshake itself,
-// message by message, is the provider's own.
+// stays, the state of the connection to each peer, and a limit for reports about unauthenticated callers. The
+// handshake messages are the provider's own.
 package cm

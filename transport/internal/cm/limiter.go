@@ -9,8 +9,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Limiter bounds how many reports are made of unauthenticated callers: a few in each period. The first of a
-// period tells how many were left out before. The zero value is ready for use, from any goroutine.
+// Limiter limits the number of reports about unauthenticated callers in each period. The first report of a
+// period says how many were omitted. The zero value is ready for use, from any goroutine.
 type Limiter struct {
 	Burst int // reports in a period; 0: reportBurst
 
@@ -25,7 +25,7 @@ const (
 	reportPeriod = 10 * time.Second
 )
 
-// Allow reports whether to make a report now, and how many were left out since the last.
+// Allow reports whether to make a report now, and how many were omitted since the last.
 func (l *Limiter) Allow(now time.Time) (omitted int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *Limiter) Allow(now time.Time) (omitted int, ok bool) {
 	return omitted, true
 }
 
-// Report tells an acceptor of a connection that came to nothing, unless there are too many to tell.
+// Report reports a failed connection to an acceptor, unless there were too many.
 func (l *Limiter) Report(a transport.Acceptor, from string, err error) {
 	omitted, ok := l.Allow(time.Now())
 	if !ok {

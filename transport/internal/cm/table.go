@@ -11,23 +11,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ErrCollision says that another connection between the two ranks stays: it is to be waited for.
+// ErrCollision says that another connection between the two ranks stays: wait for it.
 var ErrCollision = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
 
-// ErrBusy says that the peer cannot take the connection at the moment: it is to be tried again.
-var ErrBusy = fmt.Errorf("%w: too many connections there have not proved who they are", transport.ErrRefused)
+// ErrBusy says that the peer cannot accept the connection at the moment: try again.
+var ErrBusy = fmt.Errorf("%w: too many unauthenticated connections there", transport.ErrRefused)
 
-// RetryPause is how long a connection that was turned down is not tried again. The peer's own may come
-// meanwhile.
+// RetryPause is the pause before a rejected connection is tried again. The peer's own may be made meanwhile.
 const RetryPause = 100 * time.Millisecond
 
-// QueuePair is what a Table knows of the connections that it keeps.
+// QueuePair is a connection that a Table keeps.
 type QueuePair interface {
 	comparable
 	Released() bool // by its acceptor; may be called from any goroutine
 }
 
-// Table keeps what an endpoint knows of the connection to each peer. Its methods may be called from any
+// Table keeps the state of an endpoint's connection to each peer. Its methods may be called from any
 // goroutine.
 type Table[Q QueuePair] struct {
 	ctx    context.Context // ends with the endpoint
@@ -35,14 +34,14 @@ type Table[Q QueuePair] struct {
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
-	closed bool // no call begins any more
+	closed bool // no call may begin
 	peers  map[uint32]*Peer[Q]
 }
 
-// Peer is what a Table knows of one peer.
+// Peer is the state of one peer in a Table.
 type Peer[Q QueuePair] struct {
-	// Callbacks is held from Acceptor.Prepare to Acceptor.Connected: for one peer they never run two at a
-	// time.
+	// Callbacks is held from Acceptor.Prepare to Acceptor.Connected, so that they run one at a time for one
+	// peer.
 	Callbacks sync.Mutex
 
 	// The table's lock guards the rest.
@@ -64,7 +63,7 @@ func (t *Table[Q]) Context() context.Context { return t.ctx }
 // Go runs f on a goroutine that Close waits for.
 func (t *Table[Q]) Go(f func()) { t.wg.Go(f) }
 
-// Close closes the endpoint's listeners, ends every call, lets no other begin, and returns when every call
+// Close closes the endpoint's listeners, cancels every call, lets no other begin, and returns when every call
 // and every goroutine of Go has ended.
 func (t *Table[Q]) Close(listeners func() error) error {
 	t.mu.Lock()
@@ -93,7 +92,7 @@ func (t *Table[Q]) Begin(ctx context.Context) (_ context.Context, end func(), er
 	return ctx, func() { stop(); cancel(); t.wg.Done() }, nil
 }
 
-// Cause is why a call's context has ended.
+// Cause returns why a call's context has ended.
 func (t *Table[Q]) Cause(ctx context.Context) error {
 	if t.ctx.Err() != nil {
 		return transport.ErrDeviceGone
@@ -101,10 +100,9 @@ func (t *Table[Q]) Cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Connect returns when there is a connection from this rank to another one at an address: one that exists,
-// one that the peer begins, or the one that dial makes. When dial returns ErrCollision or ErrBusy, Connect
-// tries again until the context ends; the error then has that of the last attempt. A connection of dial is
-// made final with Commit.
+// Connect returns when this rank is connected to the peer at addr: by an existing connection, by one that the
+// peer begins, or by dial. When dial returns ErrCollision or ErrBusy, Connect tries again until the context
+// ends; its error then includes that of the last attempt. dial calls Commit before its connection is final.
 func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, peer uint32, addr string,
 	dial func(context.Context, *Peer[Q]) (Q, error)) error {
 	if err := id.CheckPeer(peer); err != nil {
@@ -155,7 +153,7 @@ func (t *Table[Q]) connect(ctx context.Context, rank uint32,
 	}
 }
 
-// ended is the error of a call whose context has ended; last is that of its last attempt, if one was made.
+// ended returns the error of a call whose context has ended; last is the error of its last attempt, or nil.
 func (t *Table[Q]) ended(ctx context.Context, last error) error {
 	err := t.Cause(ctx)
 	if last != nil && !errors.Is(err, transport.ErrDeviceGone) {
@@ -172,15 +170,15 @@ func (t *Table[Q]) dial(rank uint32) (p *Peer[Q], state State, ours bool, change
 	return p, state, p.collision.Dial(), p.changed
 }
 
-// Dial reports whether to begin a connection to a rank now. If so, Dialed is to be called when it is made, or
-// has failed.
+// Dial reports whether to begin a connection to a peer now. If so, the caller must call Dialed when it is
+// made or has failed.
 func (t *Table[Q]) Dial(rank uint32) (*Peer[Q], bool) {
 	p, _, ours, _ := t.dial(rank)
 	return p, ours
 }
 
-// Current returns the queue pair to a rank, if there is one, where the connection is, and what is closed at
-// the next change.
+// Current returns the queue pair to a peer, if there is one, the state of the connection, and a channel that
+// is closed at the next change.
 func (t *Table[Q]) Current(rank uint32) (q Q, state State, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +195,7 @@ func (t *Table[Q]) peer(rank uint32) *Peer[Q] {
 	return p
 }
 
-// Commit notes that the peer has accepted our connection; false if the peer's own has been accepted here
+// Commit notes that the peer has accepted our connection; false if the peer's own was accepted here
 // meanwhile.
 func (t *Table[Q]) Commit(p *Peer[Q]) bool {
 	t.mu.Lock()
@@ -205,8 +203,8 @@ func (t *Table[Q]) Commit(p *Peer[Q]) bool {
 	return p.collision.Commit()
 }
 
-// Request reports whether to accept a connection that a peer has begun. If so, Accepted is to be called when
-// it is made, or has failed.
+// Request reports whether to accept a connection that a peer has begun. If so, the caller must call Accepted
+// when it is made or has failed.
 func (t *Table[Q]) Request(me, rank uint32) (*Peer[Q], bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,8 +212,8 @@ func (t *Table[Q]) Request(me, rank uint32) (*Peer[Q], bool) {
 	return p, p.collision.Request(me, rank)
 }
 
-// Dialed notes how our own connection ended: with a queue pair, or with none. It reports whether that
-// decides, and what is closed at the next change.
+// Dialed notes how our own connection ended: with a queue pair, or with none. It reports whether this attempt
+// was still the current one, and returns a channel that is closed at the next change.
 func (t *Table[Q]) Dialed(p *Peer[Q], q Q) (decides bool, changed <-chan struct{}) {
 	changed = t.step(p, q, func(ok bool) { decides = p.collision.Dialed(ok) })
 	return decides, changed
@@ -224,8 +222,8 @@ func (t *Table[Q]) Dialed(p *Peer[Q], q Q) (decides bool, changed <-chan struct{
 // Accepted notes how the peer's connection ended: with a queue pair, or with none.
 func (t *Table[Q]) Accepted(p *Peer[Q], q Q) { t.step(p, q, p.collision.Accepted) }
 
-// step changes the state and tells those who wait for that. A queue pair that its acceptor has released
-// already counts as none.
+// step changes the state and wakes waiting calls. A queue pair that its acceptor has released already counts
+// as none.
 func (t *Table[Q]) step(p *Peer[Q], q Q, change func(ok bool)) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,7 +235,7 @@ func (t *Table[Q]) step(p *Peer[Q], q Q, change func(ok bool)) <-chan struct{} {
 	return p.announce()
 }
 
-// announce tells those who wait for a change. The table's lock is held.
+// announce wakes the calls that wait for a change. The table's lock is held.
 func (p *Peer[Q]) announce() <-chan struct{} {
 	close(p.changed)
 	p.changed = make(chan struct{})

@@ -1,5 +1,5 @@
-// Package handlers runs the completion handlers of a device (N2): their threads, which queues they have, and
-// the events of these.
+// Package handlers runs the completion handlers of a device (N2): their threads, their completion queues, and
+// the events of these queues.
 package handlers
 
 import (
@@ -17,14 +17,14 @@ type Handler struct {
 	id   transport.HandlerID
 	conf transport.HandlerConfig
 	proc *pollerThread
-	cqs  int // that it has; guarded by Set.mu
+	cqs  int // completion queues; guarded by Set.mu
 }
 
-// ErrLocks refuses a change after which the two queues of a queue pair were served under different locks.
+// ErrLocks is the error of a change that would put the two queues of a queue pair under different locks.
 var ErrLocks = fmt.Errorf("%w: a queue pair's completion queues have handlers with different locks",
 	transport.ErrInvalid)
 
-// Set are the handlers of a device.
+// Set holds the handlers of a device.
 type Set struct {
 	maxHandlers int // at once
 
@@ -34,14 +34,14 @@ type Set struct {
 	threads  []*pollerThread
 }
 
-// NewSet is that of a device whose process may use so many cores.
+// NewSet returns the handler set of a device; cores is the number of CPUs that the process may use.
 func NewSet(cores int) *Set { return &Set{maxHandlers: cores * PerCore} }
 
-// PerCore is how many handlers there may be for each core that this process may use: a consumer of several
-// parts has one for each part, and those of one core share a thread.
+// PerCore is the maximum number of handlers per CPU of the process: a consumer with several parts has one for
+// each part, and those of one core share a thread.
 const PerCore = 16
 
-// Verbs are the methods of a transport.Device that concern completion handlers. A device embeds them.
+// Verbs has the methods of a transport.Device that concern completion handlers. A device embeds it.
 type Verbs struct{ set *Set }
 
 // Verbs returns the Device methods that manage handlers.
@@ -58,7 +58,7 @@ func (v Verbs) ModifyCQ(cq transport.CQ, id transport.HandlerID) error {
 	if !ok || q.Handling().set != v.set {
 		return fmt.Errorf("%w: the completion queue is not of this device", transport.ErrInvalid)
 	}
-	q.Admit() // what comes later is looked at then
+	q.Admit() // queue pairs that arrive later are checked then
 	return v.set.give(q, id)
 }
 
@@ -71,7 +71,7 @@ func (s *Set) register(c transport.HandlerConfig) (transport.HandlerID, error) {
 		return 0, err
 	}
 	if !reflect.TypeOf(c.Lock).Comparable() {
-		return 0, fmt.Errorf("%w: a Lock of type %T, which cannot be compared: pass a pointer",
+		return 0, fmt.Errorf("%w: a Lock of type %T, which is not comparable: pass a pointer",
 			transport.ErrInvalid, c.Lock)
 	}
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (s *Set) live() (n int) {
 	return n
 }
 
-// threadOf is the thread of a core: the one that serves it already, or else a new one.
+// threadOf returns the thread of a core: an existing one, or a new one.
 func (s *Set) threadOf(core int) (*pollerThread, error) {
 	for _, p := range s.threads {
 		if core >= 0 && p.core == core {
@@ -117,7 +117,7 @@ func (s *Set) threadOf(core int) (*pollerThread, error) {
 	return p, nil
 }
 
-// find finds a handler by its id. The lock is held.
+// find returns the handler with an id; nil for 0. The lock is held.
 func (s *Set) find(id transport.HandlerID) (*Handler, error) {
 	if id == 0 {
 		return nil, nil
@@ -128,7 +128,7 @@ func (s *Set) find(id transport.HandlerID) (*Handler, error) {
 	return s.handlers[id-1], nil
 }
 
-// Add makes a new completion queue one of the device's, and gives it to a handler, or to none.
+// Add adds a new completion queue of the device, and gives it to a handler, or to none.
 func (s *Set) Add(q Queue, id transport.HandlerID) error {
 	q.Handling().set = s
 	return s.give(q, id)
@@ -169,7 +169,7 @@ func (s *Set) give(q Queue, id transport.HandlerID) error {
 		from.proc.release(q)
 		from.cqs--
 	}
-	q.Handled(to != nil) // before anybody else drives the queue
+	q.Handled(to != nil) // before another driver uses the queue
 	if to != nil {
 		if err := to.proc.take(q); err != nil {
 			st.handler.Store(nil) // events stay with the queue
@@ -179,7 +179,7 @@ func (s *Set) give(q Queue, id transport.HandlerID) error {
 		to.cqs++
 	}
 	st.handler.Store(to)
-	q.Wake() // an event may have been raised; and a new handler has to look
+	q.Wake() // an event may be pending, and a new handler must poll
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (s *Set) close(id transport.HandlerID) error {
 	return err
 }
 
-// remove takes a handler off, and gives its thread if it has no other.
+// remove removes a handler, and returns its thread if no other handler uses it.
 func (s *Set) remove(id transport.HandlerID) (idle *pollerThread, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,21 +214,20 @@ func (s *Set) remove(id transport.HandlerID) (idle *pollerThread, err error) {
 	return h.proc, nil
 }
 
-// Stop ends the threads of all handlers, when they have delivered what has been raised. Nothing is registered
-// or given away after it.
+// Stop ends the threads of all handlers after they have delivered the events that were raised. Nothing can be
+// registered or given away after it.
 func (s *Set) Stop() {
 	s.mu.Lock()
 	s.stopped = true
 	threads := s.threads
 	s.threads = nil
-	s.mu.Unlock() // what they still deliver may use the device
+	s.mu.Unlock() // their Complete functions may use the device
 	for _, p := range threads {
 		p.stop()
 	}
 }
 
-// Cores is how many handlers a device of this process can have at once: one for each core that the process
-// may use (N1).
+// Cores returns the number of CPUs that this process may use (N1).
 func Cores() (int, error) {
 	cpus, err := sys.Affinity()
 	return len(cpus), err

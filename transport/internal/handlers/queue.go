@@ -11,20 +11,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Queue is a completion queue as handlers see it. All is called under the lock that serializes the queue.
+// Queue is a completion queue as handlers see it. All methods are called under the lock that serializes the
+// queue.
 type Queue interface {
 	transport.CQ
 
-	// Handling is what the queue knows of its handler and its events.
+	// Handling returns the queue's handler and event state.
 	Handling() *Handling
 
-	// Poller is what shows traffic, Wake and raised events; nil once the queue is closed.
+	// Poller returns the poller that traffic, Wake and raised events make ready; nil once the queue is
+	// closed.
 	Poller() *sys.Poller
 
-	// Pass drives the queue's queue pairs once, and reports whether anything came.
+	// Pass drives the queue's queue pairs once, and reports whether anything arrived.
 	Pass() bool
 
-	// Park has the poller tell of the queue from now on, if it can; Unpark ends that.
+	// Park makes traffic wake the poller, and reports whether that is possible; Unpark ends that.
 	Park() bool
 	Unpark()
 
@@ -37,24 +39,24 @@ type Queue interface {
 	// Others yields the other completion queue of each queue pair that has two.
 	Others() iter.Seq[*Handling]
 
-	// Handled tells the queue that it is given to a handler, or to none.
+	// Handled is called when the queue is given to a handler (by is true), or to none.
 	Handled(by bool)
 }
 
-// Handling is what a completion queue knows of its handler and its events. All but the handler is used under
-// the lock that serializes the queue.
+// Handling is the handler and event state of a completion queue. All but the handler is used under the lock
+// that serializes the queue.
 type Handling struct {
-	set     *Set                    // of the queue's device
-	handler atomic.Pointer[Handler] // who has the queue; nil for none
-	armed   transport.Notify        // what raises an event
-	event   bool                    // one has been raised, and not delivered
-	serving bool                    // in a turn of its handler, which looks for an event by itself
-	parked  bool                    // its handler waits for traffic
-	idle    time.Time               // since when its handler's passes have found nothing, while it spins
-	served  int32                   // its number at its handler's thread
+	set       *Set                    // of the queue's device
+	handler   atomic.Pointer[Handler] // of the queue; nil for none
+	requested transport.Notify        // what raises an event
+	event     bool                    // raised, and not yet delivered
+	serving   bool                    // in a turn of its handler, which checks for an event itself
+	parked    bool                    // its handler waits for traffic
+	idle      time.Time               // since when the handler spins; zero if it does not
+	served    int32                   // its number at its handler's thread
 }
 
-// By is the handler that has the queue; 0 for none.
+// By returns the handler of the queue; 0 for none.
 func (h *Handling) By() transport.HandlerID {
 	if by := h.handler.Load(); by != nil {
 		return by.id
@@ -62,15 +64,15 @@ func (h *Handling) By() transport.HandlerID {
 	return 0
 }
 
-// Free refuses what cannot be done to a queue that a handler has.
-func (h *Handling) Free(what string) error {
+// RequireFree returns an error if a handler has the queue; op names the operation that it excludes.
+func (h *Handling) RequireFree(op string) error {
 	if by := h.handler.Load(); by != nil {
-		return fmt.Errorf("%w: %s: handler %d has the completion queue", transport.ErrInvalid, what, by.id)
+		return fmt.Errorf("%w: %s: handler %d has the completion queue", transport.ErrInvalid, op, by.id)
 	}
 	return nil
 }
 
-// Locked calls f with the lock of the queue's handler, if one has it.
+// Locked calls f, with the lock of the queue's handler held if it has one.
 func (h *Handling) Locked(f func()) {
 	if by := h.handler.Load(); by != nil {
 		by.conf.Lock.Lock()
@@ -79,29 +81,30 @@ func (h *Handling) Locked(f func()) {
 	f()
 }
 
-// SameLock reports whether two queues can be those of one queue pair.
+// SameLock reports whether one queue pair may use both queues.
 func (h *Handling) SameLock(o *Handling) bool { return sameLock(h.handler.Load(), o.handler.Load()) }
 
 func sameLock(a, b *Handler) bool { return a == nil || b == nil || a.conf.Lock == b.conf.Lock }
 
-// Armed is what raises an event.
-func (h *Handling) Armed() transport.Notify { return h.armed }
+// Requested returns what raises an event.
+func (h *Handling) Requested() transport.Notify { return h.requested }
 
-// Request asks for one event.
+// Request requests one event.
 func (h *Handling) Request(n transport.Notify) error {
 	if err := n.Check(); err != nil {
 		return err
 	}
-	h.armed |= n
+	h.requested |= n
 	return nil
 }
 
-// Match reports whether an event of this kind was requested. If so, the caller raises it.
+// Match reports whether an event of this kind was requested, and ends the request. If so, the caller raises
+// the event.
 func (h *Handling) Match(n transport.Notify) bool {
-	if h.armed&n == 0 {
+	if h.requested&n == 0 {
 		return false
 	}
-	h.armed = 0
+	h.requested = 0
 	return true
 }
 
@@ -113,14 +116,14 @@ func Completed(q Queue, status transport.Status) {
 	}
 }
 
-// RaiseFor raises an event of a queue if it was asked for.
+// RaiseFor raises an event of a queue if one of kind n was requested.
 func RaiseFor(q Queue, n transport.Notify) {
 	if h := q.Handling(); h.Match(n) && !h.Raise() {
 		q.Wake()
 	}
 }
 
-// Raise has the handler deliver an event; false if the queue is to be woken for that.
+// Raise makes an event pending for the handler. It returns false if the queue must be woken to deliver it.
 func (h *Handling) Raise() bool {
 	h.event = true
 	return h.serving

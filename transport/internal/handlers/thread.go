@@ -14,8 +14,8 @@ import (
 )
 
 // pollerThread is a thread that serves the completion queues of the handlers of one core (N6, N7). It sleeps
-// in a poller that watches the pollers of these queues: traffic, CQ.Wake and a raised event all show there. A
-// queue that shows gets turns until one finds nothing.
+// in a poller that watches the pollers of these queues: traffic, CQ.Wake and raised events make them ready. A
+// ready queue gets turns until one finds nothing.
 type pollerThread struct {
 	core     int // -1: any
 	handlers int // guarded by Set.mu
@@ -27,14 +27,14 @@ type pollerThread struct {
 	cqs  map[int32]Queue // by the number under which the poller knows them
 	last int32
 
-	order runqueue.Queue[Queue] // these are the thread's own
-	since int                   // turns since the poller was last asked
+	order runqueue.Queue[Queue] // this and the following are used by the thread alone
+	since int                   // turns since the last poll of the poller
 	ready [64]int32
 
-	uncounted transport.HandlerCounts // of handlers that nobody counts
+	uncounted transport.HandlerCounts // of handlers without Counts
 }
 
-// turnsPerPoll is how many turns go between two polls of who else has something.
+// turnsPerPoll is the number of turns between two polls for other ready queues.
 const turnsPerPoll = transport.BulkAfter
 
 // startPollerThread starts a thread on a core.
@@ -70,7 +70,7 @@ func startPollerThread(core int) (*pollerThread, error) {
 	return p, nil
 }
 
-// stop ends the thread, when it has delivered what has been raised.
+// stop ends the thread after it has delivered the events that were raised.
 func (p *pollerThread) stop() {
 	p.stopping.Store(true)
 	p.poller.Wake()
@@ -78,7 +78,7 @@ func (p *pollerThread) stop() {
 	p.poller.Close()
 }
 
-// take has the thread serve a queue.
+// take adds a queue to those that the thread serves.
 func (p *pollerThread) take(c Queue) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *pollerThread) take(c Queue) error {
 	return nil
 }
 
-// release ends that. A turn of the queue may be due yet: it will find that the queue is another's.
+// release removes it. A turn of the queue may still be due: it will find that the queue has another handler.
 func (p *pollerThread) release(c Queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *pollerThread) run() {
 	}
 }
 
-// pollReady asks the poller whose turn it is, and waits for that for up to d (d < 0: for ever).
+// pollReady queues a turn for each ready queue, and waits for one for up to d (d < 0: for ever).
 func (p *pollerThread) pollReady(d time.Duration) {
 	p.since = 0
 	n, err := p.poller.Await(p.ready[:], d)
@@ -138,7 +138,7 @@ func (p *pollerThread) pollReady(d time.Duration) {
 	}
 }
 
-// finish gives each queue that has something one more turn.
+// finish gives each ready queue one more turn.
 func (p *pollerThread) finish() {
 	p.mu.Lock()
 	polls := 1 + len(p.cqs)/len(p.ready)
@@ -151,8 +151,8 @@ func (p *pollerThread) finish() {
 	}
 }
 
-// serve gives a queue its turn: a pass, and the event if one has been raised. It has another turn wait if
-// there may be more.
+// serve gives a queue its turn: a pass, and the event if one was raised. It queues another turn if there may
+// be more to do.
 func (p *pollerThread) serve(c Queue) {
 	h := c.Handling().handler.Load()
 	if h == nil || h.proc != p {
@@ -169,20 +169,20 @@ func (p *pollerThread) serve(c Queue) {
 	}
 }
 
-// turnEnd is how a turn ended.
+// turnEnd says how a turn ended.
 type turnEnd uint8
 
 const (
 	turnBusy turnEnd = iota // there may be more
 	turnIdle                // there was nothing, and the handler spins
-	// there was nothing; the poller tells when there is, or somebody else has the queue now
+	// there was nothing, and the poller wakes the thread; or the queue has another handler now
 	turnParked
 )
 
 func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	st := c.Handling()
 	if st.handler.Load() != h {
-		return turnParked // given away while we waited for the lock; whoever has it has been told
+		return turnParked // given away while we waited for the lock; its new handler was woken
 	}
 	counts := h.conf.Counts
 	if counts == nil {
@@ -203,7 +203,7 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 		c.Poller().Drain()
 		c.Arm()
 		counts.Passes++
-		found = c.Pass() // what came before the poller watched, or before Wake was heard
+		found = c.Pass() // finds what arrived before the poller watched, or before Drain
 		if !found && !st.event {
 			st.park(c)
 		}
@@ -215,7 +215,7 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	switch {
 	case st.event:
 		st.event = false
-		h.conf.Complete(h.id, c) // what this raises is found in the next turn
+		h.conf.Complete(h.id, c) // events that this raises are delivered in the next turn
 	case !found:
 		end = turnParked
 	}
@@ -225,7 +225,7 @@ func (p *pollerThread) serveLocked(c Queue, h *Handler) turnEnd {
 	return end
 }
 
-// spins reports whether the handler goes on making passes of a queue that has nothing.
+// spins reports whether the handler continues to poll a queue that has nothing.
 func (p *pollerThread) spins(st *Handling, h *Handler) bool {
 	if h.conf.Spin == 0 || p.stopping.Load() {
 		return false

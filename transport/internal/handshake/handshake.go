@@ -1,6 +1,6 @@
-// Package handshake has what the messages that make a connection have in common over all providers: how both
-// ends prove that they know the job's secret, and how one turns the other down. The messages themselves, and
-// what carries them, are the provider's own.
+// Package handshake has the common parts of the messages that set up a connection, for all providers: how the
+// two ends prove that they know the job's secret, and how one rejects the other. The messages themselves are
+// the provider's own.
 package handshake
 
 import (
@@ -21,7 +21,7 @@ const (
 	MaxText   = 180         // of a Reject
 )
 
-// JobHash is how messages name a job.
+// JobHash returns the hash that names a job in messages.
 func JobHash(name string) (h [JobSize]byte) {
 	sum := sha256.Sum256([]byte(name))
 	copy(h[:], sum[:])
@@ -36,7 +36,8 @@ func Name(peer uint32) string {
 	return fmt.Sprintf("rank %d", peer)
 }
 
-// Whom says who answers a peer that wanted somebody else, or a port that this rank does not have.
+// Whom returns the text of a Reject that identifies this rank, for a peer that asked for another rank or for
+// a port that this one does not have.
 func Whom(id *transport.Identity) string {
 	if id.Ports > 1 {
 		return fmt.Sprintf("this is rank %d of %d, with %d ports", id.Rank, id.Size, id.Ports)
@@ -50,8 +51,8 @@ func NewNonce() (n [NonceSize]byte) {
 	return n
 }
 
-// Proof is what only who knows the secret can say, of who proves it to whom, and of what follows the proof in
-// its message.
+// Proof returns a MAC, keyed with the job's secret, of who (which rank proves itself to which) and follows
+// (the rest of the message).
 func Proof(secret *[32]byte, who, follows []byte) []byte {
 	m := hmac.New(sha256.New, secret[:])
 	m.Write(who)
@@ -64,7 +65,7 @@ func Check(proof []byte, secret *[32]byte, who, follows []byte) bool {
 	return hmac.Equal(proof, Proof(secret, who, follows))
 }
 
-// RejectCode says why a connection is turned down.
+// RejectCode says why a connection is rejected.
 type RejectCode uint8
 
 const (
@@ -72,20 +73,20 @@ const (
 	RejectVersion                     // the other version
 	RejectAuth                        // the proof is wrong
 	RejectRank                        // no such rank here, or in the job
-	RejectCollision                   // another connection between the two is made, or stands: wait for it
-	RejectBusy                        // too many who have not proved themselves: try again
-	RejectGone                        // the queue pair that a lane was to join is not there any more
+	RejectCollision                   // the two are, or are being, connected: wait
+	RejectBusy                        // too many unauthenticated connections: try again
+	RejectGone                        // the queue pair that a lane was to join has ended
 )
 
-// ErrGone says that the queue pair that a lane was to join is no more.
-var ErrGone = fmt.Errorf("%w: the queue pair is not there any more", transport.ErrRefused)
+// ErrGone says that the queue pair that a lane was to join has ended.
+var ErrGone = fmt.Errorf("%w: the queue pair has ended", transport.ErrRefused)
 
 // AppendReject appends the body of a Reject.
 func AppendReject(b []byte, code RejectCode, text string) []byte {
 	return append(append(b, byte(code)), text[:min(len(text), MaxText)]...)
 }
 
-// ParseReject turns the body of a Reject into the error of the end that is refused.
+// ParseReject returns the error that the body of a Reject stands for, at the end that is rejected.
 func ParseReject(body []byte) error {
 	if len(body) < 1 || len(body) > 1+MaxText {
 		return fmt.Errorf("%w: a Reject of %d bytes", transport.ErrProtocol, len(body))
@@ -93,9 +94,9 @@ func ParseReject(body []byte) error {
 	text := body[1:]
 	switch RejectCode(body[0]) {
 	case RejectVersion:
-		return fmt.Errorf("%w: it says %q", transport.ErrVersion, text)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrVersion, text)
 	case RejectAuth:
-		return fmt.Errorf("%w: it says %q", transport.ErrAuth, text)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrAuth, text)
 	case RejectCollision:
 		return cm.ErrCollision
 	case RejectBusy:
@@ -103,10 +104,10 @@ func ParseReject(body []byte) error {
 	case RejectGone:
 		return ErrGone
 	}
-	return fmt.Errorf("%w: it says %q", transport.ErrRefused, text)
+	return fmt.Errorf("%w: the peer says %q", transport.ErrRefused, text)
 }
 
-// TurnDown tells a peer what is wrong with its message, if that is the peer's to know.
+// TurnDown sends a Reject for an error in the peer's message, unless the peer should not learn of it.
 func TurnDown(err error, version int, reject func(code RejectCode, text string)) {
 	switch {
 	case errors.Is(err, transport.ErrAuth):

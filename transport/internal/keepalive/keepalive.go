@@ -1,5 +1,5 @@
-// Package keepalive reports whether a connection's peer lives, and when the peer has to hear that this end
-// does. It does no I/O.
+// Package keepalive decides when to send a sign of life to a peer, and when a silent peer counts as lost. It
+// does no I/O.
 package keepalive
 
 import (
@@ -21,24 +21,23 @@ func CheckTimeout(d *time.Duration) error {
 	return nil
 }
 
-// State tells, from tick to tick of a clock, whether a peer is to be told that this end lives, and
-// whether it lives itself. Sending and receiving note in it that they did something; all else is done once a
-// tick. A peer that ticks too says something at least once in two periods, even if it has nothing to say.
+// State is the keepalive state of a connection. Sending and receiving set its flags; Tick does the rest, once
+// a period. A peer that ticks too sends something at least once in two periods.
 type State struct {
 	Sent     bool // something was sent since the last tick
-	Received bool // something has come since the last tick
-	Missed   int  // ticks that counted since something has come
+	Received bool // something was received since the last tick
+	Missed   int  // counting ticks since something was received
 }
 
-// MaxMissed is how many ticks in a row have to find that nothing has come since the one before, until a peer
-// counts as lost. The silence began before the first of these spans, so it is at least so many periods long,
-// and at most one more.
+// MaxMissed is the number of consecutive ticks without data after which a peer counts as lost. It has then
+// been silent for MaxMissed to MaxMissed+1 periods.
 const MaxMissed = 4
 
 // NewState returns the state of a new connection: the handshake counts as received.
 func NewState() State { return State{Received: true} }
 
-// Tick tells what is due. A tick that does not count may be one after a long sleep of this end.
+// Tick reports whether a sign of life is due and whether the peer is lost. counts is false for a tick after a
+// long sleep of this end: it does not count against the peer.
 func (p *State) Tick(counts bool) (say, lost bool) {
 	say = !p.Sent
 	switch {
@@ -51,16 +50,15 @@ func (p *State) Tick(counts bool) (say, lost bool) {
 	return say, p.Missed >= MaxMissed
 }
 
-// Clock tells which ticks count.
+// Clock decides which ticks are due and which count.
 type Clock struct {
 	Period time.Duration
 	Last   time.Time
 	Ticks  int // that were due
 }
 
-// Tick reports whether a period has gone by, and whether it was one in which this end was running: if the
-// tick is late by more than another period, the process may have been stopped, and so may its peers, together
-// with it.
+// Tick reports whether a period has passed, and whether this end was running in it: if the tick is late by
+// more than another period, this process may have been stopped, and its peers with it.
 func (c *Clock) Tick(now time.Time) (due, counts bool) {
 	since := now.Sub(c.Last)
 	if !c.Last.IsZero() && since < c.Period {

@@ -1,5 +1,5 @@
-// Package place stores the bytes of Writes and Atomics so that whoever polls the last of them finds all
-// others in place.
+// Package place stores the bytes of Writes and Atomics in an order that lets a consumer poll the last word:
+// when that has changed, all other bytes are in place.
 package place
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// Word is the word at an aligned offset that has all its bytes in mem.
+// Word returns the word at an aligned offset; all its bytes must lie in mem.
 func Word(mem []byte, off int) *uint64 {
 	_ = mem[off+verbs.WordSize-1]
 	return (*uint64)(unsafe.Pointer(&mem[off]))
@@ -22,8 +22,8 @@ func Word(mem []byte, off int) *uint64 {
 // maxWordCopy is the largest Write that is placed word by word.
 const maxWordCopy = 64
 
-// Bytes copies a Write, or the end of one: its last 8 bytes after all others, in one store where they are
-// aligned, so that whoever polls them finds everything before them in place.
+// Bytes copies a Write, or the end of one: its last 8 bytes after all others, in one store if they are
+// aligned.
 func Bytes(dst, src []byte) {
 	if len(src) > 0 {
 		_ = dst[len(src)-1]
@@ -31,7 +31,7 @@ func Bytes(dst, src []byte) {
 	}
 }
 
-// At is Bytes by addresses, of n bytes (n > 0) that are there.
+// At is Bytes with addresses of n bytes (n > 0), which the caller has checked.
 func At(d, s unsafe.Pointer, n int) {
 	if n < verbs.WordSize {
 		copy(unsafe.Slice((*byte)(d), n), unsafe.Slice((*byte)(s), n))
@@ -58,7 +58,7 @@ func Tail(p unsafe.Pointer, v uint64) {
 	*(*[verbs.WordSize]byte)(p) = *(*[verbs.WordSize]byte)(unsafe.Pointer(&v))
 }
 
-// Atomic carries an Atomic out on a word, and returns the word as it was.
+// Atomic applies an Atomic to a word, and returns its previous value.
 func Atomic(at *uint64, op transport.Opcode, operand, compare uint64) uint64 {
 	if op == transport.OpFetchAdd {
 		return atomic.AddUint64(at, operand) - operand
@@ -73,7 +73,7 @@ func Atomic(at *uint64, op transport.Opcode, operand, compare uint64) uint64 {
 	}
 }
 
-// Original places the word as it was where the poster of an Atomic wants it.
+// Original stores the previous value of the word into the local buffer of an Atomic.
 func Original(w *verbs.Request, v uint64) {
 	p := w.Local[0]
 	var b [verbs.WordSize]byte
@@ -82,9 +82,9 @@ func Original(w *verbs.Request, v uint64) {
 	w.Got = verbs.WordSize
 }
 
-// ErrUnaligned is the error of an Atomic on no word.
+// ErrUnaligned returns the error of an Atomic whose address is not aligned.
 func ErrUnaligned(key transport.Key, off uint64) error {
-	return fmt.Errorf("%w: an Atomic at %d of the region of key %#x, which is at no multiple of %d",
+	return fmt.Errorf("%w: Atomic at offset %d of the region of key %#x: the address is not a multiple of %d",
 		transport.ErrAccess, off, uint64(key), verbs.WordSize)
 }
 
@@ -102,7 +102,7 @@ func Operation(op transport.Opcode) uint64 {
 	return OperationFetchAdd
 }
 
-// ParseOperation is the inverse of Operation. It returns 0 for what is no operation.
+// ParseOperation is the inverse of Operation. It returns 0 for an unknown number.
 func ParseOperation(n uint64) transport.Opcode {
 	switch n {
 	case OperationFetchAdd:

@@ -13,39 +13,39 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// ProviderCQ is the provider's part of a completion queue: which queue pairs a pass drives, and what ends a
-// sleep.
+// ProviderCQ is the provider's part of a completion queue: the queue pairs that a pass drives, and what ends
+// a sleep.
 type ProviderCQ interface {
 	handlers.Queue
 
 	// Each yields the queue pairs that are attached. They may end meanwhile.
 	Each(yield func(*QP) bool)
 
-	// Sleep has what comes from now on end a wait of the poller. It returns false if a pass has something to
-	// do already. Awake ends what Sleep began, whatever it returned.
+	// Sleep makes traffic end a wait of the poller. It returns false if a pass already has something to do.
+	// Awake ends what Sleep began, whatever it returned.
 	Sleep() bool
 	Awake()
 
-	// Dispose closes the queue. CQ.Dispose is a part of it.
+	// Dispose closes the queue. It includes a call of CQ.Dispose.
 	Dispose()
 }
 
-// CQ is a completion queue's completions and events, what is handed over to its driver, and how that sleeps.
-// It does not drive queue pairs.
+// CQ is the common part of a completion queue: completions, events, the hand-off of new queue pairs to its
+// driver, and the driver's sleep. It does not drive queue pairs.
 type CQ struct {
 	Sleepers Sleepers
 
 	inbox       inbox
 	completions verbs.CompletionRing
 	handling    handlers.Handling
-	placed      []*QP // with Writes placed that nobody has been told of
+	placed      []*QP // with placed Writes that Placed has not reported
 	poller      *sys.Poller
 	provider    ProviderCQ
 	dev         *Device
-	users       atomic.Int32 // QPs that name it
+	users       atomic.Int32 // QPs that use it
 }
 
-// coreOf is the common part of a completion queue; nil if it has none.
+// coreOf returns the common part of a completion queue; nil if it has none.
 func coreOf(c transport.CQ) *CQ {
 	if x, ok := c.(interface{ core() *CQ }); ok {
 		return x.core()
@@ -55,14 +55,14 @@ func coreOf(c transport.CQ) *CQ {
 
 func (c *CQ) core() *CQ { return c }
 
-// Provider is the queue as its provider knows it.
+// Provider returns the provider's part of the queue.
 func (c *CQ) Provider() ProviderCQ { return c.provider }
 
-// Take gives completions, oldest first, and returns how many.
+// Take removes completions, oldest first, and returns how many.
 func (c *CQ) Take(wc []transport.WC) int { return c.completions.Take(wc) }
 
-// Push adds a completion. When there is no room the queue is overrun: an error of the queue, and of every
-// queue pair that uses it.
+// Push adds a completion. If there is no room the queue is overrun: an error of the queue, and of every queue
+// pair that uses it.
 func (c *CQ) Push(wc transport.WC) {
 	if !c.completions.Put(&wc) {
 		if err := c.completions.Overrun(); err != nil {
@@ -71,12 +71,12 @@ func (c *CQ) Push(wc transport.WC) {
 		}
 		return
 	}
-	if c.handling.Armed() != 0 {
+	if c.handling.Requested() != 0 {
 		handlers.Completed(c.provider, wc.Status)
 	}
 }
 
-// Placed reports queue pairs that have had Writes placed.
+// Placed reports queue pairs with newly placed Writes.
 func (c *CQ) Placed(qps []transport.QPN) int {
 	n := min(len(qps), len(c.placed))
 	if n == 0 {
@@ -93,36 +93,36 @@ func (c *CQ) Placed(qps []transport.QPN) int {
 // HasPlaced reports whether Placed has something to report.
 func (c *CQ) HasPlaced() bool { return len(c.placed) > 0 }
 
-// forget drops what the queue still holds of a queue pair.
+// forget drops the completions and reports of a queue pair.
 func (c *CQ) forget(q *QP) {
 	c.placed = slices.DeleteFunc(c.placed, func(o *QP) bool { return o == q })
 	c.completions.Forget(q.Attr.Num)
 }
 
-// Free refuses what cannot be done to a queue that a handler has.
-func (c *CQ) Free(what string) error { return c.handling.Free(what) }
+// RequireFree returns an error if a handler has the queue; op names the operation that it excludes.
+func (c *CQ) RequireFree(op string) error { return c.handling.RequireFree(op) }
 
-// RequestNotify asks for one event.
+// RequestNotify requests one event.
 func (c *CQ) RequestNotify(n transport.Notify) error { return c.handling.Request(n) }
 
-// Match raises an event if it was asked for.
+// Match raises an event if one of kind n was requested.
 func (c *CQ) Match(n transport.Notify) {
-	if c.handling.Armed()&n != 0 {
+	if c.handling.Requested()&n != 0 {
 		handlers.RaiseFor(c.provider, n)
 	}
 }
 
-// Raise has the handler deliver an event.
+// Raise makes an event pending for the handler, and wakes the queue if needed.
 func (c *CQ) Raise() {
 	if !c.handling.Raise() {
 		c.provider.Wake()
 	}
 }
 
-// Handling is what the queue knows of its handler and its events.
+// Handling returns the queue's handler and event state.
 func (c *CQ) Handling() *handlers.Handling { return &c.handling }
 
-// Others are the other queues of the queue pairs.
+// Others yields the other completion queue of each queue pair that has two.
 func (c *CQ) Others() iter.Seq[*handlers.Handling] {
 	return func(yield func(*handlers.Handling) bool) {
 		for q := range c.provider.Each {
@@ -133,7 +133,7 @@ func (c *CQ) Others() iter.Seq[*handlers.Handling] {
 	}
 }
 
-// Poller is where the queue's driver sleeps; nil once the queue is closed.
+// Poller returns the poller in which the queue's driver sleeps; nil once the queue is closed.
 func (c *CQ) Poller() *sys.Poller { return c.poller }
 
 // Descriptor returns the poller's descriptor, which is readable when a Wait would end.
@@ -151,7 +151,7 @@ func (c *CQ) Close() error {
 	if n := c.users.Load(); n > 0 {
 		return fmt.Errorf("%w: %d queue pairs use the completion queue", transport.ErrInvalid, n)
 	}
-	if err := c.handling.Free("Close"); err != nil {
+	if err := c.handling.RequireFree("Close"); err != nil {
 		return err
 	}
 	c.provider.Dispose()
@@ -159,7 +159,7 @@ func (c *CQ) Close() error {
 	return nil
 }
 
-// endAll cuts the queue pairs when the device is closed: what is posted completes, and can be polled.
+// endAll cuts the queue pairs when the device is closed: posted requests complete, and can be polled.
 func (c *CQ) endAll() {
 	c.handling.Locked(func() {
 		c.provider.Admit()

@@ -14,14 +14,14 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// maxCQDepth is how deep a completion queue can be.
+// maxCQDepth is the maximum depth of a completion queue.
 const maxCQDepth = 1 << 20
 
-// Device is the objects of a device, and their end: handlers, regions, completion queues, the endpoint.
+// Device is the common part of a device: it owns handlers, regions, completion queues and the endpoint.
 type Device struct {
 	handlers.Verbs
 
-	Handlers int          // that are possible at once
+	Handlers int          // maximum number at once
 	Regions  *verbs.Table // set by the provider
 
 	handlers *handlers.Set
@@ -50,10 +50,10 @@ func (d *Device) Closed() bool { return d.closed.Load() }
 // AllocPD makes a protection domain.
 func (d *Device) AllocPD() (transport.PD, error) { return d.Regions.AllocPD() }
 
-// NewQPN is the number of a new queue pair.
+// NewQPN returns the number for a new queue pair.
 func (d *Device) NewQPN() transport.QPN { return transport.QPN(d.lastQP.Add(1)) }
 
-// CheckCQ refuses a completion queue that the device cannot have.
+// CheckCQ returns an error if the device cannot have a completion queue of this depth.
 func (d *Device) CheckCQ(depth int) error {
 	if d.closed.Load() {
 		return transport.ErrDeviceGone
@@ -65,8 +65,8 @@ func (d *Device) CheckCQ(depth int) error {
 	return nil
 }
 
-// AddCQ makes c, the common part of a completion queue, one of the device's, and gives the queue to a handler
-// or to none. If it fails, the poller is closed.
+// AddCQ adds c, the common part of a new completion queue, and gives the queue to a handler or to none. If it
+// fails, it closes the poller.
 func (d *Device) AddCQ(c *CQ, p ProviderCQ, poller *sys.Poller, depth int, id transport.HandlerID) error {
 	c.dev, c.provider, c.poller, c.completions = d, p, poller, verbs.NewCompletionRing(depth)
 	d.mu.Lock()
@@ -79,7 +79,7 @@ func (d *Device) AddCQ(c *CQ, p ProviderCQ, poller *sys.Poller, depth int, id tr
 	return nil
 }
 
-// EachCQ goes through the completion queues.
+// EachCQ yields the completion queues.
 func (d *Device) EachCQ(yield func(*CQ) bool) {
 	d.mu.Lock()
 	cqs := slices.Clone(d.cqs)
@@ -97,10 +97,10 @@ func (d *Device) remove(c *CQ) {
 	d.cqs = slices.DeleteFunc(d.cqs, func(o *CQ) bool { return o == c })
 }
 
-// Prepare asks an acceptor for its part in a connection, and refuses what cannot be right.
-func (d *Device) Prepare(a transport.Acceptor, rank uint32) (transport.QPConfig, []byte, error) {
-	conf, private, err := a.Prepare(rank)
-	if limit := d.Regions.DeviceAttr().MaxPrivate; err == nil && len(private) > limit {
+// Prepare calls the acceptor's Prepare for a peer, and checks the result.
+func (d *Device) Prepare(a transport.Acceptor, peer uint32) (transport.QPConfig, []byte, error) {
+	conf, private, err := a.Prepare(peer)
+	if limit := d.Regions.Limits().MaxPrivate; err == nil && len(private) > limit {
 		err = fmt.Errorf("%w: %d bytes of private data; at most %d are possible", transport.ErrInvalid,
 			len(private), limit)
 	}
@@ -110,7 +110,7 @@ func (d *Device) Prepare(a transport.Acceptor, rank uint32) (transport.QPConfig,
 	return conf, private, err
 }
 
-// checkConfig refuses a shape that no queue pair of this device can have.
+// checkConfig returns an error if no queue pair of this device can have this shape.
 func (d *Device) checkConfig(conf *transport.QPConfig) error {
 	p, ok := conf.PD.(*verbs.PD)
 	send, recv := coreOf(conf.SendCQ), coreOf(conf.RecvCQ)
@@ -121,11 +121,11 @@ func (d *Device) checkConfig(conf *transport.QPConfig) error {
 	case !send.handling.SameLock(&recv.handling):
 		return handlers.ErrLocks
 	}
-	attr := d.Regions.DeviceAttr()
+	attr := d.Regions.Limits()
 	return verbs.CheckShape(conf, attr.MaxQPDepth, attr.MaxReads)
 }
 
-// SetEndpoint makes the device's endpoint, of which it has one.
+// SetEndpoint sets the device's endpoint, which begin makes. A device has one.
 func (d *Device) SetEndpoint(begin func() (transport.Endpoint, error)) (transport.Endpoint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,7 +142,7 @@ func (d *Device) SetEndpoint(begin func() (transport.Endpoint, error)) (transpor
 	return e, err
 }
 
-// Close ends everything of the device. last, if it is not nil, gives up what the provider has besides.
+// Close closes everything that belongs to the device. last, if not nil, is called at the end.
 func (d *Device) Close(last func() error) error {
 	if d.closed.Swap(true) {
 		return nil

@@ -2,13 +2,13 @@ package queuepair
 
 import "slices"
 
-// Members is the queue pairs that a pass over a completion queue drives.
+// Members are the queue pairs that a pass over a completion queue drives.
 type Members[Q interface {
 	comparable
 	Core() *QP
 }] []Q
 
-// Add adds a queue pair. It returns false for one that has ended, or is a member.
+// Add adds a queue pair. It returns false for one that has ended or is already a member.
 func (m *Members[Q]) Add(q Q) bool {
 	if q.Core().Ended() || slices.Contains(*m, q) {
 		return false
@@ -26,8 +26,8 @@ func (m *Members[Q]) Remove(q Q) bool {
 	return i >= 0
 }
 
-// Step returns the step from the i-th member to the next in a loop: none if that one has ended, so that the
-// next has taken its place.
+// Step returns the step from the i-th member, q, to the next in a loop: 0 if q has ended, because the next
+// one has taken its place.
 func (m Members[Q]) Step(i int, q Q) int {
 	if i < len(m) && m[i] == q {
 		return 1

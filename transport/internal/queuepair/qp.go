@@ -13,26 +13,27 @@ import (
 
 // Provider is the provider's part of a queue pair. Its methods are called by the queue pair's driver.
 type Provider interface {
-	// StartClose sends what is posted and then, when CloseDue, tells the peer that this direction is closed.
+	// StartClose sends the posted requests and then, once CloseDue, this end's Close.
 	StartClose()
 
-	// TellFailed tells the peer why the queue pair ends, if that can be said at once.
+	// TellFailed sends the peer the reason why the queue pair ends, if it can be sent at once.
 	TellFailed(cause error)
 
-	// Disconnect gives up the connection and takes the queue pair off its completion queues. Nothing is sent
-	// or placed after it.
+	// Disconnect closes the connection and detaches the queue pair from its completion queues. Nothing is
+	// sent or placed after it.
 	Disconnect()
 
-	// Gone gives back what the queue pair had of its device and endpoint. It is released.
+	// Gone releases the queue pair's resources of its device and endpoint.
 	Gone()
 }
 
-// QP is a queue pair's state, its queues, and how what is posted completes. It does not know the connection.
+// QP is the common part of a queue pair: its state, its queues, and the completion of posted requests. It
+// does not know the connection.
 type QP struct {
 	state   transport.State
 	closing closing
-	peerEnd bool // the peer's Close has come
-	placed  bool // is in RecvCQ's list
+	peerEnd bool // the peer's Close was received
+	placed  bool // in RecvCQ's list
 
 	SQ             verbs.SendQueue
 	RQ             verbs.RecvQueue
@@ -40,33 +41,33 @@ type QP struct {
 	SendCQ, RecvCQ *CQ
 	Windows        verbs.Bindings
 	Limits         verbs.Limits
-	Attr           transport.QPAttr // but for State
+	Attr           transport.QPAttr // except State
 
 	err       error
 	provider  Provider
-	askedNext uint64      // least number that the peer's next Read or Atomic may have
-	released  atomic.Bool // by the acceptor; the endpoint looks at it
+	askedNext uint64      // smallest valid number of the peer's next Read or Atomic
+	released  atomic.Bool // by the acceptor; read by the endpoint
 }
 
-// closing is how far our half of an orderly close has got.
+// closing is the state of this end's half of an orderly close.
 type closing uint8
 
 const (
-	_ closing = iota // not asked for; left by Close
-	// posted work goes out first, then the Close; left when that is sent
+	_ closing = iota // not closing; left by Close
+	// posted work goes out first, then the Close; left when that has been sent
 	closeDue
 	closeSent // final
 )
 
 var (
-	// ErrTerminated marks what the peer has told us of: it is not told the same.
+	// ErrTerminated marks an error that the peer reported, so that it is not sent back to the peer.
 	ErrTerminated = errors.New("terminated by the peer")
 
-	// ErrSilent marks the loss of a peer whose connection stands and brings nothing.
+	// ErrSilent marks the loss of a peer that sends nothing although the connection is open.
 	ErrSilent = errors.New("silent")
 )
 
-// Init makes q a connected queue pair, of a shape that has been checked.
+// Init makes q a connected queue pair. The shape in a has been checked.
 func (q *QP) Init(a transport.QPAttr, l verbs.Limits, p Provider) {
 	q.Attr, q.Limits, q.provider, q.state = a, l, p, transport.StateReady
 	q.PD, q.SendCQ, q.RecvCQ = a.PD.(*verbs.PD), coreOf(a.SendCQ), coreOf(a.RecvCQ)
@@ -80,19 +81,19 @@ func (q *QP) Init(a transport.QPAttr, l verbs.Limits, p Provider) {
 // Core returns the common part of a provider's queue pair.
 func (q *QP) Core() *QP { return q }
 
-// Num is the queue pair's number.
+// Num returns the queue pair's number.
 func (q *QP) Num() transport.QPN { return q.Attr.Num }
 
-// State tells where the queue pair is in its life.
+// State returns the queue pair's state.
 func (q *QP) State() transport.State { return q.state }
 
-// Err is what ended the queue pair.
+// Err returns the error that ended the queue pair.
 func (q *QP) Err() error { return q.err }
 
 // Released reports whether the acceptor has released it. It may be called from any goroutine.
 func (q *QP) Released() bool { return q.released.Load() }
 
-// Query tells the queue pair's context (N9).
+// Query returns the queue pair's attributes (N9).
 func (q *QP) Query() transport.QPAttr {
 	a := q.Attr
 	a.State = q.state
@@ -100,7 +101,7 @@ func (q *QP) Query() transport.QPAttr {
 	return a
 }
 
-// Ended reports whether the queue pair has come to its end, in order or not.
+// Ended reports whether the queue pair has ended, in order or not.
 func (q *QP) Ended() bool { return q.state == transport.StateClosed || q.state == transport.StateError }
 
 // Accepts reports whether work may be posted.
@@ -108,7 +109,7 @@ func (q *QP) Accepts() bool {
 	return q.state == transport.StateReady || q.state == transport.StateDraining
 }
 
-// queues are the completion queues, each once.
+// queues returns the completion queues, each once.
 func (q *QP) queues() []*CQ {
 	if q.SendCQ == q.RecvCQ {
 		return []*CQ{q.SendCQ}
@@ -116,7 +117,7 @@ func (q *QP) queues() []*CQ {
 	return []*CQ{q.SendCQ, q.RecvCQ}
 }
 
-// other is the completion queue of the other half of the queue pair, or the same one.
+// other returns the other completion queue of the queue pair, or c if both are the same.
 func (q *QP) other(c *CQ) *CQ {
 	if c == q.SendCQ {
 		return q.RecvCQ
@@ -158,19 +159,19 @@ func (q *QP) PostRecv(wr *transport.RecvWR) error {
 	return nil
 }
 
-// Retire completes requests from the head of SQ, in order, as far as they are done.
+// Retire completes requests from the head of SQ, in order, up to the first that is not done.
 func (q *QP) Retire() {
 	for q.SQ.Head != q.SQ.Tail {
 		w := q.SQ.At(q.SQ.Head)
 		if !w.Done {
 			return
 		}
-		q.SQ.Head++ // first: if the queue is overrun, Push flushes the rest
+		q.SQ.Head++ // first: if the queue overruns, Push flushes the rest
 		q.Complete(w)
 	}
 }
 
-// Complete reports a request that has succeeded, if it asked for that.
+// Complete adds the completion of a request that has succeeded, if it is signaled.
 func (q *QP) Complete(w *verbs.Request) {
 	if w.Flags&transport.FlagSignaled != 0 {
 		q.SendCQ.Push(transport.WC{ID: w.ID, QP: q.Attr.Num, Op: w.Op, Bytes: w.Got})
@@ -185,7 +186,7 @@ func (q *QP) Received(wc transport.WC, solicited bool) {
 	e := q.RQ.Front()
 	notify := e.Notify
 	wc.ID, wc.QP, wc.Op = e.ID, q.Attr.Num, transport.OpRecv
-	q.RQ.Pop() // first: if the queue is overrun, Push flushes what is posted
+	q.RQ.Pop() // first: if the queue overruns, Push flushes the posted Recvs
 	q.RecvCQ.Push(wc)
 	if solicited {
 		q.RecvCQ.Match(transport.NotifySolicited)
@@ -195,7 +196,7 @@ func (q *QP) Received(wc transport.WC, solicited bool) {
 	}
 }
 
-// ReportPlaced has the queue tell of what was placed with no completion.
+// ReportPlaced makes CQ.Placed report the queue pair.
 func (q *QP) ReportPlaced() {
 	if !q.placed {
 		q.placed = true
@@ -204,7 +205,7 @@ func (q *QP) ReportPlaced() {
 	}
 }
 
-// Close begins the orderly close of our direction.
+// Close begins the orderly close of this direction.
 func (q *QP) Close() {
 	if q.Accepts() {
 		q.state, q.closing = transport.StateClosing, closeDue
@@ -212,16 +213,16 @@ func (q *QP) Close() {
 	}
 }
 
-// CloseDue reports whether the peer is to be told of our Close, after everything that is posted.
+// CloseDue reports whether this end's Close must be sent, after all posted requests.
 func (q *QP) CloseDue() bool { return q.closing == closeDue }
 
-// CloseSent notes that the peer has been told.
+// CloseSent notes that this end's Close was sent.
 func (q *QP) CloseSent() {
 	q.closing = closeSent
 	q.MaybeClosed()
 }
 
-// PeerClosed notes that the peer has closed its direction. MaybeClosed is to be called after it.
+// PeerClosed notes that the peer has closed its direction. The caller must call MaybeClosed after it.
 func (q *QP) PeerClosed() {
 	q.peerEnd = true
 	if q.err == nil {
@@ -250,8 +251,8 @@ func (q *QP) Abort(cause error) {
 	q.Fail(cause, transport.StatusFlushed)
 }
 
-// Fail ends the queue pair with its first error, with which the oldest request completes. The peer is told,
-// unless it has said so itself or is lost.
+// Fail ends the queue pair with its first error, with which the oldest request completes. The error is sent
+// to the peer, unless it came from the peer or the peer is lost.
 func (q *QP) Fail(cause error, status transport.Status) {
 	if q.Ended() {
 		return
@@ -265,8 +266,8 @@ func (q *QP) Fail(cause error, status transport.Status) {
 	q.end(transport.StateError, status)
 }
 
-// FailRecv is Fail where a message of the peer is wrong: the Recv that it would have used completes with a
-// status of its own.
+// FailRecv is Fail for a wrong message of the peer: the Recv that it would have used completes with a status
+// of its own.
 func (q *QP) FailRecv(cause error, recv transport.Status, why error) {
 	if r := q.RQ.Front(); r != nil {
 		wc := q.flushed(r.ID, transport.OpRecv)
@@ -277,12 +278,12 @@ func (q *QP) FailRecv(cause error, recv transport.Status, why error) {
 	q.Fail(cause, transport.StatusFlushed)
 }
 
-// blame says with whom it happened.
+// blame adds the peer to an error.
 func (q *QP) blame(cause error) error {
 	return fmt.Errorf("connection with rank %d at %s: %w", q.Attr.Peer, q.Attr.Remote, cause)
 }
 
-// end completes what is posted.
+// end completes all posted requests.
 func (q *QP) end(final transport.State, status transport.Status) {
 	q.state = final
 	q.provider.Disconnect()
@@ -298,7 +299,7 @@ func (q *QP) flushed(id uint64, op transport.Opcode) transport.WC {
 	return transport.WC{ID: id, QP: q.Attr.Num, Op: op, Status: transport.StatusFlushed, Err: err}
 }
 
-// Release gives the queue pair back.
+// Release frees the queue pair.
 func (q *QP) Release() {
 	if q.PD == nil {
 		return
@@ -316,7 +317,8 @@ func (q *QP) Release() {
 	q.provider.Gone()
 }
 
-// PeerAsks takes the number of a Read or an Atomic of the peer. Numbers increase: the answer names one.
+// PeerAsks checks the number of a Read or an Atomic of the peer: numbers increase, because answers are
+// identified by them.
 func (q *QP) PeerAsks(number uint64) error {
 	if number < q.askedNext {
 		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number, q.askedNext-1)
@@ -325,8 +327,8 @@ func (q *QP) PeerAsks(number uint64) error {
 	return nil
 }
 
-// Admit makes the last check of a queue pair that is attached to a queue: it fails if the queue takes no
-// more, or serves it under another lock than its other queue does. It reports whether the queue pair stands.
+// Admit makes the last check of a queue pair that is attached to c: it fails if c is overrun, or has another
+// lock than the queue pair's other queue. It reports whether the queue pair is still open.
 func (q *QP) Admit(c *CQ) bool {
 	if err := c.completions.Err(); err != nil {
 		q.Fail(err, transport.StatusFatal)
@@ -336,7 +338,7 @@ func (q *QP) Admit(c *CQ) bool {
 	return !q.Ended()
 }
 
-// RefusedRead is a Read or an Atomic of the peer that asks for what it may not have.
+// RefusedRead is the error of a Read or an Atomic of the peer that is not allowed.
 type RefusedRead struct {
 	Number uint64
 	Atomic bool

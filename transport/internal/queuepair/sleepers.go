@@ -6,27 +6,27 @@ import (
 	"go.uber.org/atomic"
 )
 
-// Sleepers counts who sleeps until a completion queue's poller tells of something: goroutines in Wait, and a
-// handler that waits for traffic. The driver makes sleep possible, since that costs the peers something, and
-// ends that again. The zero value has nobody, and no sleep is possible.
+// Sleepers counts the sleepers on a completion queue's poller: goroutines in Wait, and a handler that waits
+// for traffic. The driver must enable sleeping first, because it makes peers pay for a wake-up, and disables
+// it again when nobody sleeps. In the zero value sleeping is disabled.
 type Sleepers struct {
-	Wanted atomic.Bool // somebody wanted to sleep and could not: the driver is to call Enable
+	Wanted atomic.Bool // somebody tried to sleep while it was disabled: the driver must call Enable
 
 	mu       sync.Mutex
-	possible bool // sleepers would be woken; changed by the driver
+	possible bool // sleeping is enabled; changed by the driver
 	closed   bool
 	n        int
 	left     sync.Cond // with mu; from Close on
 }
 
-// Enable makes sleep possible.
+// Enable enables sleeping.
 func (s *Sleepers) Enable() {
 	s.mu.Lock()
 	s.possible = !s.closed
 	s.mu.Unlock()
 }
 
-// Disable makes sleep impossible; false if somebody sleeps.
+// Disable disables sleeping; false if somebody sleeps.
 func (s *Sleepers) Disable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Sleepers) Disable() bool {
 	return true
 }
 
-// Enter begins a sleep; false if nothing would end it.
+// Enter begins a sleep; false if sleeping is disabled.
 func (s *Sleepers) Enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Sleepers) Leave() {
 	}
 }
 
-// Close makes sleep impossible for good, and returns when nobody sleeps any more but a handler that has ended
-// parked. wake ends the sleep of one.
+// Close disables sleeping for good and waits until all sleepers have left; wake wakes one. If parked is set,
+// a handler that ended while parked still counts as one sleeper, and Close does not wait for it.
 func (s *Sleepers) Close(parked bool, wake func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// Terminate is what one end tells the other when it cuts the connection.
+// Terminate is the message that one end sends when it cuts the connection.
 type Terminate struct {
 	Reason violation.Reason
 	Read   uint64 // 1 + the number of the Read or Atomic that was refused; 0: none
 	Text   []byte
 }
 
-// TerminateOf returns what to tell the peer about the error that ends the queue pair, in a text of at most so
-// many bytes.
+// TerminateOf returns the Terminate for an error that ends the queue pair, with at most maxText bytes of
+// text.
 func TerminateOf(cause error, maxText int) Terminate {
 	t := Terminate{Reason: violation.Of(cause)}
 	var refused *RefusedRead
@@ -29,9 +29,8 @@ func TerminateOf(cause error, maxText int) Terminate {
 	return t
 }
 
-// Terminated ends the queue pair because the peer has cut the connection: the first error was on its side.
-// code is the reason as the provider's protocol has it. asking is the oldest Read or Atomic that the peer has
-// not answered, nil if there is none.
+// Terminated ends the queue pair after a Terminate of the peer. code is the reason as the provider's protocol
+// encodes it. asking is the oldest Read or Atomic that the peer has not answered, or nil.
 func (q *QP) Terminated(t Terminate, code fmt.Stringer, asking *verbs.Request) {
 	status, cause := t.Reason.Told()
 	if asking != nil && t.Read != 0 && asking.Number == t.Read-1 {
@@ -40,8 +39,7 @@ func (q *QP) Terminated(t Terminate, code fmt.Stringer, asking *verbs.Request) {
 	q.Fail(fmt.Errorf("%w (%v: %q): %w", ErrTerminated, code, t.Text, cause), transport.StatusFlushed)
 }
 
-// ReceiveFailed ends the queue pair over what is wrong with what has come: what the peer has sent, or the
-// connection.
+// ReceiveFailed ends the queue pair after an error of a received message or of the connection.
 func (q *QP) ReceiveFailed(err error) {
 	var v *violation.Error
 	switch {
@@ -54,7 +52,7 @@ func (q *QP) ReceiveFailed(err error) {
 	}
 }
 
-// IsPeers reports whether an error is of what the peer has sent, and not of the connection.
+// IsPeers reports whether an error is in the peer's message, rather than in the connection.
 func IsPeers(err error) bool {
 	var v *violation.Error
 	return errors.As(err, &v) || errors.Is(err, ErrTerminated) || errors.Is(err, transport.ErrProtocol) ||

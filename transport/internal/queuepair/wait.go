@@ -9,22 +9,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Arrival is what connection management hands over to a queue's driver.
+// Arrival is a new queue pair, or a part of one, on its way from connection management to a queue's driver.
 type Arrival struct {
 	Enter func() // called by the driver
 	Drop  func() // called instead if the queue is closed; may be nil
 }
 
-// inbox is what has been handed over to a queue's driver and waits for it.
+// inbox is the hand-off queue from connection management to a queue's driver.
 type inbox struct {
-	due atomic.Bool // the driver has to look; it stays set when the queue is closed
+	due atomic.Bool // the driver must call TakeIn; it stays set when the queue is closed
 
 	mu     sync.Mutex // guards what follows, and the poller's end
 	list   []Arrival
 	closed bool
 }
 
-// HandOver gives the driver an arrival. It may be called from any goroutine.
+// HandOver queues an arrival for the driver. It may be called from any goroutine.
 func (c *CQ) HandOver(a Arrival) {
 	c.inbox.mu.Lock()
 	closed := c.inbox.closed
@@ -38,7 +38,7 @@ func (c *CQ) HandOver(a Arrival) {
 	}
 }
 
-// Notify has the driver make a pass. It may be called from any goroutine.
+// Notify requests a pass of the driver. It may be called from any goroutine.
 func (c *CQ) Notify() {
 	c.inbox.due.Store(true)
 	if c.Sleepers.Any() {
@@ -48,7 +48,8 @@ func (c *CQ) Notify() {
 	}
 }
 
-// notify is Notify with the inbox's lock held. Whoever goes to sleep looks at due after it counts as asleep.
+// notify is Notify with the inbox's lock held. A goroutine that goes to sleep checks due after it counts as a
+// sleeper.
 func (c *CQ) notify() {
 	c.inbox.due.Store(true)
 	if c.Sleepers.Any() && !c.inbox.closed {
@@ -59,7 +60,8 @@ func (c *CQ) notify() {
 // Due reports whether HandOver or Notify has been called since the last TakeIn, or the queue is closed.
 func (c *CQ) Due() bool { return c.inbox.due.Load() }
 
-// TakeIn has what was handed over enter. It returns false if the queue is closed: nothing of it may be used.
+// TakeIn calls Enter of all queued arrivals. It returns false if the queue is closed: nothing of it may be
+// used.
 func (c *CQ) TakeIn() bool {
 	c.inbox.mu.Lock()
 	if c.inbox.closed {
@@ -76,7 +78,7 @@ func (c *CQ) TakeIn() bool {
 	return true
 }
 
-// Admit attaches what was handed over.
+// Admit attaches the queue pairs that were handed over.
 func (c *CQ) Admit() { c.TakeIn() }
 
 // Poll makes a pass and returns completions.
@@ -94,10 +96,10 @@ func (c *CQ) Wait(d time.Duration) error {
 	return c.poller.Wait(d)
 }
 
-// EnterWait begins a wait. It returns false if something may have come already, or nothing would end the
+// EnterWait begins a wait. It returns false if there may already be something to do, or nothing would end the
 // wait.
 func (c *CQ) EnterWait() (bool, error) {
-	if err := c.handling.Free("Wait"); err != nil {
+	if err := c.handling.RequireFree("Wait"); err != nil {
 		return false, err
 	}
 	if c.Sleepers.Closed() {
@@ -113,11 +115,10 @@ func (c *CQ) EnterWait() (bool, error) {
 	return true, nil
 }
 
-// sleep has arrivals wake the poller from now on. It returns false if there is something
-// already.
+// sleep makes traffic and hand-offs wake the poller. It returns false if there is already something to do.
 func (c *CQ) sleep() bool { return c.provider.Sleep() && !c.Due() }
 
-// LeaveWait ends a wait, and consumes what has ended it.
+// LeaveWait ends a wait, and consumes the Wake that may have ended it.
 func (c *CQ) LeaveWait() {
 	c.poller.Drain()
 	c.Unpark()
@@ -129,7 +130,7 @@ func (c *CQ) Wake() { c.poller.Wake() }
 // Waited reports whether a goroutine is in Wait.
 func (c *CQ) Waited() bool { return c.Sleepers.Any() }
 
-// Park has arrivals wake the poller, even if the consumer polls the queue meanwhile.
+// Park makes traffic wake the poller for the queue's handler, even if the consumer polls the queue meanwhile.
 func (c *CQ) Park() bool {
 	if !c.Sleepers.Enter() {
 		return false
@@ -146,7 +147,7 @@ func (c *CQ) Unpark() {
 	c.Sleepers.Leave()
 }
 
-// Dispose closes the queue: it drops what was handed over, ends every Wait and closes the poller.
+// Dispose closes the queue: it drops queued arrivals, ends every Wait and closes the poller.
 func (c *CQ) Dispose() {
 	c.inbox.mu.Lock()
 	c.inbox.closed = true

@@ -4,14 +4,14 @@ package runqueue
 
 import "github.com/weft-mpi/weft/transport"
 
-// Queue is who waits for a turn. In each class it is first come, first served; the low-latency class goes
-// first, but of its turns at most transport.BulkAfter go in a row while bulk waits.
+// Queue holds what waits for a turn. Each class is first come, first served. The low-latency class goes
+// first, but at most transport.BulkAfter of its turns go in a row while bulk waits.
 type Queue[T comparable] struct {
 	waiting [transport.Bulk + 1][]T
 	ahead   int // turns of the low-latency class in a row while bulk waited
 }
 
-// Add has x wait for a turn; nothing changes if it does already.
+// Add queues x, unless it is queued already.
 func (o *Queue[T]) Add(c transport.Class, x T) {
 	for _, have := range o.waiting[c] {
 		if have == x {
@@ -21,7 +21,7 @@ func (o *Queue[T]) Add(c transport.Class, x T) {
 	o.waiting[c] = append(o.waiting[c], x)
 }
 
-// Next is whose turn it is; false if nobody waits.
+// Next removes and returns the next in turn; false if there is none.
 func (o *Queue[T]) Next() (x T, ok bool) {
 	low, bulk := len(o.waiting[transport.LowLatency]), len(o.waiting[transport.Bulk])
 	switch {
@@ -39,7 +39,7 @@ func (o *Queue[T]) Next() (x T, ok bool) {
 	return o.take(transport.LowLatency), true
 }
 
-// take is the first of a class. The list keeps its memory.
+// take removes and returns the first of a class. The list keeps its memory.
 func (o *Queue[T]) take(c transport.Class) T {
 	list := o.waiting[c]
 	x := list[0]
@@ -47,8 +47,8 @@ func (o *Queue[T]) take(c transport.Class) T {
 	return x
 }
 
-// OnlyBulk reports whether bulk is next because nobody else is known to wait: a reason to look again before
-// its turn.
+// OnlyBulk reports whether bulk is next only because nothing else is known to wait: then look once more
+// first.
 func (o *Queue[T]) OnlyBulk() bool {
 	return len(o.waiting[transport.LowLatency]) == 0 && len(o.waiting[transport.Bulk]) > 0
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A provider embeds what it lacks of the optional parts of a queue pair and of an endpoint.
+// A provider embeds these types for the optional parts of a queue pair or an endpoint that it lacks.
 
 // NoInlineWriter is a queue pair whose Writes are all posted.
 type NoInlineWriter struct{}
@@ -38,39 +38,39 @@ type NoQPPoller struct{}
 // PollQP does nothing.
 func (NoQPPoller) PollQP() (polled, came bool) { return false, false }
 
-// NoLanes is a queue pair that is one connection.
+// NoLanes is a queue pair with one connection.
 type NoLanes struct{}
 
-// Lanes are zeros.
+// Lanes returns zeros.
 func (NoLanes) Lanes() transport.LaneStats { return transport.LaneStats{} }
 
-// OpenLanes are none.
+// OpenLanes appends nothing.
 func (NoLanes) OpenLanes(to []transport.LaneAttr) []transport.LaneAttr { return to }
 
-// NoReadCounter is a queue pair that counts nothing of the Reads that it answers.
+// NoReadCounter is a queue pair that does not count the peer's Reads.
 type NoReadCounter struct{}
 
-// ReadsAnswered is zero.
+// ReadsAnswered returns zeros.
 func (NoReadCounter) ReadsAnswered() transport.ReadStats { return transport.ReadStats{} }
 
-// ReachesAll is an endpoint that reaches every address of its provider, as far as it knows.
+// ReachesAll is an endpoint that may reach every address of its provider.
 type ReachesAll struct{}
 
-// Reaches expects that it can.
+// Reaches returns true.
 func (ReachesAll) Reaches(string) bool { return true }
 
-// NoTransferrer is an endpoint that takes no streams of the application's.
+// NoTransferrer is an endpoint that cannot transfer a stream of the application.
 type NoTransferrer struct{}
 
 // Transfer closes the stream.
 func (NoTransferrer) Transfer(_ context.Context, conn net.Conn, _ []byte, _ transport.Role,
 	rank uint32) error {
 	conn.Close()
-	return fmt.Errorf("transfer of a stream to rank %d: this provider takes none: %w", rank,
+	return fmt.Errorf("transfer of a stream to rank %d: this provider does not support it: %w", rank,
 		errors.ErrUnsupported)
 }
 
-// Immediate takes the immediate of a frame, which has 8 bytes for it.
+// Immediate returns the immediate from its 8 bytes in a frame.
 func Immediate(word uint64) (uint32, error) {
 	if word>>32 != 0 {
 		return 0, fmt.Errorf("%w: an immediate of %#x, which has more than 32 bits", transport.ErrProtocol,

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Limits bound what can be posted to a queue pair.
+// Limits are the limits of requests on a queue pair.
 type Limits struct {
 	SGE, Segments, Inline, Message int
 
@@ -14,10 +14,10 @@ type Limits struct {
 	Reads  int    // Reads and Atomics outstanding
 }
 
-// CheckRecv refuses a receive that cannot be right.
+// CheckRecv returns an error for an invalid receive request.
 func (p *PD) CheckRecv(wr *transport.RecvWR, l *Limits) error {
 	if wr == nil {
-		return fmt.Errorf("%w: none", transport.ErrInvalid)
+		return fmt.Errorf("%w: nil", transport.ErrInvalid)
 	}
 	if len(wr.Local) > l.SGE {
 		return fmt.Errorf("%w: a scatter list of %d elements; at most %d are possible",
@@ -31,10 +31,10 @@ func (p *PD) CheckRecv(wr *transport.RecvWR, l *Limits) error {
 	return nil
 }
 
-// CheckSend refuses a request that cannot be right, and returns its length.
+// CheckSend returns the length of a request, or an error if it is invalid.
 func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error) {
 	if wr == nil {
-		return 0, fmt.Errorf("%w: none", transport.ErrInvalid)
+		return 0, fmt.Errorf("%w: nil", transport.ErrInvalid)
 	}
 	if wr.Lane != transport.AnyLane && (wr.Op != transport.OpRead || wr.Lane > transport.MaxLane) {
 		return 0, fmt.Errorf("%w: operation %d designates lane %d; Reads designate lanes up to %d",
@@ -106,7 +106,7 @@ func (p *PD) lengths(wr *transport.SendWR, need transport.Access, l *Limits) (lo
 	return local, remote, nil
 }
 
-// checkAtomic refuses an Atomic that cannot be right.
+// checkAtomic returns an error for an invalid Atomic.
 func (p *PD) checkAtomic(wr *transport.SendWR, l *Limits) error {
 	switch {
 	case l.Reads == 0:
@@ -115,17 +115,17 @@ func (p *PD) checkAtomic(wr *transport.SendWR, l *Limits) error {
 	case wr.Flags&transport.FlagInline != 0:
 		return fmt.Errorf("%w: an Atomic inline", transport.ErrInvalid)
 	case len(wr.Local) != 1 || wr.Local[0].Length != WordSize:
-		return fmt.Errorf("%w: an Atomic wants one local element of %d bytes for the word as it was",
+		return fmt.Errorf("%w: an Atomic needs one local element of %d bytes for the previous value",
 			transport.ErrInvalid, WordSize)
 	case len(wr.Remote) != 1 || wr.Remote[0].Length != WordSize || wr.Remote[0].Offset%WordSize != 0:
-		return fmt.Errorf("%w: an Atomic wants one remote segment of %d bytes at a multiple of %d",
+		return fmt.Errorf("%w: an Atomic needs one remote segment of %d bytes at a multiple of %d",
 			transport.ErrInvalid, WordSize, WordSize)
 	}
 	_, err := p.Local(wr.Local[0], transport.LocalWrite)
 	return err
 }
 
-// CheckShape refuses queues of a queue pair that are longer than depth, and more Reads at once than reads.
+// CheckShape returns an error if a queue is longer than depth, or Reads more than reads.
 func CheckShape(conf *transport.QPConfig, depth, reads int) error {
 	switch {
 	case conf.SendWR < 1 || conf.SendWR > depth || conf.RecvWR < 1 || conf.RecvWR > depth:

@@ -7,8 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
-// CompletionRing holds the completions of a queue that nobody has polled. It grows as they come, up to the
-// depth of the queue.
+// CompletionRing holds the unpolled completions of a queue. It grows on demand, up to the depth of the queue.
 type CompletionRing struct {
 	ring       []transport.WC // power of two in length
 	head, tail uint32         // next to poll, next to fill
@@ -16,12 +15,12 @@ type CompletionRing struct {
 	overrun    bool
 }
 
-// NewCompletionRing makes the ring of a queue of a depth.
+// NewCompletionRing makes the ring of a queue with this depth.
 func NewCompletionRing(depth int) CompletionRing {
 	return CompletionRing{ring: make([]transport.WC, 16), depth: depth}
 }
 
-// Put adds a completion; false where there is no room for it.
+// Put adds a completion; false if there is no room for it.
 func (r *CompletionRing) Put(wc *transport.WC) bool {
 	n := int(r.tail - r.head)
 	if n == r.depth {
@@ -35,7 +34,7 @@ func (r *CompletionRing) Put(wc *transport.WC) bool {
 	return true
 }
 
-// Take gives completions, oldest first, and returns how many.
+// Take removes completions, oldest first, and returns how many.
 func (r *CompletionRing) Take(wc []transport.WC) int {
 	n := 0
 	for n < len(wc) && r.head != r.tail {
@@ -60,8 +59,8 @@ func (r *CompletionRing) Forget(num transport.QPN) {
 	r.tail = kept
 }
 
-// Overrun notes that a completion found no room. The first time it gives the error with which every queue
-// pair of the queue ends; later it gives nil.
+// Overrun notes that a completion found no room. The first call returns the error with which every queue pair
+// of the queue ends; later ones return nil.
 func (r *CompletionRing) Overrun() error {
 	if r.overrun {
 		return nil
@@ -70,10 +69,10 @@ func (r *CompletionRing) Overrun() error {
 	return r.Err()
 }
 
-// Err is why a queue takes no more queue pairs: it has been overrun. It is nil otherwise.
+// Err returns the error of a queue that has been overrun, which accepts no more queue pairs; otherwise nil.
 func (r *CompletionRing) Err() error {
 	if !r.overrun {
 		return nil
 	}
-	return fmt.Errorf("%w: more than %d completions that nobody has polled", transport.ErrOverrun, r.depth)
+	return fmt.Errorf("%w: more than %d unpolled completions", transport.ErrOverrun, r.depth)
 }

@@ -22,16 +22,16 @@ const (
 	MaxRegions = 1 << IndexBits // regions and windows of a device
 )
 
-// Index is the number of the entry that a key belongs to.
+// Index returns the index of a key's entry in the table.
 func Index(k transport.Key) int { return int(uint64(k) & (MaxRegions - 1)) }
 
-// WordSize is how long the words of Atomics are, and what their addresses are multiples of.
+// WordSize is the size and the alignment of the words of Atomics.
 const WordSize = 8
 
-// Aligned reports whether the byte at an offset, which must exist, lies where a word may begin.
+// Aligned reports whether the byte at an offset, which must exist, is aligned for a word.
 func Aligned(mem []byte, off int) bool { return uintptr(unsafe.Pointer(&mem[off]))%WordSize == 0 }
 
-// Memory is the provider's part in regions.
+// Memory is the provider's part of regions.
 type Memory interface {
 	// Closed reports whether the device is closed: nothing can be registered any more.
 	Closed() bool
@@ -39,27 +39,28 @@ type Memory interface {
 	// NewEntry is called before the first use of an entry of the table.
 	NewEntry(index int) error
 
-	// Map gives zeroed memory for a region with certain rights, page-aligned.
+	// Map returns zeroed, page-aligned memory for a region with the given rights.
 	Map(n int, access transport.Access) ([]byte, error)
 
-	// Publish is called when a region or a bound window gets a key, before that is in use here. The window is
-	// bound to a queue pair; bound is 0 for a region.
+	// Publish is called when a region or a bound window gets a key, before the key is valid here. bound is
+	// the queue pair to which a window is bound; 0 for a region.
 	Publish(r *Region, domain uint32, bound transport.QPN, key transport.Key)
 
 	// Registered is called after a region got its key, with no lock held, and before its user has the key.
 	Registered(r *Region)
 
-	// Revoke takes the key from peers, after it is out of use here. With owned, it also frees the region's
-	// memory, which Map has given; with leave, that memory stays mapped.
+	// Revoke invalidates the key for peers, after it is invalid here. With owned, it also frees the region's
+	// memory, which Map returned; with leave, that memory stays mapped.
 	Revoke(r *Region, owned, leave bool) error
 }
 
-// Table is the table of a device's regions and windows, by key. Domains are used by different goroutines at
-// the same time: to find needs no lock, since a region changes only while its domain's user has it, and the
-// list only grows.
+// Table is the table of a device's regions and windows, by key. Its domains may be used by different
+// goroutines. Find needs no lock, because a region changes only while its domain's user has it, and the list
+// only grows.
 type Table struct {
 	memory  Memory
-	attr    transport.DeviceAttr
+	query   func() transport.DeviceAttr
+	attr    transport.DeviceAttr // as of NewTable: the limits never change
 	domains atomic.Uint32
 	all     atomic.Pointer[[]*Region]
 
@@ -68,15 +69,14 @@ type Table struct {
 	keys *mathrand.ChaCha8
 }
 
-// NewTable makes the table of a device with these attributes.
-func NewTable(m Memory, attr transport.DeviceAttr) *Table {
+// NewTable makes the table of a device; query is its Query.
+func NewTable(m Memory, query func() transport.DeviceAttr) *Table {
 	var seed [32]byte
 	rand.Read(seed[:])
-	return &Table{memory: m, attr: attr, keys: mathrand.NewChaCha8(seed)}
+	return &Table{memory: m, query: query, attr: query(), keys: mathrand.NewChaCha8(seed)}
 }
 
-// Seed makes the keys that are drawn from now on those of a seed, for tests whose bytes are to be the same
-// each time.
+// Seed makes later keys depend on a seed alone, for tests that compare bytes.
 func (t *Table) Seed(seed [32]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *Table) Seed(seed [32]byte) {
 	}
 }
 
-// Len is how many entries the table has, used or free.
+// Len returns the number of entries, used or free.
 func (t *Table) Len() int { return len(t.list()) }
 
 // AllocPD makes a protection domain.
@@ -97,7 +97,7 @@ func (t *Table) AllocPD() (transport.PD, error) {
 	return &PD{table: t, ID: t.domains.Add(1), windowDomain: &PD{}}, nil
 }
 
-// list is all entries that there are.
+// list returns all entries.
 func (t *Table) list() []*Region {
 	if all := t.all.Load(); all != nil {
 		return *all
@@ -124,14 +124,14 @@ func (t *Table) entry() (*Region, error) {
 	return r, nil
 }
 
-// put gives an entry back.
+// put returns an entry to the free list.
 func (t *Table) put(r *Region) {
 	t.mu.Lock()
 	r.next, t.free = t.free, r
 	t.mu.Unlock()
 }
 
-// Close takes every key out of use.
+// Close invalidates every key.
 func (t *Table) Close() error {
 	var errs []error
 	for _, r := range t.list() {
@@ -146,25 +146,25 @@ func (t *Table) Close() error {
 // PD is a protection domain.
 type PD struct {
 	ID  uint32
-	QPs atomic.Int32 // queue pairs that name it
+	QPs atomic.Int32 // queue pairs that use it
 
 	table   *Table
 	regions int
 	windows int
 	closed  bool
 
-	// windowDomain is the domain that entries of this one's windows have, which is no queue pair's: so Find
-	// looks closer at windows, and at regions no closer than without them.
+	// windowDomain is the PD in the table entries of this PD's windows. It differs from the PD of every QP,
+	// so Find makes the additional check only for windows; regions cost nothing more.
 	windowDomain *PD
 }
 
-// DeviceAttr is what the table's device can do.
-func (t *Table) DeviceAttr() *transport.DeviceAttr { return &t.attr }
+// Limits returns what the device can do, without measurements such as CopyCall, which may change.
+func (t *Table) Limits() *transport.DeviceAttr { return &t.attr }
 
-// DeviceAttr is what the domain's device can do.
-func (p *PD) DeviceAttr() transport.DeviceAttr { return p.table.attr }
+// DeviceAttr returns the present answer of the device's Query.
+func (p *PD) DeviceAttr() transport.DeviceAttr { return p.table.query() }
 
-// Of reports whether the domain is one of a table.
+// Of reports whether the domain belongs to a table.
 func (p *PD) Of(t *Table) bool { return p.table == t }
 
 // Close releases the domain.
@@ -179,10 +179,10 @@ func (p *PD) Close() error {
 }
 
 const (
-	// RemoteRights are the rights that let peers reach memory.
+	// RemoteRights are the rights that let peers access memory.
 	RemoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-	// Rights are all the rights that there are.
+	// Rights are all rights.
 	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging |
 		transport.SoleWriter | transport.Mappable
 )
@@ -196,18 +196,18 @@ type Region struct {
 	viewed int // bytes of View
 
 	table *Table
-	// nil in a free entry; of a region of another domain only this and the key may be looked at
+	// nil in a free entry; only pd and key may be read of a region of another domain
 	pd         atomic.Pointer[PD]
 	key        atomic.Uint64
 	index      int
 	generation uint8
-	owned      bool // Mem is ours to free
+	owned      bool // Mem is freed with the region
 	windows    int  // bound to it
 	next       *Region
-	window     *Window // whose entry this is: what is bound, and not a region of its own
+	window     *Window // if this is the entry of a window; else nil
 }
 
-// Register makes buf reachable.
+// Register registers buf.
 func (p *PD) Register(buf []byte, access transport.Access) (transport.MR, error) {
 	r, err := p.register(buf, access, false)
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *PD) Register(buf []byte, access transport.Access) (transport.MR, error)
 	return r, nil
 }
 
-// RegisterView makes n bytes of a view a region, which peers may Read at most.
+// RegisterView registers n bytes of a view, which peers may at most Read.
 func (p *PD) RegisterView(v transport.View, n int, access transport.Access) (transport.MR, error) {
 	if !p.table.attr.Views {
 		return nil, errors.ErrUnsupported
@@ -281,7 +281,7 @@ func (p *PD) register(buf []byte, access transport.Access, owned bool) (*Region,
 	return p.enter(buf, nil, 0, access, owned)
 }
 
-// enter gives a region, of memory or of some bytes of a view, an entry of the table, and a key.
+// enter gives a region, of memory or of some bytes of a view, a table entry and a key.
 func (p *PD) enter(buf []byte, v transport.View, viewed int, access transport.Access, owned bool) (*Region,
 	error) {
 	r, err := p.publish(buf, v, viewed, access, owned)
@@ -309,7 +309,7 @@ func (p *PD) publish(buf []byte, v transport.View, viewed int, access transport.
 	return r, nil
 }
 
-// newKey makes the next key of an entry, with what was drawn for it.
+// newKey returns the next key of an entry, with random bits.
 func (r *Region) newKey(random uint64) transport.Key {
 	r.generation++
 	return transport.Key(uint64(r.index) | uint64(r.generation)<<IndexBits |
@@ -319,25 +319,25 @@ func (r *Region) newKey(random uint64) transport.Key {
 // Bytes returns the registered memory.
 func (r *Region) Bytes() []byte { return r.Mem }
 
-// Key returns what a peer needs to reach the region; 0 if it is not registered.
+// Key returns what a peer needs to access the region; 0 if it is not registered.
 func (r *Region) Key() transport.Key { return transport.Key(r.key.Load()) }
 
 // Access returns the rights with which it was registered.
 func (r *Region) Access() transport.Access { return r.Rights }
 
-// Owned reports whether the region's memory is of PD.Alloc, and goes with it.
+// Owned reports whether the region's memory was allocated by PD.Alloc, and is freed with it.
 func (r *Region) Owned() bool { return r.owned }
 
-// Index is the number of the region's entry in the table.
+// Index returns the index of the region's entry in the table.
 func (r *Region) Index() int { return r.index }
 
-// PD is the domain of the region; nil if it is not registered. It may be called from any goroutine.
+// PD returns the domain of the region; nil if it is not registered. It may be called from any goroutine.
 func (r *Region) PD() *PD { return r.pd.Load() }
 
-// Deregister takes the key out of use.
+// Deregister invalidates the key.
 func (r *Region) Deregister() error { return r.deregister(false) }
 
-// Detach takes the key out of use, and leaves the memory to the process.
+// Detach invalidates the key, and leaves the memory mapped.
 func (r *Region) Detach() error { return r.deregister(true) }
 
 func (r *Region) deregister(leave bool) error {
@@ -358,8 +358,8 @@ func (r *Region) deregister(leave bool) error {
 	return err
 }
 
-// Find checks what a peer asks for through a queue pair of a domain, in the order of the specification: key,
-// domain, right, bounds.
+// Find returns the region or window of a peer's request through a queue pair of the domain. It checks in the
+// order of the specification: key, domain, right, bounds.
 func (p *PD) Find(b *Bindings, key transport.Key, need transport.Access, offset, length uint64) (*Region,
 	error) {
 	i, all := Index(key), p.table.list()
@@ -383,12 +383,12 @@ func (p *PD) Find(b *Bindings, key transport.Key, need transport.Access, offset,
 	return r, nil
 }
 
-// ErrKey is the error for a key that nothing has.
+// ErrKey returns the error for a key that is not valid.
 func ErrKey(key transport.Key) error {
 	return fmt.Errorf("%w: no region has the key %#x", transport.ErrAccess, uint64(key))
 }
 
-// CheckAccess refuses an access that the rights or the bounds of a region do not allow.
+// CheckAccess returns an error for an access that the rights or the bounds of a region do not allow.
 func CheckAccess(key transport.Key, has, need transport.Access, offset, length, size uint64) error {
 	switch {
 	case has&need != need:

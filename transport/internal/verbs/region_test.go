@@ -27,8 +27,10 @@ func (h *heap) Revoke(_ *Region, owned, leave bool) error {
 	return nil
 }
 
+func noAttr() transport.DeviceAttr { return transport.DeviceAttr{} }
+
 func TestTable_EveryRegistrationHasItsOwnKey(t *testing.T) {
-	table := NewTable(&heap{}, transport.DeviceAttr{})
+	table := NewTable(&heap{}, noAttr)
 	p := domain(t, table)
 	keys := map[transport.Key]bool{}
 	for range 1000 {
@@ -50,7 +52,7 @@ func TestTable_EveryRegistrationHasItsOwnKey(t *testing.T) {
 
 func TestTable_MemoryIsFreedOnceUnlessItIsLeft(t *testing.T) {
 	h := &heap{}
-	table := NewTable(h, transport.DeviceAttr{})
+	table := NewTable(h, noAttr)
 	p := domain(t, table)
 	list := make([]transport.MR, 3)
 	for i := range list {
@@ -71,7 +73,7 @@ func TestTable_MemoryIsFreedOnceUnlessItIsLeft(t *testing.T) {
 
 // What is done after a request that is not is flushed too, and each request completes once.
 func TestFlush_NothingSucceedsAfterAFailure(t *testing.T) {
-	p := domain(t, NewTable(&heap{}, transport.DeviceAttr{}))
+	p := domain(t, NewTable(&heap{}, noAttr))
 	var sq SendQueue
 	var rq RecvQueue
 	for i := range 5 {

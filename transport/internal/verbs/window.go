@@ -6,15 +6,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Window is a memory window. It keeps one entry of the table of regions, so that a peer's key finds it as it
-// finds a region.
+// Window is a memory window. It has an entry of its own in the table of regions, so that a peer's key finds
+// it like a region.
 type Window struct {
 	pd    *PD
 	entry *Region       // nil once the window is deallocated
-	key   transport.Key // of the Bind that was posted last
+	key   transport.Key // of the last posted Bind
 	asked *Bindings     // the queue pair of that Bind
-	of    *Region       // what it is bound to; nil while it is not
-	bound *Bindings     // the queue pair that it is bound to
+	of    *Region       // to which it is bound; nil while it is not
+	bound *Bindings     // the queue pair to which it is bound
 }
 
 // Bindings are the windows that are bound to a queue pair.
@@ -42,7 +42,7 @@ func (p *PD) AllocMW() (transport.MW, error) {
 	return m, nil
 }
 
-// Key is what the peer needs.
+// Key returns what the peer needs to use the window.
 func (m *Window) Key() transport.Key { return m.key }
 
 // Deallocate ends the window.
@@ -99,7 +99,7 @@ func (b *Bindings) UnbindAll() {
 	}
 }
 
-// Window finds the window bound to a queue pair that a key names; nil if there is none.
+// Window returns the window with this key that is bound to a queue pair; nil if there is none.
 func (p *PD) Window(b *Bindings, key transport.Key) *Window {
 	if m := p.window(key); m != nil && m.bound == b && m.entry.Key() == key {
 		return m
@@ -107,13 +107,13 @@ func (p *PD) Window(b *Bindings, key transport.Key) *Window {
 	return nil
 }
 
-// awaited reports whether a key is of a Bind that was posted to a queue pair and is not yet carried out.
+// awaited reports whether a key belongs to a Bind that was posted to a queue pair and is not yet carried out.
 func (p *PD) awaited(b *Bindings, key transport.Key) bool {
 	m := p.window(key)
 	return key != 0 && m != nil && m.key == key && m.asked == b
 }
 
-// window finds the window of the domain in whose entry a key would be.
+// window returns the window of the domain whose entry has the index in key; nil if there is none.
 func (p *PD) window(key transport.Key) *Window {
 	i, all := Index(key), p.table.list()
 	if i >= len(all) || all[i].pd.Load() != p.windowDomain {
@@ -122,7 +122,7 @@ func (p *PD) window(key transport.Key) *Window {
 	return all[i].window
 }
 
-// checkWindow refuses a Bind or an Invalidate that cannot be right.
+// checkWindow returns an error for an invalid Bind or Invalidate.
 func (p *PD) checkWindow(b *Bindings, wr *transport.SendWR) error {
 	if len(wr.Local) > 0 || len(wr.Remote) > 0 || wr.Flags&transport.FlagInline != 0 {
 		return fmt.Errorf("%w: a Bind or Invalidate with elements, segments or inline", transport.ErrInvalid)
@@ -167,7 +167,7 @@ func (p *PD) checkBind(b *transport.Bind) error {
 	return nil
 }
 
-// postBind fills in what a Bind has of its own, and gives the window its new key.
+// postBind fills in the fields of a Bind, and gives the window its new key.
 func (p *PD) postBind(by *Bindings, w *Request, b *transport.Bind) {
 	m, r, t := b.Window.(*Window), b.MR.(*Region), p.table
 	t.mu.Lock()
@@ -179,8 +179,8 @@ func (p *PD) postBind(by *Bindings, w *Request, b *transport.Bind) {
 	w.Local = append(w.Local, Piece{r, r.Key(), b.Offset, b.Length})
 }
 
-// CarryOut does what a Bind or an Invalidate asks for, of a queue pair of the domain. It fails if what the
-// request names is gone by now.
+// CarryOut carries out a Bind or an Invalidate. It fails if the window or region of the request no longer
+// exists.
 func (p *PD) CarryOut(b *Bindings, w *Request) error {
 	var cause string
 	switch m := p.Window(b, transport.Key(w.Other)); {

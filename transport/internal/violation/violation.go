@@ -1,5 +1,5 @@
-// Package violation is what can be wrong with what a peer sends over a queue pair, and what both ends are
-// told when that cuts the connection.
+// Package violation defines the reasons for which an end cuts a queue pair's connection, mostly a wrong
+// message of the peer, and the errors that the two ends report.
 package violation
 
 import (
@@ -14,14 +14,14 @@ type Reason uint8
 
 // The numbers are those of a Terminate over shared memory.
 const (
-	Local    Reason = iota + 1 // nothing that the peer has done
+	Local    Reason = iota + 1 // an error at this end, not the peer's doing
 	Access                     // key, domain, right or bounds
 	Key                        // a key that cannot be invalidated
 	Protocol                   // another rule was broken
 	NoRecv                     // a message found no Recv
 	Reads                      // too many Reads
 	TooLong                    // a message was longer than its Recv
-	Own                        // the end that cuts has requested what it may not access
+	Own                        // the end that cuts requested memory that it may not access
 	Checksum                   // bytes were changed on the way
 )
 
@@ -34,8 +34,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("code %d", uint8(r))
 }
 
-// Told returns what an end reports that is told the reason: the status of the request that the peer
-// refused, and the cause.
+// Told returns what the end that receives the reason reports: the status of its request that was refused, and
+// the cause.
 func (r Reason) Told() (status transport.Status, cause error) {
 	switch r {
 	case Access, Key, Own:
@@ -60,7 +60,7 @@ func Of(cause error) Reason {
 	return Local
 }
 
-// Error is an error with a reason that the peer is told.
+// Error is an error with the reason that is sent to the peer.
 type Error struct {
 	Reason Reason
 	Status transport.Status // of the receive that it ends, if any

@@ -36,15 +36,17 @@ func (n *Network) Device() (transport.Device, error) {
 	if err := d.Init(); err != nil {
 		return nil, err
 	}
-	d.Regions = verbs.NewTable(memory{d}, transport.DeviceAttr{
-		Provider: "inproc", MaxSGE: 8, MaxSegments: 8, MaxInline: 64, MaxMessage: 1 << 30,
-		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Handlers,
-		TailLast: true, Atomics: true, Windows: true, PollableCQs: true,
-	})
+	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	return d, nil
 }
 
-func (d *device) Query() transport.DeviceAttr { return *d.Regions.DeviceAttr() }
+func (d *device) Query() transport.DeviceAttr {
+	return transport.DeviceAttr{
+		Provider: "inproc", MaxSGE: 8, MaxSegments: 8, MaxInline: 64, MaxMessage: 1 << 30,
+		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Handlers,
+		TailLast: true, Atomics: true, Windows: true, PollableCQs: true,
+	}
+}
 
 // Close releases everything.
 func (d *device) Close() error { return d.Device.Close(nil) }

@@ -16,7 +16,7 @@ import (
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
-// A View is what of a job is shown. It does no I/O.
+// A View is the part of a job that is shown. It does no I/O.
 type View struct {
 	job    *live.Job
 	rows   []row
@@ -28,7 +28,7 @@ type View struct {
 	top    int // first row that is shown
 }
 
-// row is a rank, with its rates since the job that was shown before.
+// row is a rank, with its rates since the previous sample.
 type row struct {
 	live.Rank
 	messages, bytes, waiting float64   // a second; waiting is the time that goroutines slept
@@ -116,7 +116,7 @@ func (r *row) rate(n float64) string {
 	return short(n)
 }
 
-// short writes a number with at most four digits, and k, M, G or T for powers of a thousand.
+// short formats a number with at most four digits, and k, M, G or T for powers of a thousand.
 func short(n float64) string {
 	units := []string{"", "k", "M", "G", "T"}
 	for i, unit := range units {
@@ -135,7 +135,7 @@ func duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// phases writes how many channels are in which phase: 3x1 2x2 are three in the first and two in the second.
+// phases formats the number of channels in each phase: 3x1 2x2 are three in the first and two in the second.
 func phases(of []int) string {
 	var parts []string
 	for i, n := range of {
@@ -156,7 +156,7 @@ func lanes(r *live.Rank) string {
 	return ""
 }
 
-// Show takes what the job's launcher has said.
+// Show updates the view with the answer of the job's launcher.
 func (v *View) Show(j *live.Job) {
 	if v.paused {
 		return
@@ -185,7 +185,7 @@ func (v *View) Show(j *live.Job) {
 	}
 }
 
-// shown are the rows that the filter lets through, sorted.
+// shown returns the rows that the filter passes, sorted.
 func (v *View) shown() []*row {
 	var list []*row
 	want := strings.ToLower(v.filter)
@@ -224,7 +224,7 @@ type Line struct {
 	Style Style
 }
 
-// Plain is the whole view in lines without an end in their width or number.
+// Plain returns the whole view as lines, without limits on their width or number.
 func (v *View) Plain() []string {
 	var text []string
 	for _, l := range append(v.summary(), v.table(v.shown())...) {
@@ -233,7 +233,7 @@ func (v *View) Plain() []string {
 	return text
 }
 
-// Lines is the view for a terminal of a height.
+// Lines returns the view for a terminal of a height.
 func (v *View) Lines(height int) []Line {
 	if v.job == nil {
 		return []Line{{Text: "weft top: waiting for the job to tell what its ranks do; q quits"}}
@@ -256,7 +256,7 @@ func (v *View) Lines(height int) []Line {
 		"space pause   arrows scroll", Style: Faint})
 }
 
-// summary says which job it is, and what its ranks do together.
+// summary describes the job and the sums over its ranks.
 func (v *View) summary() []Line {
 	j := v.job
 	hosts, states, order := map[string]bool{}, map[live.State]int{}, []live.State(nil)
@@ -282,7 +282,7 @@ func (v *View) summary() []Line {
 	}
 }
 
-// status says how the rows are chosen.
+// status describes how the rows are chosen.
 func (v *View) status() string {
 	text := "sorted by " + strings.ToLower(columns[v.column].name)
 	if v.turned {
@@ -300,7 +300,7 @@ func (v *View) status() string {
 	return text
 }
 
-// table is the head of the columns, and the rows.
+// table returns the column titles and the rows.
 func (v *View) table(rows []*row) []Line {
 	cells, columns := make([][]string, 1+len(rows)), v.columns()
 	width := make([]int, len(columns))

@@ -1,10 +1,10 @@
-// Package admission decides which unauthenticated connections may stay while they prove who they are. It does
-// no I/O.
+// Package admission decides which unauthenticated connections may stay until they have authenticated
+// themselves. It does no I/O.
 package admission
 
 import "time"
 
-// Control admits every newcomer to one of a few places. If all are taken it evicts a connection.
+// Control admits every new connection, to one of a few places. If all are taken it evicts a connection.
 // Unauthenticated callers who hold on, or come back as soon as they are evicted, cannot keep the job's own
 // ranks out:
 //
@@ -15,28 +15,28 @@ import "time"
 //     its ClientHello: a rank sends it at once.
 //   - Of the rest, the oldest one of the address with the most connections is evicted.
 //
-// A rank that is evicted all the same is told so, and tries again. The caller serializes all calls.
+// A rank that is evicted nevertheless is told so, and tries again. The caller serializes all calls.
 type Control struct {
 	Places  int
 	Grace   time.Duration
-	Pending []*Conn // in the order in which they came
+	Pending []*Conn // oldest first
 }
 
-// Conn is a connection whose peer has not proved who it is.
+// Conn is an unauthenticated connection.
 type Conn struct {
 	Address string // without the port
 	since   time.Time
 	Greeted bool // has named this job
-	Evicted bool // has had to give its place to another
+	Evicted bool // was evicted
 }
 
-// MaxConns is how many connections that have not proved anything may be open at once.
+// MaxConns is the maximum number of unauthenticated connections.
 const MaxConns = 128
 
-// Grace is the least time that a connection gets.
+// Grace is the minimum time that a connection gets.
 const Grace = 50 * time.Millisecond
 
-// Wait is how long a newcomer has to wait unless a place is given back: 0 if there is a place, or if a
+// Wait returns how long a new connection must wait unless one leaves: 0 if there is a place, or if a
 // connection can be evicted.
 func (c *Control) Wait(now time.Time) time.Duration {
 	if len(c.Pending) < c.Places {
@@ -45,7 +45,7 @@ func (c *Control) Wait(now time.Time) time.Duration {
 	return max(0, c.Grace-now.Sub(c.Pending[0].since))
 }
 
-// Enter admits a newcomer, when Wait is 0, and returns the connection that it evicts, if any.
+// Enter admits a connection when Wait is 0, and returns the connection that it evicts, or nil.
 func (c *Control) Enter(s *Conn, now time.Time) (out *Conn) {
 	if len(c.Pending) >= c.Places {
 		out = c.victim(now)
@@ -57,7 +57,7 @@ func (c *Control) Enter(s *Conn, now time.Time) (out *Conn) {
 	return out
 }
 
-// victim is the connection to evict when all places are taken.
+// victim returns the connection to evict when all places are taken.
 func (c *Control) victim(now time.Time) (out *Conn) {
 	of := map[string]int{}
 	for _, s := range c.Pending {
@@ -75,7 +75,7 @@ func (c *Control) victim(now time.Time) (out *Conn) {
 	return out
 }
 
-// Leave gives a place back. A second call does nothing.
+// Leave frees a connection's place. A second call does nothing.
 func (c *Control) Leave(s *Conn) {
 	for i, x := range c.Pending {
 		if x == s {

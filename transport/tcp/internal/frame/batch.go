@@ -6,73 +6,74 @@ import (
 )
 
 const (
-	// payloads up to here are copied after their header; larger ones are gathered from where they lie
+	// payloads up to this size are copied after their header; larger ones are added by reference
 	MaxCopied = 2 << 10
-	// copied payloads of one write, and their headers: 64 KiB of a view are two frames, and one write
+	// headers and copied payloads of one write: 64 KiB of a view are two frames in one write
 	BatchSize = 64<<10 + 256
-	// bytes of one write: a large message goes fastest whole, the kernel of the other side having no part in
-	// its sending then
+	// bytes of one write. A large message is fastest in one write: then its sending does not depend on the
+	// acknowledgements of the peer's kernel
 	MaxWrite = 2 << 20
-	// MaxPieces is how many pieces of memory one write has at most.
+	// MaxPieces is the maximum number of memory ranges of one write.
 	MaxPieces = 64
 
-	// MaxBatchFrames is how many frames go into one write at most.
+	// MaxBatchFrames is the maximum number of frames of one write.
 	MaxBatchFrames = 8 * MaxPieces
 
-	// MaxSGE is how many pieces of memory the payload of a frame is gathered from at most.
+	// MaxSGE is the maximum number of memory ranges of one frame's payload.
 	MaxSGE = 8
 
-	// MaxCheckedResponse is the most of an answer to a Read that is copied into a frame with a checksum,
-	// because its memory may change at any time, and the checksum has to be that of the bytes that go out.
+	// MaxCheckedResponse is the largest part of a Read's answer that is copied into a frame with a checksum.
+	// The copy is needed because the memory may change at any time, and the checksum must match the bytes
+	// that are sent.
 	MaxCheckedResponse = 16 << 10
 )
 
-// Batch gathers the frames of one write. A completion queue has one, for the queue pairs that send
-// through it: it is empty between writes.
+// Batch collects the frames of one write. A completion queue has one, for the queue pairs that send through
+// it: it is empty between writes.
 type Batch struct {
 	buf   [BatchSize]byte
 	used  int
-	from  int // of buf, not yet in vec
+	from  int // beginning of the bytes of buf that are not yet in vec
 	vec   [MaxPieces][]byte
 	n     int
 	bytes int
-	ends  [MaxBatchFrames]int // of the frames: bytes from the beginning
+	ends  [MaxBatchFrames]int // end of each frame, in bytes from the beginning
 	count int                 // of ends
 
-	header int // bytes of a header, with its CRC if the queue pair has them, and what lanes add
-	begun  int // the present frame: where in buf it begins
-	pieces int // and the length of vec before it
+	header int // bytes of a header, with its CRC and the words of lanes
+	begun  int // beginning of the last frame in buf
+	pieces int // length of vec before the last frame
 }
 
-// Reset empties the batch. A frame has a header of a size, with its checksum and what lanes add.
+// Reset empties the batch. header is the size of a frame's header, with its checksum and the words of lanes.
 func (b *Batch) Reset(header int) {
 	b.used, b.from, b.n, b.bytes, b.count = 0, 0, 0, 0, 0
 	b.header = header
 }
 
-// Empty reports whether nothing is in the batch, size how many bytes are.
+// Empty reports whether the batch is empty; Size returns its bytes.
 func (b *Batch) Empty() bool { return b.bytes == 0 }
 func (b *Batch) Size() int   { return b.bytes }
 
-// Finish notes the end of the frame made last.
+// Finish ends the frame made last.
 func (b *Batch) Finish() {
 	b.ends[b.count] = b.bytes
 	b.count++
 }
 
-// Frames are the ends of the frames that are finished, in bytes from the beginning.
+// Frames returns the ends of the finished frames, in bytes from the beginning.
 func (b *Batch) Frames() []int { return b.ends[:b.count] }
 
-// Last is the header of the frame made last.
+// Last returns the header of the frame made last.
 func (b *Batch) Last() []byte { return b.buf[b.begun : b.begun+b.header] }
 
-// MaxCopy is how large a payload can be that is copied into the buffer with a checksum.
+// MaxCopy returns the largest payload that can be copied into the buffer with a checksum.
 func (b *Batch) MaxCopy() int { return BatchSize - b.used - LaneHeaderSize - 2*SumSize }
 
-// Scratch is the buffer of an empty batch, for a frame that goes out by itself.
+// Scratch returns n bytes of the buffer of an empty batch, for a frame that is sent by itself.
 func (b *Batch) Scratch(n int) []byte { return b.buf[:n:n] }
 
-// Contiguous is all of a sealed batch if that is one piece of the buffer, as it is for small frames.
+// Contiguous returns a sealed batch if it is contiguous in the buffer, as it is for small frames, or nil.
 func (b *Batch) Contiguous() []byte {
 	if b.n == 1 && b.from == b.used && b.bytes == b.used {
 		return b.buf[:b.used]
@@ -80,7 +81,7 @@ func (b *Batch) Contiguous() []byte {
 	return nil
 }
 
-// Pieces are the pieces of a sealed batch.
+// Pieces returns the memory ranges of a sealed batch.
 func (b *Batch) Pieces() [][]byte { return b.vec[:b.n] }
 
 // Full reports whether the next frame might not fit.
@@ -89,7 +90,7 @@ func (b *Batch) Full() bool {
 		b.n > MaxPieces-MaxSGE-3 || b.count == len(b.ends)
 }
 
-// Begin puts a frame's header into the buffer, and gives room after it for n bytes of payload.
+// Begin adds a frame's header, and returns room after it for n bytes of payload.
 func (b *Batch) Begin(h Header, n int) []byte {
 	b.begun, b.pieces = b.used, b.n
 	mem := b.room(b.header + n)
@@ -97,7 +98,7 @@ func (b *Batch) Begin(h Header, n int) []byte {
 	return mem[b.header:]
 }
 
-// room gives n bytes of the buffer to be filled.
+// room returns the next n bytes of the buffer, to be filled.
 func (b *Batch) room(n int) []byte {
 	mem := b.buf[b.used : b.used+n]
 	b.used += n
@@ -105,7 +106,7 @@ func (b *Batch) room(n int) []byte {
 	return mem
 }
 
-// Seal puts what has been filled of the buffer into the list.
+// Seal adds the filled bytes of the buffer to the list of memory ranges.
 func (b *Batch) Seal() {
 	if b.from < b.used {
 		b.vec[b.n] = b.buf[b.from:b.used]
@@ -114,7 +115,7 @@ func (b *Batch) Seal() {
 	}
 }
 
-// Direct adds memory from where it lies.
+// Direct adds memory by reference.
 func (b *Batch) Direct(mem []byte) {
 	b.Seal()
 	b.vec[b.n] = mem
@@ -122,15 +123,14 @@ func (b *Batch) Direct(mem []byte) {
 	b.bytes += len(mem)
 }
 
-// Sum puts the checksums of the frame that was made last into the room after its header and after its
-// payload. The frame goes out as it stands now: what is copied stands in the batch, and what is gathered
-// from a request's memory must not change before that completes.
+// Sum adds the checksums of the frame made last, after its header and after its payload. Memory that was
+// added by reference must not change before its request completes.
 func (b *Batch) Sum() {
 	header := b.buf[b.begun:][:b.header-SumSize]
 	putSum(b.buf[b.begun+len(header):], crc32.Checksum(header, Castagnoli))
 	copied := b.buf[b.begun+b.header : b.used]
 	sum := crc32.Update(0, Castagnoli, copied)
-	gathered := b.vec[min(b.pieces+1, b.n):b.n] // after the piece that the header ends
+	gathered := b.vec[min(b.pieces+1, b.n):b.n] // after the range that ends with the header
 	for _, v := range gathered {
 		sum = crc32.Update(sum, Castagnoli, v)
 	}

@@ -9,9 +9,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// Where two ends have agreed on it, a CRC32C (Castagnoli) of 4 bytes stands after every header and another
-// after every payload that is not empty. A header is not believed, and a payload not delivered, before its
-// CRC is found right.
+// If the two ends have agreed on it, a CRC32C (Castagnoli) of 4 bytes follows every header, and every payload
+// that is not empty. A header is not used, and a payload not delivered, before its CRC has been verified.
 
 const SumSize = 4
 
@@ -19,7 +18,7 @@ var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func putSum(b []byte, sum uint32) { binary.LittleEndian.PutUint32(b, sum) }
 
-// HeaderSizeWith is what a header takes of the stream.
+// HeaderSizeWith returns the size of a header in the stream.
 func HeaderSizeWith(checked bool) int {
 	if checked {
 		return HeaderSize + SumSize
@@ -42,7 +41,7 @@ func Append(b []byte, h Header, payload []byte, checked bool) []byte {
 	return b
 }
 
-// CheckHeader checks a header's bytes, before anything of them is believed, against the CRC after them.
+// CheckHeader verifies a header of size bytes against the CRC after it.
 func CheckHeader(b []byte, size int) error {
 	if sum, told := crc32.Checksum(b[:size], Castagnoli), binary.LittleEndian.Uint32(b[size:]); sum != told {
 		return Damaged("a frame's header", sum, told)
@@ -50,7 +49,7 @@ func CheckHeader(b []byte, size int) error {
 	return nil
 }
 
-// CheckPayload compares the CRC of a payload with the one after it.
+// CheckPayload compares sum, the CRC of a payload, with the CRC after it.
 func CheckPayload(told []byte, sum uint32, o Op, length int) error {
 	if want := binary.LittleEndian.Uint32(told); sum != want {
 		return Damaged(fmt.Sprintf("the payload of a %v of %d bytes", o, length), sum, want)
@@ -58,7 +57,7 @@ func CheckPayload(told []byte, sum uint32, o Op, length int) error {
 	return nil
 }
 
-// Damaged ends the connection over a CRC that is not what the bytes have.
+// Damaged returns the error of a wrong CRC, which ends the connection.
 func Damaged(what string, sum, told uint32) error {
 	return &violation.Error{Reason: violation.Checksum,
 		Err: fmt.Errorf("%w: the CRC32C of %s is %08x where %08x was sent: bytes were changed on the way",

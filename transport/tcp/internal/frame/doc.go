@@ -1,4 +1,4 @@
-// Package frame is the frames of RDMA mode as bytes: headers, their opcodes and limits, checksums, and the
-// batch in which the frames of one write are gathered. It does no I/O and knows no queue pair. The bytes are
-// described in docs/internals/spec/wire.md.
+// Package frame encodes the frames of RDMA mode: headers, their opcodes and limits, checksums, and the batch
+// that collects the frames of one write. It does no I/O and does not know queue pairs.
+// docs/internals/spec/wire.md specifies the bytes.
 package frame

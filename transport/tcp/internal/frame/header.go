@@ -9,15 +9,16 @@ import (
 
 // Flags of a frame.
 const (
-	Last       = 1 << 0 // of the frames of a message
-	Solicited  = 1 << 1 // its completion is worth an event
+	Last       = 1 << 0 // last frame of a message
+	Solicited  = 1 << 1 // its completion raises a solicited event
 	KnownFlags = Last | Solicited
 )
 
 const (
 	HeaderSize = 24
 
-	// MaxPayload is the most that a frame carries, so that small messages get in between large ones.
+	// MaxPayload is the largest payload of a frame, so that small messages can be sent between the frames of
+	// large ones.
 	MaxPayload = 128 << 10
 
 	MaxControl = 2 * MaxSegments * SegmentSize // payload of a frame that is not placed in registered memory
@@ -46,7 +47,7 @@ func (h Header) Append(b []byte) []byte {
 	return b
 }
 
-// Parse reads a header of a connection that is alone, and refuses what no weft sends.
+// Parse parses a header of a singleLink, and returns an error for an invalid one.
 func Parse(b []byte) (Header, error) {
 	h, err := parseOf(b, 0)
 	if err == nil && h.Op == Lost {
@@ -55,7 +56,7 @@ func Parse(b []byte) (Header, error) {
 	return h, err
 }
 
-// parseOf reads a header that a lane carries.
+// parseOf parses a header that was received over a lane.
 func parseOf(b []byte, lane uint16) (Header, error) {
 	_ = b[HeaderSize-1]
 	w := binary.LittleEndian.Uint64(b)

@@ -8,30 +8,30 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Over lanes three words stand after a frame's header: the frame's number in the sequence of its direction (0
-// for a frame that does not count), the least number of the other direction that has not arrived, and a
-// reference that lets the frame be placed whatever is missing before it. The header's field for the lane has
-// the lane's number.
+// Over lanes three words follow a frame's header: the frame's sequence number in its direction (0 for an
+// unsequenced frame), the smallest number of the other direction that has not arrived, and a reference that
+// lets the frame be placed even if earlier ones are missing. The header's lane field has the number of the
+// lane.
 const (
 	LaneWords      = 24
 	LaneHeaderSize = HeaderSize + LaneWords
 )
 
-// LaneHeaderSizeWith is what a header takes of a lane.
+// LaneHeaderSizeWith returns the size of a header over lanes.
 func LaneHeaderSizeWith(checked bool) int { return HeaderSizeWith(checked) + LaneWords }
 
 // LaneHeader is a header over lanes.
 type LaneHeader struct {
 	Header
-	Number uint64 // 0: it does not count
+	Number uint64 // 0: unsequenced
 	Ack    uint64
 
-	// Ref is, of a Write, the number of its first frame; of a ReadWrite its Read; of a ReadRequest or an
-	// Atomic how many came before it; of a Terminate the number of the frame that was wrong.
+	// Ref is, for a Write, the number of its first frame; for a ReadWrite, the number of its Read; for a
+	// ReadRequest or an Atomic, how many preceded it; for a Terminate, the number of the wrong frame.
 	Ref uint64
 }
 
-// PutWords fills in, after a header that stands in b, what lanes add to it.
+// PutWords adds the words of lanes to a header in b.
 func PutWords(b []byte, number uint16, n, ack, ref uint64) {
 	_ = b[LaneHeaderSize-1]
 	binary.LittleEndian.PutUint16(b[6:], number)
@@ -40,7 +40,7 @@ func PutWords(b []byte, number uint16, n, ack, ref uint64) {
 	binary.LittleEndian.PutUint64(b[HeaderSize+16:], ref)
 }
 
-// ParseOverLane reads a header of a lane and refuses what no weft sends.
+// ParseOverLane parses a header of a lane, and returns an error for an invalid one.
 func ParseOverLane(b []byte, number uint16) (h LaneHeader, err error) {
 	_ = b[LaneHeaderSize-1]
 	if h.Header, err = parseOf(b, number); err != nil {
@@ -52,8 +52,8 @@ func ParseOverLane(b []byte, number uint16) (h LaneHeader, err error) {
 	h.Number = binary.LittleEndian.Uint64(b[HeaderSize:])
 	h.Ack = binary.LittleEndian.Uint64(b[HeaderSize+8:])
 	h.Ref = binary.LittleEndian.Uint64(b[HeaderSize+16:])
-	if h.Op.counts() != (h.Number != 0) {
-		return h, fmt.Errorf("%w: %v with the number %d", transport.ErrProtocol, h.Op, h.Number)
+	if h.Op.sequenced() != (h.Number != 0) {
+		return h, fmt.Errorf("%w: %v with sequence number %d", transport.ErrProtocol, h.Op, h.Number)
 	}
 	return h, nil
 }

@@ -7,18 +7,17 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Window is how many numbers a direction may be ahead of its acknowledgement. It bounds every list of frames,
-// the holes too: a sender is held back by it, nothing is dropped (H4).
+// Window is the send window: how many numbers a direction may be ahead of its acknowledgement. It bounds
+// every list of frames, and the holes: the sender waits, and nothing is dropped (H4).
 const Window = 2048
 
-// MaxHoles is how many holes can be open at once: each has at least one number that is missing and one that
-// has come.
+// MaxHoles is the maximum number of holes: each has at least one missing number and one that has arrived.
 const MaxHoles = Window / 2
 
-// LostLanes is what one end says of the lanes that it has closed.
+// LostLanes is one end's report of the lanes that it has closed.
 type LostLanes struct {
-	Version, Heard uint32   // of this state, and of the peer's newest
-	Closed         []uint16 // lanes of which it places nothing any more
+	Version, Heard uint32   // of this report, and of the peer's newest that was received
+	Closed         []uint16 // lanes whose frames it no longer places
 }
 
 // Range is a stretch of numbers that have arrived.
@@ -28,11 +27,11 @@ const (
 	lostHead     = 12 // versions (4 + 4), lanes (2), ranges (2)
 	lostLane     = 2
 	lostRange    = 8   // first and last number after the acknowledged ones, 4 bytes each
-	MaxLostLanes = 256 // that can be told of at once
+	MaxLostLanes = 256 // in one report
 	MaxLost      = lostHead + lostLane*MaxLostLanes + lostRange*MaxHoles
 )
 
-// AppendLost writes the payload of Lost. The ranges are after ack, which the frame has too.
+// AppendLost appends the payload of Lost. The ranges are beyond ack, which is also in the frame's header.
 func AppendLost(b []byte, t LostLanes, ack uint64, ranges []Range) []byte {
 	closed := t.Closed[:min(len(t.Closed), MaxLostLanes)]
 	b = binary.LittleEndian.AppendUint32(b, t.Version)
@@ -49,7 +48,7 @@ func AppendLost(b []byte, t LostLanes, ack uint64, ranges []Range) []byte {
 	return b
 }
 
-// ParseLost reads it.
+// ParseLost parses the payload of Lost.
 func ParseLost(b []byte, ack uint64) (t LostLanes, ranges []Range, err error) {
 	bad := fmt.Errorf("%w: Lost of %d bytes that do not fit together", transport.ErrProtocol, len(b))
 	if len(b) < lostHead {

@@ -22,15 +22,15 @@ const (
 	end
 )
 
-// Ops is the end of the opcodes that a connection has which is alone.
+// Ops is the end of the opcodes of a singleLink.
 const Ops = Lost
 
-// opcodes is what the header of each kind of frame may say. A frame's meaning, and that of the words a and
-// b of its header, is in docs/internals/spec/wire.md.
+// opcodes has the limits of each opcode. docs/internals/spec/wire.md specifies the meaning of a frame, and of
+// the words a and b of its header.
 var opcodes = [end]struct {
 	name       string
 	maxPayload int
-	unnumbered bool // over lanes: it stands outside the sequence
+	unnumbered bool // over lanes: not part of the sequence
 }{
 	Ready:       {name: "Ready", unnumbered: true},
 	Write:       {name: "Write", maxPayload: MaxPayload},
@@ -54,5 +54,5 @@ func (o Op) String() string {
 	return fmt.Sprintf("frame type %d", uint8(o))
 }
 
-// counts reports whether frames of a kind have a number over lanes.
-func (o Op) counts() bool { return !opcodes[o].unnumbered }
+// sequenced reports whether frames with this opcode have a sequence number over lanes.
+func (o Op) sequenced() bool { return !opcodes[o].unnumbered }

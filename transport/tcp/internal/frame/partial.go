@@ -1,6 +1,6 @@
 package frame
 
-// Partial is the rest of a frame of which the socket has taken a part.
+// Partial is the rest of a frame that the socket has accepted in part.
 type Partial struct {
 	head []byte // header and copied payload
 	tail []byte // the CRC after a gathered payload
@@ -10,18 +10,18 @@ type Partial struct {
 
 func (p *Partial) Empty() bool { return len(p.head) == 0 && p.n == 0 && len(p.tail) == 0 }
 
-// Gathers reports whether memory of a request, or of a region, is a part of the rest.
+// Gathers reports whether the rest includes memory of a request or a region by reference.
 func (p *Partial) Gathers() bool { return p.n > 0 }
 
-// Keep takes bytes that are copied.
+// Keep stores a copy of b as the rest.
 func (p *Partial) Keep(b []byte) { p.head = append(p.head[:0], b...) }
 
-// Held is how many bytes the copy takes of memory.
+// Held returns the memory size of the copies.
 func (p *Partial) Held() int { return cap(p.head) + cap(p.tail) }
 
 func (p *Partial) Reset() { p.head, p.n, p.tail = p.head[:0], 0, p.tail[:0] }
 
-// Save takes the bytes from n to end of a batch.
+// Save stores the bytes from n to end of a batch.
 func (p *Partial) Save(o *Batch, n, end int) {
 	at := 0
 	for _, v := range o.vec[:o.n] {
@@ -54,7 +54,7 @@ func (p *Partial) AppendTo(o *Batch) {
 	}
 }
 
-// Advance forgets the first n bytes, which have been written.
+// Advance drops the first n bytes, which have been written.
 func (p *Partial) Advance(n int) {
 	k := min(n, len(p.head))
 	p.head = p.head[:copy(p.head, p.head[k:])]

@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
-// Reason is why a connection is cut: layer, type and code as in the IANA registry of RDDP errors, where it
-// has one.
+// Reason is the reason why a connection is cut: layer, type and code, as in the IANA registry of RDDP errors
+// if it is there.
 type Reason uint32
 
 const (
@@ -26,7 +26,7 @@ func (t Reason) String() string {
 	return fmt.Sprintf("layer %d, type %d, code %d", t>>16, t>>8&0xff, t&0xff)
 }
 
-// reasons are the codes of the reasons that all providers have. Own is another end's access.
+// reasons maps the reasons of all providers to codes. Own maps to a local error: the peer did nothing wrong.
 var reasons = [...]Reason{
 	violation.Local: ReasonLocal, violation.Access: ReasonAccess, violation.Key: ReasonKey,
 	violation.Protocol: ReasonProtocol, violation.NoRecv: ReasonNoRecv, violation.Reads: ReasonReads,
@@ -36,7 +36,7 @@ var reasons = [...]Reason{
 // ReasonOf returns the code of a reason.
 func ReasonOf(r violation.Reason) Reason { return reasons[r] }
 
-// Violation returns the reason that a code stands for, Protocol if it is not known.
+// Violation returns the reason for a code; Protocol if it is unknown.
 func (t Reason) Violation() violation.Reason {
 	for r, code := range reasons {
 		if r > 0 && code == t {

@@ -1,5 +1,4 @@
-// Package link is one connected socket in RDMA mode, plain or encrypted. Whoever owns a link drives it with
-// calls that never block.
+// Package link provides one connected socket in RDMA mode, plain or encrypted. Its calls never block.
 package link
 
 import (
@@ -10,10 +9,10 @@ import (
 // Link is one connected socket. Its owner closes the descriptor.
 type Link struct {
 	fd      int
-	session *Session // nil where the socket is not encrypted
+	session *Session // nil if the socket is not encrypted
 }
 
-// New makes the link of a non-blocking socket; encrypted, if there is a session.
+// New makes the link of a non-blocking socket, encrypted if s is not nil.
 func New(fd int, s *Session) Link {
 	if s != nil {
 		s.enterRDMAMode(fd)
@@ -21,12 +20,12 @@ func New(fd int, s *Session) Link {
 	return Link{fd, s}
 }
 
-// readAhead is how much more than a payload is read, for the next header in the same call.
+// readAhead is how many bytes are read after a payload in the same call: the next header.
 const readAhead = 4 << 10
 
-// Read reads into dst, and what follows into staging; without a dst only into staging. n is -1 if nothing
-// has come yet, and 0 at the end of the stream. If n is less than asked, nothing is left in the socket.
-// With buffered it reads only what the link has taken from the socket already.
+// Read reads into dst, and then into staging; with a nil dst only into staging. n is -1 if there is no data
+// yet, and 0 at the end of the stream. If n is less than asked, the socket is empty. With buffered it reads
+// only bytes that the link has already read from the socket.
 func (l Link) Read(dst, staging []byte, buffered bool) (asked, n int, err error) {
 	switch {
 	case l.session != nil:
@@ -42,12 +41,12 @@ func (l Link) Read(dst, staging []byte, buffered bool) (asked, n int, err error)
 	return len(dst) + readAhead, n, err
 }
 
-// Heard reports whether anything has come from the socket since the last call, if only a part of what Read
-// could return. It is false for a link that is not encrypted, which returns all that comes.
+// Heard reports whether the socket has had data since the last call, even if too little for Read to return.
+// It is false for a link that is not encrypted, which returns all data.
 func (l Link) Heard() bool { return l.session != nil && l.session.takeHeard() }
 
-// Write gives the socket a batch that is sealed. n is what the link has taken, -1 if nothing; a frame of
-// which it has taken a part must be finished before another begins.
+// Write writes a sealed batch. n is the number of bytes that the link has accepted, -1 for none; a frame that
+// it has accepted in part must be finished before another begins.
 func (l Link) Write(o *frame.Batch) (n int, err error) {
 	if l.session != nil {
 		return l.session.write(o)
@@ -63,7 +62,7 @@ func (l Link) Write(o *frame.Batch) (n int, err error) {
 	return sys.Writev(l.fd, v[:len(pieces)])
 }
 
-// WriteFrame gives the socket one frame, as Write does.
+// WriteFrame writes one frame, like Write.
 func (l Link) WriteFrame(b []byte) (n int, err error) {
 	if l.session != nil {
 		return l.session.writeFrame(b)
@@ -71,7 +70,7 @@ func (l Link) WriteFrame(b []byte) (n int, err error) {
 	return sys.Write(l.fd, b)
 }
 
-// MaxWrite is how large a batch may be when another frame is added to it.
+// MaxWrite returns the size of a batch above which no further frame may be added to it.
 func (l Link) MaxWrite() int {
 	if l.session != nil {
 		return maxPlaintext
@@ -79,8 +78,8 @@ func (l Link) MaxWrite() int {
 	return frame.MaxWrite
 }
 
-// Pending is how many bytes the link has taken and the socket has not. While there are any, the link takes no
-// batch.
+// Pending returns the number of bytes that the link has accepted and the socket has not. While there are any,
+// the link accepts no batch.
 func (l Link) Pending() int {
 	if l.session == nil {
 		return 0
@@ -88,7 +87,7 @@ func (l Link) Pending() int {
 	return l.session.pending()
 }
 
-// Flush gives the socket what is pending, and reports whether the socket has taken any of it.
+// Flush writes the pending bytes to the socket, and reports whether the socket has accepted any.
 func (l Link) Flush() (progress bool, err error) {
 	if l.session == nil {
 		return false, nil

@@ -13,40 +13,39 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// Session is the TLS session of a connection, and what crypto/tls takes for its network connection. In
-// streaming mode that is the connection itself. In RDMA mode it is a raw descriptor, which never blocks: a
-// read of nothing is an error that crypto/tls takes for a passing one, and what it writes is only gathered,
-// since it cannot take back a record of which a part is written. A frame counts as taken by the link when
-// it is encrypted, so no frame is ever taken in part.
+// Session is the TLS session of a connection, and also the net.Conn that crypto/tls reads and writes. In
+// streaming mode it wraps the real connection. In RDMA mode it uses a non-blocking descriptor: a read without
+// data returns a temporary error, and a write only appends to a buffer, because a record cannot be written in
+// part. So the link accepts a frame either completely, as soon as it is encrypted, or not at all.
 type Session struct {
 	net.Conn           // streaming mode; nil in RDMA mode
-	TLS      *tls.Conn // set by whoever makes the session
+	TLS      *tls.Conn // set by the caller of NewSession
 	taken    int       // bytes read in streaming mode
 
 	fd           int
-	heard        bool   // something has been read from the socket since takeHeard
-	bufferedOnly bool   // nothing is to be read from the socket, only what crypto/tls already has
-	records      []byte // records that the socket has not taken
-	sent         int    // of them, of which it has
+	heard        bool   // data was read from the socket since takeHeard
+	bufferedOnly bool   // do not read from the socket, only what crypto/tls has buffered
+	records      []byte // records that the socket has not accepted completely
+	sent         int    // bytes of records that it has
 }
 
 // NewSession makes a session over a connection in streaming mode.
 func NewSession(c net.Conn) *Session { return &Session{Conn: c, fd: -1} }
 
 const (
-	// MaxHandshake is how much is read of a peer before the handshake is through. A genuine one needs less
+	// MaxHandshake is the most that is read of a peer before the end of the handshake. A real one needs less
 	// than 4 KiB.
 	MaxHandshake = 16 << 10
 
-	// maxPlaintext is the plaintext after which no further frame is put into one write. With the frame that
-	// goes over it, this bounds what of a connection waits for room in its socket.
+	// maxPlaintext is the amount of plaintext after which no further frame is added to a write. Together with
+	// the largest frame, it bounds the bytes of a connection that wait for room in its socket.
 	maxPlaintext = 64 << 10
 )
 
-// ErrRecord is a TLS record that is wrong: bytes were changed on the way.
+// ErrRecord is the error of a wrong TLS record: its bytes were changed in transit.
 var ErrRecord = fmt.Errorf("%w: TLS", transport.ErrProtocol)
 
-// nothingYet is a read of an empty socket, to crypto/tls: its session stays good.
+// nothingYet is the error of a read without data. It leaves crypto/tls's session usable.
 type nothingYet struct{}
 
 func (nothingYet) Error() string   { return "nothing to read yet" }
@@ -56,7 +55,7 @@ func (nothingYet) Temporary() bool { return true }
 // conn is the session as crypto/tls sees it.
 type conn struct{ *Session }
 
-// Records is what crypto/tls reads records from and writes them to.
+// Records returns the connection from which crypto/tls reads records and to which it writes them.
 func (s *Session) Records() net.Conn { return conn{s} }
 
 // Read is called by crypto/tls.
@@ -98,8 +97,8 @@ func (c conn) Write(b []byte) (int, error) {
 
 func (s *Session) enterRDMAMode(fd int) { s.Conn, s.fd = nil, fd }
 
-// read is one read of plaintext. Only the end of the connection is the end of the stream, also in the
-// middle of a record: whether all has come, the Close frame says.
+// read makes one read of plaintext. The end of the connection counts as the end of the stream, even in the
+// middle of a record: the Close frame says whether everything was received.
 func (s *Session) read(dst, staging []byte, buffered bool) (asked, n int, err error) {
 	into := dst
 	if dst == nil {
@@ -111,7 +110,7 @@ func (s *Session) read(dst, staging []byte, buffered bool) (asked, n int, err er
 	var code syscall.Errno
 	switch {
 	case n > 0 || err == nil:
-		return n, n, nil // an error comes again
+		return n, n, nil // an error is returned by the next call
 	case errors.Is(err, nothingYet{}):
 		return 0, -1, nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

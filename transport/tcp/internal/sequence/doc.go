@@ -1,8 +1,8 @@
-// Package sequence numbers, acknowledges and orders the frames of a queue pair that has several
-// connections, its lanes. It does no I/O: an event goes in, what is to be done comes out.
+// Package sequence numbers, acknowledges and orders the frames of a queue pair that has several connections,
+// its lanes. It does no I/O.
 //
-// Every frame that counts has a number, its place in one sequence of the queue pair's direction, whatever
-// lane carries it. Outbound is the sender's half: which lane carries which number, until the peer has
-// acknowledged it. Inbound is the receiver's: what has arrived, in which order it is told (H1 to H4).
-// Failover is how two ends agree that a lane is gone, before anything that it carried is sent again (H5).
+// Every sequenced frame has a number: its position in the sequence of its direction, on whichever lane it is
+// sent. Outbound is the sender's half: it knows which lane carries which number until the peer acknowledges
+// it. Inbound is the receiver's half: it knows what has arrived, and in which order to deliver it (H1 to H4).
+// Failover lets the two ends agree that a lane is gone, before any of its frames is resent (H5).
 package sequence

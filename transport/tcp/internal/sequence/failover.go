@@ -6,26 +6,27 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// Failover is how two ends agree that lanes are gone. Each end closes its own side of a lane, so that nothing
-// of it is placed any more, and tells the other so, together with what has arrived; only then does the other
-// send again what that lane carried. Each tells its whole state, with a version, and which version of the
-// other it has heard. A message is lost only with the lane that carried it, and when that is closed all is
-// told anew. When both know of both, a lane is forgotten.
+// Failover lets the two ends agree that lanes are gone before anything is resent. Each end closes its side of
+// a lane, so that none of its frames is placed any more, and then sends its whole state: the lanes that it
+// has closed, the frames that it has received, and two version numbers, that of its own state and that of the
+// newest state of the peer that it has received. Only then does the peer resend the lane's frames. A state
+// can be lost only with the lane that carried it; that lane is then closed too, and a new state sent. When
+// both ends have confirmed the loss of a lane, it is forgotten.
 type Failover struct {
-	version   uint32 // of our state
-	heard     uint32 // of the peer's, the newest
-	confirmed uint32 // of ours, that the peer has heard
+	version   uint32 // of this end's state
+	heard     uint32 // of the peer's newest state
+	confirmed uint32 // of ours that the peer has received
 	list      []lostLane
 	due       bool
 }
 
 type lostLane struct {
 	number uint16
-	here   uint32 // the version from which on we tell that our side is closed
-	there  bool   // the peer has told that its side is
+	here   uint32 // the version of the first state that says that our side is closed; 0: it is open
+	there  bool   // the peer has reported that its side is closed
 }
 
-// Closed notes that this side of a lane is closed, and everything that had come of it placed or dropped.
+// Closed notes that this side of a lane is closed, and everything received over it is placed or dropped.
 func (f *Failover) Closed(number uint16) {
 	f.version++
 	f.due = true
@@ -47,19 +48,19 @@ func (f *Failover) entry(number uint16) *lostLane {
 // Unsent notes that the last state could not be sent.
 func (f *Failover) Unsent() { f.due = true }
 
-// Knows reports whether a lane is one that goes or has gone: its number must not be used yet.
+// Knows reports whether a lane is lost and not yet forgotten: its number must not be used.
 func (f *Failover) Knows(number uint16) bool {
 	return slices.ContainsFunc(f.list, func(e lostLane) bool { return e.number == number })
 }
 
-// Len is how many lanes are not forgotten yet.
+// Len returns the number of lost lanes that are not yet forgotten.
 func (f *Failover) Len() int { return len(f.list) }
 
-// Due reports whether the state is to be told. Tell gives it and notes that it is on its way.
+// Due reports whether the state must be sent.
 func (f *Failover) Due() bool { return f.due }
 
-// Tell gives the state to be told, in closed's memory.
-func (f *Failover) Tell(closed []uint16) frame.LostLanes {
+// State returns the state to send, in closed's memory, and notes that it is sent.
+func (f *Failover) State(closed []uint16) frame.LostLanes {
 	f.due = false
 	for _, e := range f.list {
 		if e.here != 0 {
@@ -69,9 +70,9 @@ func (f *Failover) Tell(closed []uint16) frame.LostLanes {
 	return frame.LostLanes{Version: f.version, Heard: f.heard, Closed: closed}
 }
 
-// Hear takes the peer's state. For each lane that is new in it fresh is called: what it carried of ours, and
-// has not arrived, is to be sent again; our side of it is closed first, if it is not.
-func (f *Failover) Hear(t frame.LostLanes, fresh func(number uint16)) {
+// Merge merges the peer's state. It calls fresh for each lane that the peer has newly closed: this end must
+// close its side, if it is open, and resend the frames of the lane that have not arrived.
+func (f *Failover) Merge(t frame.LostLanes, fresh func(number uint16)) {
 	f.confirmed = max(f.confirmed, t.Heard)
 	if t.Version > f.heard {
 		f.heard = t.Version

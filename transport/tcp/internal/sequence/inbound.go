@@ -9,21 +9,20 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// ErrBeyondWindow is a number that no sender that keeps the rules can have used.
+// ErrBeyondWindow is the error of a number that a correct sender cannot have used.
 var ErrBeyondWindow = errors.New("a number beyond the window")
 
-// Kind is what the arrival of a segment counts as, in the record of the hole that it lies beyond (H2).
+// Kind says which counter of its run a frame increments (H2).
 type Kind uint8
 
 const (
-	Data     Kind = iota // bytes that nobody is told of
-	Request              // a Read Request or an Atomic: it waits for its doorbell
-	Message              // the last of what uses a posted Recv, which has its particulars
-	Response             // the end of an answer to a Read or an Atomic of this side
+	Data     Kind = iota // bytes without a completion
+	Request              // a Read Request or an Atomic, which must be released in order
+	Message              // the last frame of a message that consumes a posted Recv
+	Response             // the last frame of an answer to a Read or an Atomic of this side
 )
 
-// Counts is the record of what was completed beyond a hole: not of each message, but of how many there are of
-// a kind (H2).
+// Counts counts what was completed beyond a hole, by kind (H2).
 type Counts struct {
 	Requests, Messages, Responses int
 }
@@ -45,28 +44,28 @@ func (c *Counts) merge(o Counts) {
 	c.Responses += o.Responses
 }
 
-// Run is a stretch of the sequence that has arrived, all of it, and is not yet told of.
+// Run is a range of the sequence that has arrived completely and is not yet delivered.
 type Run struct {
 	From, To uint64
 	Counts
-	End   uint8 // what has to be carried out exactly here, after all else of the run; 0: nothing
+	End   uint8 // what must be carried out exactly after the run; 0: nothing
 	since time.Duration
 }
 
-// Inbound is the receiving half of a sequence. T is what is held back of a Write until all the rest of it is
-// there.
+// Inbound is the receiving half of a sequence. T is the part of a Write that is held until the rest has
+// arrived.
 type Inbound[T any] struct {
 	// Now reads a clock. It is called when a hole opens or closes.
 	Now func() time.Duration
 
-	next  uint64 // the least number that has not arrived
-	runs  []Run  // what has, beyond it, ascending
-	told  int    // of runs, from the first, that lie before next and are due to be told
+	next  uint64 // the smallest number that has not arrived
+	runs  []Run  // beyond it, ascending
+	ready int    // the first runs, which lie before next and are ready to be delivered
 	tails []tail[T]
 	Stats Holes
 }
 
-// Holes is what a direction has seen of them.
+// Holes has the statistics of the holes of a direction.
 type Holes struct {
 	Open    int // at present
 	MaxOpen int // at once
@@ -83,11 +82,11 @@ type tail[T any] struct {
 // NewInbound makes the receiving half of a sequence that begins with 1.
 func NewInbound[T any](now func() time.Duration) *Inbound[T] { return &Inbound[T]{Now: now, next: 1} }
 
-// Next is the least number that has not arrived: what an acknowledgement says.
+// Next returns the smallest number that has not arrived: the value of an acknowledgement.
 func (in *Inbound[T]) Next() uint64 { return in.next }
 
-// Fresh reports whether a number has not arrived before. What is not fresh is dropped unread: before any key
-// of it is looked at. A number beyond the window is an error.
+// Fresh reports whether a number has not arrived before. The caller drops other frames before it uses any of
+// their keys. A number beyond the window is an error.
 func (in *Inbound[T]) Fresh(n uint64) (bool, error) {
 	switch {
 	case n < in.next:
@@ -101,7 +100,7 @@ func (in *Inbound[T]) Fresh(n uint64) (bool, error) {
 	return !found && (i == 0 || in.runs[i-1].To < n), nil
 }
 
-// find gives the first run that begins at n or after it.
+// find returns the index of the first run that begins at n or after it.
 func (in *Inbound[T]) find(n uint64) (int, bool) {
 	return slices.BinarySearchFunc(in.runs, n, func(r Run, n uint64) int {
 		switch {
@@ -114,11 +113,11 @@ func (in *Inbound[T]) find(n uint64) (int, bool) {
 	})
 }
 
-// Arrived notes that a segment which was fresh has been placed whole. What it completes is told now or when
-// the holes before it close. With an end it is the last of its run.
+// Arrived notes that a fresh frame has been placed completely. It is delivered when the holes before it have
+// closed. With an end it is the last of its run.
 func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
 	i, _ := in.find(n)
-	left := i > in.told && in.runs[i-1].To+1 == n
+	left := i > in.ready && in.runs[i-1].To+1 == n
 	right := i < len(in.runs) && in.runs[i].From == n+1
 	in.holes(i, left || n == in.next, right)
 	joinsLeft := left && in.runs[i-1].End == 0
@@ -149,15 +148,15 @@ func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
 		in.runs = slices.Insert(in.runs, i, r)
 	}
 	if n == in.next {
-		for in.told < len(in.runs) && in.runs[in.told].From <= in.next {
-			in.next = in.runs[in.told].To + 1
-			in.told++
+		for in.ready < len(in.runs) && in.runs[in.ready].From <= in.next {
+			in.next = in.runs[in.ready].To + 1
+			in.ready++
 		}
 	}
 }
 
 // holes updates the statistics of holes for a number that has arrived before the i-th run. A hole lies before
-// a run. closed is whether the number before it has arrived, right whether the number after it has.
+// a run. closed says whether the number before it has arrived, right whether the number after it has.
 func (in *Inbound[T]) holes(i int, closed, right bool) {
 	s := &in.Stats
 	switch {
@@ -173,18 +172,18 @@ func (in *Inbound[T]) holes(i int, closed, right bool) {
 	}
 }
 
-// Deliver gives the next run that is to be told of, in order (H3).
+// Deliver removes and returns the next run to deliver, in order (H3).
 func (in *Inbound[T]) Deliver() (Run, bool) {
-	if in.told == 0 {
+	if in.ready == 0 {
 		return Run{}, false
 	}
 	r := in.runs[0]
 	in.runs = in.runs[:copy(in.runs, in.runs[1:])]
-	in.told--
+	in.ready--
 	return r, true
 }
 
-// Whole reports whether all numbers from one up to another, without it, have arrived.
+// Whole reports whether all numbers from from up to, but without, to have arrived.
 func (in *Inbound[T]) Whole(from, to uint64) bool {
 	from = max(from, in.next)
 	for i, _ := in.find(from + 1); from < to; i++ {
@@ -199,15 +198,15 @@ func (in *Inbound[T]) Whole(from, to uint64) bool {
 	return true
 }
 
-// Hold keeps what must be placed after all else of a Write, which takes the numbers from first to last.
+// Hold keeps the part of a Write that must be placed last. The Write has the numbers from first to last.
 func (in *Inbound[T]) Hold(first, last uint64, what T) {
 	in.tails = append(in.tails, tail[T]{first, last, what})
 }
 
-// Holds tells how many are held.
+// Holds returns how many are held.
 func (in *Inbound[T]) Holds() int { return len(in.tails) }
 
-// Release gives something that is held no longer: all of its Write but itself has arrived.
+// Release removes and returns a held part whose Write has arrived completely, except for the part itself.
 func (in *Inbound[T]) Release() (what T, last uint64, ok bool) {
 	for i := range in.tails {
 		if t := in.tails[i]; in.Whole(t.first, t.last) {
@@ -218,9 +217,9 @@ func (in *Inbound[T]) Release() (what T, last uint64, ok bool) {
 	return what, 0, false
 }
 
-// Ranges appends what has arrived beyond the first hole.
+// Ranges appends the ranges that have arrived beyond the first hole.
 func (in *Inbound[T]) Ranges(to []frame.Range) []frame.Range {
-	for _, r := range in.runs[in.told:] {
+	for _, r := range in.runs[in.ready:] {
 		if k := len(to); k > 0 && to[k-1].To+1 == r.From {
 			to[k-1].To = r.To
 		} else {

@@ -201,13 +201,13 @@ func TestOutbound_H5_OnlyWhatTheLaneCarriedAndDidNotArrive(t *testing.T) {
 	for n := uint64(1); n <= 10; n++ {
 		out.Add(uint16(n%2), int(n))
 	}
-	require.Equal(t, 3, out.Lost(1, []frame.Range{{From: 3, To: 4}, {From: 9, To: 9}}))
+	require.Equal(t, 3, out.Resend(1, []frame.Range{{From: 3, To: 4}, {From: 9, To: 9}}))
 	require.Equal(t, []uint64{1, 5, 7}, out.again)
 	out.Sent(2, 2)
-	require.Equal(t, 0, out.Lost(1, nil),
+	require.Equal(t, 0, out.Resend(1, nil),
 		"what is due already is not due twice, and what has arrived never is")
 	require.Equal(t, []uint64{7}, out.again)
-	require.Equal(t, 2, out.Lost(2, nil))
+	require.Equal(t, 2, out.Resend(2, nil))
 	require.Equal(t, []uint64{1, 5, 7}, out.again)
 	_, err := out.Ack(6, out.Next())
 	require.NoError(t, err)

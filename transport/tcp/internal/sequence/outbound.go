@@ -9,20 +9,20 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
-// ErrAck is an acknowledgement of a frame that was never sent, or not yet whole.
+// ErrAck is the error of an acknowledgement of a frame that was not sent completely.
 var ErrAck = errors.New("an acknowledgement of what was not sent")
 
-// Outbound is the sending half of a sequence. R is what a segment is made of, and can be made of again.
+// Outbound is the sending half of a sequence. R is the information from which a frame can be made again.
 type Outbound[R any] struct {
 	ring  []entry[R]
-	first uint64   // the least number that is not acknowledged
-	next  uint64   // to be used next
-	again []uint64 // to be sent again, ascending
+	first uint64   // the smallest unacknowledged number
+	next  uint64   // the next number to use
+	again []uint64 // to be resent, ascending
 }
 
 type entry[R any] struct {
 	lane    uint16
-	arrived bool // beyond a hole: never sent again
+	arrived bool // beyond a hole: never resent
 	due     bool // in again
 	what    R
 }
@@ -34,14 +34,14 @@ func NewOutbound[R any]() *Outbound[R] {
 
 func (out *Outbound[R]) at(n uint64) *entry[R] { return &out.ring[n&uint64(len(out.ring)-1)] }
 
-// Next is the number that Add gives next, First the least that is not acknowledged.
+// Next returns the number that Add will assign, First the smallest unacknowledged number.
 func (out *Outbound[R]) Next() uint64  { return out.next }
 func (out *Outbound[R]) First() uint64 { return out.first }
 
-// Room reports whether the window has room for one more. If not, the sender is held back (H4).
+// Room reports whether the window has room for another frame. If not, the sender must wait (H4).
 func (out *Outbound[R]) Room() bool { return out.next-out.first < frame.Window }
 
-// Add takes a segment in, to go on a lane.
+// Add assigns a number to a frame that will be sent on a lane.
 func (out *Outbound[R]) Add(lane uint16, what R) uint64 {
 	if n := out.next - out.first; int(n) == len(out.ring) {
 		out.ring = ring.Grow(out.ring, out.first, out.next)
@@ -52,15 +52,15 @@ func (out *Outbound[R]) Add(lane uint16, what R) uint64 {
 	return n
 }
 
-// TakeBack undoes Add from a number on: nothing of these has left.
+// TakeBack undoes Add for the numbers from from on: none of their frames was sent.
 func (out *Outbound[R]) TakeBack(from uint64) { out.next = from }
 
-// What is a segment that is not acknowledged.
+// What returns the information of an unacknowledged frame.
 func (out *Outbound[R]) What(n uint64) *R { return &out.at(n).what }
 
-// Ack takes an acknowledgement: everything below a number has arrived and been told of. It gives the last
-// that is acknowledged by it; none if it says nothing new. below is the least number of which a part has not
-// left yet.
+// Ack handles an acknowledgement: everything below next has arrived and been delivered. It returns the last
+// frame that is newly acknowledged, or nil. below is the smallest number of a frame that was sent only in
+// part.
 func (out *Outbound[R]) Ack(next, below uint64) (last *R, err error) {
 	if next > min(out.next, below) || next == 0 {
 		return nil, fmt.Errorf("%w: up to %d, of %d", ErrAck, next, min(out.next, below))
@@ -75,10 +75,9 @@ func (out *Outbound[R]) Ack(next, below uint64) (last *R, err error) {
 	return &out.at(next - 1).what, nil
 }
 
-// Lost notes that the peer has told that it takes nothing from a lane any more, and what has arrived there:
-// only now can what the lane carried be sent again, and only what has not arrived. It tells how many there
-// are.
-func (out *Outbound[R]) Lost(lane uint16, ranges []frame.Range) (count int) {
+// Resend handles the peer's report that it no longer reads a lane, and of the ranges that have arrived: it
+// queues the frames of that lane that have not arrived for resending, and returns how many there are.
+func (out *Outbound[R]) Resend(lane uint16, ranges []frame.Range) (count int) {
 	for n := out.first; n != out.next; n++ {
 		e := out.at(n)
 		for len(ranges) > 0 && ranges[0].To < n {
@@ -97,7 +96,7 @@ func (out *Outbound[R]) Lost(lane uint16, ranges []frame.Range) (count int) {
 	return count
 }
 
-// Again is the i-th of those that are to be sent again.
+// Again returns the i-th number to be resent.
 func (out *Outbound[R]) Again(i int) (n uint64, ok bool) {
 	if i >= len(out.again) {
 		return 0, false
@@ -105,7 +104,7 @@ func (out *Outbound[R]) Again(i int) (n uint64, ok bool) {
 	return out.again[i], true
 }
 
-// Sent notes that the first of those that are to be sent again have gone on a lane.
+// Sent notes that the first count numbers to be resent were sent on a lane.
 func (out *Outbound[R]) Sent(count int, lane uint16) {
 	for _, n := range out.again[:count] {
 		e := out.at(n)

@@ -274,7 +274,7 @@ func (s *simulation) close(i int, l *simLane) {
 	}
 	e.failover.Closed(l.number)
 	if s.broken == noQuiet {
-		e.out.Lost(l.number, nil)
+		e.out.Resend(l.number, nil)
 	}
 }
 
@@ -297,7 +297,7 @@ func (s *simulation) send(i int) {
 		}
 	}
 	if e.failover.Due() {
-		t := e.failover.Tell(nil)
+		t := e.failover.State(nil)
 		if s.broken == toldOnce {
 			t.Closed = slices.DeleteFunc(t.Closed, func(n uint16) bool {
 				return slices.Contains(e.mentioned,
@@ -408,7 +408,7 @@ func (s *simulation) receive(i int) {
 		return
 	}
 	if p.tell != nil {
-		e.failover.Hear(*p.tell, func(number uint16) {
+		e.failover.Merge(*p.tell, func(number uint16) {
 			for _, o := range s.lanes {
 				if o.number == number {
 					o.open[i] = false
@@ -416,7 +416,7 @@ func (s *simulation) receive(i int) {
 			}
 			e.failover.Closed(number)
 			if s.broken != neverAgain {
-				e.out.Lost(number, p.ranges)
+				e.out.Resend(number, p.ranges)
 			}
 		})
 	} else if p.n != 0 && !p.drop {

@@ -12,9 +12,9 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// Adopt begins the handshake of an application's own connection (C2). ahead is what the application has read
-// of it already: the beginning of the handshake at a responder, and a mistake at an initiator. conn is
-// closed, so that only the handshake uses the socket.
+// Adopt begins the handshake of an application's own connection (C2). ahead is what the application has
+// already read from it: the beginning of the handshake at a responder, and an error at an initiator. Adopt
+// closes conn, so that only the handshake uses the socket.
 func Adopt(local *Local, conn net.Conn, ahead []byte, role transport.Role) (*Handshake, error) {
 	own, err := duplicate(conn)
 	if err != nil {
@@ -22,10 +22,10 @@ func Adopt(local *Local, conn net.Conn, ahead []byte, role transport.Role) (*Han
 	}
 	conn.Close()
 	h := New(local, own)
-	h.lent = true
+	h.adopted = true
 	switch role {
 	case transport.Initiator:
-		h.foreign = ahead
+		h.readAhead = ahead
 	case transport.Responder:
 		h.conn = &lead{own, ahead}
 	default:
@@ -38,9 +38,9 @@ func Adopt(local *Local, conn net.Conn, ahead []byte, role transport.Role) (*Han
 // Close closes the connection, unless Detach has taken its socket.
 func (h *Handshake) Close() { h.socket.Close() }
 
-// TellForeign tells a peer that what it has sent is no handshake. Only on a connection of the application's
-// does anybody get an answer to that: there the peer is most likely the application, and not an attacker.
-func (h *Handshake) TellForeign(err error) {
+// RejectGarbage sends a Reject to a peer whose data is not a handshake. It is called only for an
+// application's connection: there the peer is most likely the application, not an attacker.
+func (h *Handshake) RejectGarbage(err error) {
 	switch {
 	case !errors.Is(err, transport.ErrNotWeft) || h.answered:
 	case h.local.Certificates != nil && h.session == nil:
@@ -50,11 +50,11 @@ func (h *Handshake) TellForeign(err error) {
 	}
 }
 
-// duplicate makes a connection of our own of the application's socket.
+// duplicate returns a connection of our own that uses the application's socket.
 func duplicate(conn net.Conn) (net.Conn, error) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil, fmt.Errorf("%w: a %T is no socket; only a connected stream socket can be transferred",
+		return nil, fmt.Errorf("%w: a %T is not a socket; only a connected stream socket can be transferred",
 			transport.ErrInvalid, conn)
 	}
 	control, err := socket.SyscallConn()
@@ -81,7 +81,7 @@ func duplicate(conn net.Conn) (net.Conn, error) {
 	return own, nil
 }
 
-// lead is a connection with bytes that come before those in the socket.
+// lead is a connection with bytes that precede those in the socket.
 type lead struct {
 	net.Conn
 	bytes []byte

@@ -24,22 +24,21 @@ type Local struct {
 }
 
 // Handshake is a connection that is being set up. The initiator calls Introduce, Request and Answer, the
-// responder Prove and Accept. Then Detach returns the socket. No call may overlap another, but for
-// SetDeadline.
+// responder Prove and Accept. Then Detach returns the socket. Calls must not overlap, except for SetDeadline.
 type Handshake struct {
 	local   *Local
 	parties message.Parties
 
-	conn    net.Conn      // what messages go through
-	socket  net.Conn      // the connection below
-	session *link.Session // nil where it is not encrypted
+	conn    net.Conn      // carries the messages
+	socket  net.Conn      // the underlying connection
+	session *link.Session // nil if it is not encrypted
 
 	certified int64  // the rank in the peer's certificate, or -1
 	read      int    // bytes read
 	rejected  bool   // by the peer
-	answered  bool   // the peer has been told that it is turned down
-	lent      bool   // see Lent
-	foreign   []byte // what the application had read before the handshake
+	answered  bool   // a Reject was sent
+	adopted   bool   // see Adopted
+	readAhead []byte // bytes that the application read before the handshake
 }
 
 // New begins the handshake of a socket.
@@ -50,11 +49,11 @@ func New(local *Local, socket net.Conn) *Handshake {
 func (h *Handshake) LocalAddr() net.Addr  { return h.socket.LocalAddr() }
 func (h *Handshake) RemoteAddr() net.Addr { return h.socket.RemoteAddr() }
 
-// Lent reports whether the socket was an application's: it cannot be re-established.
-func (h *Handshake) Lent() bool { return h.lent }
+// Adopted reports whether the socket was the application's: it cannot be re-established.
+func (h *Handshake) Adopted() bool { return h.adopted }
 
-// Peer returns the peer: as the peer has said until Prove or Introduce has returned without an error,
-// and proven from then on.
+// Peer returns the peer. It is what the peer claims until Prove or Introduce returns without an error, and
+// proved from then on.
 func (h *Handshake) Peer() uint32 {
 	if transport.RankOf(h.parties.Initiator) == h.local.ID.Rank {
 		return h.parties.Responder
@@ -62,31 +61,32 @@ func (h *Handshake) Peer() uint32 {
 	return h.parties.Initiator
 }
 
-// Lane returns the number of the lane that the connection is to be; 0 for a new queue pair.
+// Lane returns the number of the lane that the connection will be; 0 for a new queue pair.
 func (h *Handshake) Lane() uint16 { return h.parties.Lane }
 
-// Token names the queue pair that is made of this connection, to both its ends and to nobody else.
+// Token returns a token that identifies the queue pair of this connection to both its ends, and to nobody
+// else.
 func (h *Handshake) Token() [message.TokenSize]byte { return h.parties.Token(&h.local.ID.Secret) }
 
-// Encrypted reports whether what is said goes through TLS.
+// Encrypted reports whether the connection uses TLS.
 func (h *Handshake) Encrypted() bool { return h.session != nil }
 
 // SetDeadline sets the time at which reads and writes end. It may be called at any time.
 func (h *Handshake) SetDeadline(t time.Time) {
-	// not through TLS, which may have left streaming mode by the time that a context ends
+	// not through the TLS session, which may have left streaming mode by the time that a context ends
 	h.socket.SetDeadline(t)
 }
 
 // Interrupt ends reads and writes at once.
 func (h *Handshake) Interrupt() { h.SetDeadline(time.Unix(1, 0)) }
 
-// Until has reads and writes end at a deadline, or with the context.
+// Until makes reads and writes end after d, or with the context.
 func (h *Handshake) Until(ctx context.Context, d time.Duration) (release func() bool) {
 	h.SetDeadline(time.Now().Add(d))
 	return context.AfterFunc(ctx, h.Interrupt)
 }
 
-// Introduce is the initiator's part up to the responder's proof.
+// Introduce runs the initiator's part up to the responder's proof.
 func (h *Handshake) Introduce(peer uint32, lane uint16) error {
 	id := &h.local.ID
 	h.parties = message.Parties{
@@ -100,7 +100,7 @@ func (h *Handshake) Introduce(peer uint32, lane uint16) error {
 		h.conn, h.session = s.TLS, s
 	}
 	if err := h.Write(h.parties.AppendHello(nil)); err != nil {
-		if h.session != nil { // the peer may have ended the session because it refused our certificate
+		if h.session != nil { // the peer may have closed the session because it refused our certificate
 			if _, why := h.expect(message.Challenge); errors.Is(why, transport.ErrRefused) {
 				return why
 			}
@@ -111,9 +111,9 @@ func (h *Handshake) Introduce(peer uint32, lane uint16) error {
 	if err == nil {
 		err = h.parties.TakeChallenge(body, &id.Secret)
 	}
-	if err == nil && len(h.foreign) > 0 {
-		err = fmt.Errorf("%w: %d bytes that came before the handshake are the application's: %.40q",
-			transport.ErrNotWeft, len(h.foreign), h.foreign)
+	if err == nil && len(h.readAhead) > 0 {
+		err = fmt.Errorf("%w: %d bytes before the handshake belong to the application: %.40q",
+			transport.ErrNotWeft, len(h.readAhead), h.readAhead)
 	}
 	return h.turnDown(err)
 }
@@ -133,9 +133,9 @@ func (h *Handshake) Answer() (theirs message.Parameters, private []byte, err err
 	return h.parties.TakeAccept(body, &h.local.ID.Secret)
 }
 
-// Prove is the responder's part up to the initiator's Request: it has the peer prove who it is. It refuses a
-// rank that may not connect, or not to this lane. named is called when the peer has named this job, in its
-// Hello and before that in its ClientHello.
+// Prove runs the responder's part up to the initiator's Request, with the proof of the peer's identity. may
+// reports whether a rank may connect, and to this lane. named is called when the peer has named this job, in
+// its Hello and before that in its ClientHello.
 func (h *Handshake) Prove(may func(initiator uint32, lane uint16) bool,
 	named func()) (theirs message.Parameters, private []byte, err error) {
 	secret := &h.local.ID.Secret
@@ -156,7 +156,7 @@ func (h *Handshake) Prove(may func(initiator uint32, lane uint16) bool,
 	if err == nil {
 		err = h.parties.TakeProof(body, secret)
 	}
-	if err == nil { // from here on the bytes are those of a rank of this job
+	if err == nil { // from here on the peer is a rank of this job
 		body, err = h.expect(message.Request)
 	}
 	if err == nil {
@@ -165,7 +165,7 @@ func (h *Handshake) Prove(may func(initiator uint32, lane uint16) bool,
 	return theirs, private, h.turnDown(err)
 }
 
-// hello reads the first message and checks the ranks of caller and callee.
+// hello reads the first message and checks the ranks of both ends.
 func (h *Handshake) hello(may func(initiator uint32, lane uint16) bool) error {
 	raw, err := h.first()
 	if err != nil {
@@ -179,27 +179,27 @@ func (h *Handshake) hello(may func(initiator uint32, lane uint16) bool) error {
 		h.Reject(handshake.RejectVersion, fmt.Sprintf("this is version %d", message.Version))
 	case err != nil:
 	case p.Job != handshake.JobHash(id.Job):
-		err = fmt.Errorf("%w: it is of another job", transport.ErrRefused)
+		err = fmt.Errorf("%w: the peer belongs to another job", transport.ErrRefused)
 		h.Reject(handshake.RejectOther, "this is another job")
 	case h.certified >= 0 && int64(transport.RankOf(p.Initiator)) != h.certified:
-		err = fmt.Errorf("%w: it says that it is rank %d, and its certificate that it is rank %d",
+		err = fmt.Errorf("%w: the peer says that it is rank %d, and its certificate says rank %d",
 			transport.ErrAuth, transport.RankOf(p.Initiator), h.certified)
 		h.Reject(handshake.RejectAuth, fmt.Sprintf("your certificate is of rank %d", h.certified))
 	case p.Responder != id.Facing(p.Initiator) || !may(p.Initiator, p.Lane):
-		err = fmt.Errorf("%w: it says that it is %s and wants %s, lane %d", transport.ErrRefused,
+		err = fmt.Errorf("%w: the peer says that it is %s and asks for %s, lane %d", transport.ErrRefused,
 			handshake.Name(p.Initiator), handshake.Name(p.Responder), p.Lane)
 		h.Reject(handshake.RejectRank, handshake.Whom(id))
 	}
 	return err
 }
 
-// first reads a first message, unless the magic before it is wrong.
+// first reads the Hello, unless the magic before it is wrong.
 func (h *Handshake) first() ([]byte, error) {
 	raw := make([]byte, message.HelloSize)
 	err := h.ReadFull(raw[:len(message.Magic)])
 	if h.read > 0 && string(raw[:h.read]) != message.Magic[:h.read] {
-		// Refused at once: what is no Hello may be shorter than one, and its sender then waits for an answer.
-		err := fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, raw[:h.read])
+		// Fail at once: other data may be shorter than a Hello, and its sender may be waiting for an answer.
+		err := fmt.Errorf("%w: the connection begins with %q", transport.ErrNotWeft, raw[:h.read])
 		if raw[0] == recordHandshake && h.session == nil {
 			h.Reject(handshake.RejectOther,
 				"connections are not encrypted here, and yours is: "+bothOrNeither)
@@ -219,14 +219,14 @@ func (h *Handshake) Accept(mine message.Parameters, private []byte) error {
 	return h.Write(h.parties.AppendAccept(nil, &h.local.ID.Secret, mine, private))
 }
 
-// Reject turns the peer down in place of an answer.
+// Reject sends a Reject in place of an answer.
 func (h *Handshake) Reject(code handshake.RejectCode, text string) {
 	h.answered = true
 	h.Write(message.AppendReject(nil, code, text)) // an error means that the peer does not listen
 }
 
-// turnDown tells the peer what is wrong with its message, unless nothing is, it has turned us down itself or
-// is gone. It returns the error.
+// turnDown sends the peer a Reject for an error in its message, unless err is nil, or the peer has rejected
+// us or is gone. It returns the error.
 func (h *Handshake) turnDown(err error) error {
 	if err != nil && !h.rejected {
 		handshake.TurnDown(err, message.Version, h.Reject)
@@ -234,7 +234,7 @@ func (h *Handshake) turnDown(err error) error {
 	return err
 }
 
-// expect reads the message that is due, or the Reject in its place.
+// expect reads a message of type due, or a Reject in its place.
 func (h *Handshake) expect(due message.Type) ([]byte, error) {
 	t, body, err := message.Read(reader{h}, due)
 	h.rejected = t == message.Reject
@@ -253,13 +253,13 @@ func (h *Handshake) Write(b []byte) error {
 	return err
 }
 
-// ReadFull reads as many bytes as b has.
+// ReadFull reads len(b) bytes.
 func (h *Handshake) ReadFull(b []byte) error {
 	_, err := io.ReadFull(reader{h}, b)
 	return err
 }
 
-// reader reads the bytes of a handshake and words the errors of TLS.
+// reader reads the bytes of a handshake, and describes the errors of TLS.
 type reader struct{ *Handshake }
 
 func (r reader) Read(b []byte) (int, error) {
@@ -271,8 +271,8 @@ func (r reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Finish ends this direction and waits until the peer has ended its own, but no longer than d. Closing over
-// unread bytes would reset the connection, and the peer might never read what was written last.
+// Finish closes this direction and waits until the peer has closed its own, but no longer than d. Closing
+// with unread bytes would reset the connection, and the peer might never read the last bytes written.
 func (h *Handshake) Finish(d time.Duration) {
 	if c, ok := h.socket.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()
@@ -281,7 +281,7 @@ func (h *Handshake) Finish(d time.Duration) {
 	io.Copy(io.Discard, h.socket)
 }
 
-// Detach takes the socket out of the connection for raw use, with its session if it is encrypted.
+// Detach returns the socket for raw use, with its TLS session if it is encrypted.
 func (h *Handshake) Detach() (fd int, session *link.Session, err error) {
 	f, err := h.socket.(interface{ File() (*os.File, error) }).File()
 	if err != nil {
@@ -301,8 +301,8 @@ func (h *Handshake) Detach() (fd int, session *link.Session, err error) {
 	return fd, h.session, nil
 }
 
-// SameMachine reports whether a connection between two addresses stays on this machine: both have the same
-// address, or none of a network.
+// SameMachine reports whether a connection between two addresses stays on this machine: the addresses are
+// equal, or not of a network.
 func SameMachine(a, b net.Addr) bool {
 	if a.Network() == "unix" {
 		return true

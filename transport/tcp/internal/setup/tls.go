@@ -16,7 +16,7 @@ import (
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
-// Encrypt runs the initiator's side of TLS, and wants the responder to be a rank.
+// Encrypt runs the client side of TLS, and requires that the server be a rank.
 func Encrypt(conn net.Conn, c *certificates.Job, rank uint32) (*link.Session, error) {
 	s := link.NewSession(conn)
 	s.TLS = tls.Client(s.Records(), c.Initiator(rank))
@@ -26,14 +26,14 @@ func Encrypt(conn net.Conn, c *certificates.Job, rank uint32) (*link.Session, er
 	return s, nil
 }
 
-// bothOrNeither is what to do about two ranks of which one encrypts.
+// bothOrNeither is the advice when only one of two ranks encrypts.
 const bothOrNeither = "WEFT_TLS must be the same for all ranks"
 
 // recordHandshake is the first byte of a TLS connection.
 const recordHandshake = 22
 
-// expectEncrypted runs the responder's side of TLS. It tells a peer that begins without what is wrong. named
-// is called when the peer has asked for this rank of this job by name.
+// expectEncrypted runs the server side of TLS. It sends a Reject to a peer that does not encrypt. named is
+// called when the peer has asked for this rank of this job by name.
 func (h *Handshake) expectEncrypted(named func()) error {
 	first := make([]byte, 1)
 	if err := h.ReadFull(first); err != nil {
@@ -48,7 +48,7 @@ func (h *Handshake) expectEncrypted(named func()) error {
 			return err
 		}
 		h.Reject(handshake.RejectOther, "connections are encrypted here, and yours is not: "+bothOrNeither)
-		return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
+		return fmt.Errorf("%w: the peer does not encrypt, and here connections are encrypted: %s",
 			transport.ErrRefused, bothOrNeither)
 	}
 	c, s := h.local.Certificates, link.NewSession(h.conn)
@@ -73,11 +73,11 @@ func (h *Handshake) expectEncrypted(named func()) error {
 	return nil
 }
 
-// internalError is the alert with which crypto/tls refuses a ClientHello that asks for another name.
+// internalError is the alert with which crypto/tls refuses a ClientHello for another name.
 const internalError = tls.AlertError(80)
 
-// unprotected words the failure of a TLS handshake, or of the first read after it, which brings a responder's
-// refusal.
+// unprotected describes the failure of a TLS handshake, or of the first read after it, which may return a
+// responder's refusal.
 func unprotected(err error) error {
 	var verification *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
@@ -88,12 +88,14 @@ func unprotected(err error) error {
 	case errors.As(err, &header) && message.Type(header.RecordHeader[0]) == message.Reject:
 		return unencryptedReject(header.RecordHeader)
 	case errors.As(err, &header):
-		return fmt.Errorf("%w: it begins with %q, which is no TLS", transport.ErrNotWeft, header.RecordHeader)
+		return fmt.Errorf("%w: the connection begins with %q, which is not TLS", transport.ErrNotWeft,
+			header.RecordHeader)
 	case errors.As(err, &remote) && remote.Op == "remote error" &&
 		remote.Err.Error() == internalError.Error():
-		return fmt.Errorf("%w: it says %q: it may be of another job", transport.ErrRefused, remote.Err)
+		return fmt.Errorf("%w: the peer says %q: it may belong to another job", transport.ErrRefused,
+			remote.Err)
 	case errors.As(err, &remote) && remote.Op == "remote error":
-		return fmt.Errorf("%w: it says %q", transport.ErrRefused, remote.Err)
+		return fmt.Errorf("%w: the peer says %q", transport.ErrRefused, remote.Err)
 	case errors.As(err, &remote), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, os.ErrDeadlineExceeded),
 		errors.Is(err, transport.ErrNotWeft), errors.Is(err, transport.ErrAuth),
@@ -103,13 +105,13 @@ func unprotected(err error) error {
 	return fmt.Errorf("%w: %w", transport.ErrNotWeft, err)
 }
 
-// unencryptedReject returns the error of a Reject that comes in place of a TLS record. crypto/tls gives its
-// first five bytes, up to its code: a responder without time for a handshake says so outside of it.
+// unencryptedReject returns the error of a Reject in place of a TLS record. head is its first five bytes, up
+// to its code, as crypto/tls returns them: a responder without time for a TLS handshake rejects without one.
 func unencryptedReject(head [message.PrefixSize + 1]byte) error {
 	if _, n, err := message.ParsePrefix(head[:]); err == nil && n > 0 &&
 		handshake.RejectCode(head[message.PrefixSize]) == handshake.RejectBusy {
 		return cm.ErrBusy
 	}
-	return fmt.Errorf("%w: it does not encrypt, and here connections are encrypted: %s",
+	return fmt.Errorf("%w: the peer does not encrypt, and here connections are encrypted: %s",
 		transport.ErrRefused, bothOrNeither)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Vanished words the end of a connection during the handshake.
+// Vanished describes the end of a connection during the handshake.
 func Vanished(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: it closed the connection during the handshake", transport.ErrPeerLost)
+		return fmt.Errorf("%w: the peer closed the connection during the handshake", transport.ErrPeerLost)
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return fmt.Errorf("%w: it reset the connection during the handshake", transport.ErrPeerLost)
+		return fmt.Errorf("%w: the peer reset the connection during the handshake", transport.ErrPeerLost)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: it does not answer during the handshake: %w", transport.ErrPeerLost,
+		return fmt.Errorf("%w: the peer does not answer during the handshake: %w", transport.ErrPeerLost,
 			os.ErrDeadlineExceeded)
 	}
 	return err

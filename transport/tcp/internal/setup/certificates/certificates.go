@@ -1,5 +1,5 @@
-// Package certificates is the certificates that the ranks of a job show each other where connections are
-// encrypted. It does no I/O. See docs/internals/adr/0014-job-secret.md.
+// Package certificates makes and checks the certificates with which the ranks of a job encrypt their
+// connections. It does no I/O. See docs/internals/adr/0014-job-secret.md.
 package certificates
 
 import (
@@ -23,11 +23,11 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 )
 
-// Job is the certificates of a job as one rank has them. A job has a certificate authority of its own, whose
-// key every rank derives from the job's secret, and each rank signs itself a certificate that names the job
+// Job is a rank's view of the certificates of its job. A job has a certificate authority of its own, whose
+// key every rank derives from the job's secret. Each rank signs a certificate for itself that names the job
 // and the rank.
 type Job struct {
-	domain string // of the job: what every name ends with
+	domain string // the suffix of every name
 	rank   uint32
 	Key    ed25519.PrivateKey // the authority's
 	Root   *x509.Certificate
@@ -35,11 +35,11 @@ type Job struct {
 	now    func() time.Time
 
 	mu  sync.Mutex
-	own *tls.Certificate // the present one of this rank; nil before it is needed
+	own *tls.Certificate // this rank's present certificate; nil before it is needed
 }
 
-// A rank's certificate holds from a day before it is made, for hosts whose clocks are late, until a week
-// after; one that is older than a day is not shown any more, so that a host's clock may be six days ahead.
+// A rank's certificate is valid from a day before it is made, for hosts whose clocks are slow, until a week
+// after. It is replaced after a day, so that a peer's clock may be six days ahead.
 const (
 	leafBefore = 24 * time.Hour
 	leafAfter  = 7 * 24 * time.Hour
@@ -60,7 +60,7 @@ func New(id transport.Identity, now func() time.Time) (*Job, error) {
 		domain: hex.EncodeToString(job[:]) + ".weft", rank: id.Rank, Key: ed25519.NewKeyFromSeed(seed),
 		pool: x509.NewCertPool(), now: now,
 	}
-	// The same bytes at every rank, whatever its clock says: only the leaves have a time.
+	// The same bytes at every rank, whatever its clock shows: only the leaves have a time.
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: j.domain},
 		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -83,7 +83,7 @@ func (j *Job) Name(rank uint32) string {
 	return strconv.FormatUint(uint64(rank), 10) + "." + j.domain
 }
 
-// RankOf reads the rank in a certificate that has been checked against the job's authority.
+// RankOf returns the rank in a certificate that has been verified against the job's authority.
 func (j *Job) RankOf(leaf *x509.Certificate) (uint32, error) {
 	if len(leaf.DNSNames) == 1 {
 		if text, ok := strings.CutSuffix(leaf.DNSNames[0], "."+j.domain); ok {
@@ -93,7 +93,7 @@ func (j *Job) RankOf(leaf *x509.Certificate) (uint32, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("%w: its certificate is made out to %q, which is no rank of the job",
+	return 0, fmt.Errorf("%w: the peer's certificate names %q, which is not a rank of the job",
 		transport.ErrAuth, leaf.DNSNames)
 }
 
@@ -134,8 +134,8 @@ func (j *Job) Leaf() (*tls.Certificate, error) {
 	return j.own, nil
 }
 
-// config is what both sides agree on: TLS 1.3, certificates of this job alone, and no resumption, which would
-// skip them.
+// config returns the common configuration of both sides: TLS 1.3, certificates of this job alone, and no
+// resumption, which would skip them.
 func (j *Job) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Time: j.now, SessionTicketsDisabled: true,
@@ -143,7 +143,7 @@ func (j *Job) config() *tls.Config {
 	}
 }
 
-// Initiator is the configuration of the initiator, which wants the responder to be a given rank.
+// Initiator returns the configuration of the initiator, which requires the responder to be the given rank.
 func (j *Job) Initiator(rank uint32) *tls.Config {
 	conf := j.config()
 	conf.RootCAs, conf.ServerName = j.pool, j.Name(rank)
@@ -154,8 +154,8 @@ func (j *Job) Initiator(rank uint32) *tls.Config {
 	return conf
 }
 
-// Responder is the configuration of the responder, which wants the initiator to be a rank of the job. The
-// Hello must name the same rank.
+// Responder returns the configuration of the responder, which requires the initiator to be a rank of the job.
+// The Hello must name the same rank.
 func (j *Job) Responder() *tls.Config {
 	conf := j.config()
 	conf.ClientCAs, conf.ClientAuth = j.pool, tls.RequireAndVerifyClientCert
@@ -167,16 +167,16 @@ func (j *Job) Responder() *tls.Config {
 	return conf
 }
 
-// Distrust words why a peer's certificate was not accepted.
+// Distrust returns the error for a peer's certificate that was not accepted.
 func Distrust(err error) error {
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &host):
-		return fmt.Errorf("%w: its certificate is made out to %q, not to %q", transport.ErrRefused,
+		return fmt.Errorf("%w: the peer's certificate names %q, not %q", transport.ErrRefused,
 			host.Certificate.DNSNames, host.Host)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("%w: its certificate, good from %v to %v, is not good now: the clocks of the "+
+		return fmt.Errorf("%w: the peer's certificate is valid from %v to %v, not now: the clocks of the "+
 			"two hosts differ by days",
 			transport.ErrAuth, invalid.Cert.NotBefore.UTC(), invalid.Cert.NotAfter.UTC())
 	}

@@ -1,6 +1,6 @@
-// Package message is the messages of the handshake as bytes: who calls whom, the proofs that both know the
-// job's secret, and the parameters on which both ends agree. It does no I/O. The bytes are described in
-// docs/internals/spec/wire.md.
+// Package message encodes the messages of the handshake: the ranks of both ends, the proofs that both know
+// the job's secret, and the parameters of the connection. It does no I/O. docs/internals/spec/wire.md
+// specifies the bytes.
 package message
 
 import (
@@ -23,15 +23,15 @@ import (
 //	                                       ←   Accept: a proof, parameters,
 //	                                           private data      (or Reject, in place of any)
 //
-// Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job, and over
-// what follows it in its message, so that nobody can change the parameters on the way. Until the
-// initiator's proof is there the responder has spent one nonce and at most MaxUnauthenticated bytes on it.
-// After Accept the connection is in RDMA mode, and the initiator sends the first frame.
+// Each proof is a MAC with the job's secret over both nonces, both ranks, the lane and the job, and over what
+// follows it in its message, so that nobody can change the parameters on the way. Before the initiator's
+// proof the responder spends one nonce and reads at most MaxUnauthenticated bytes. After Accept the
+// connection is in RDMA mode, and the initiator sends the first frame.
 
 // Version is the version of the handshake and of the frames after it.
 const Version = 5
 
-// A message begins with its type, the version, and the length of what follows. The first one stands after the
+// A message begins with its type, the version, and the length of what follows. The first message follows the
 // magic.
 const (
 	Magic       = "weft\r\n\x00\x16" // not text, not TLS, and damaged by anything that translates line ends
@@ -44,11 +44,11 @@ const (
 	requestHead = ProofSize + ParametersSize
 	MaxBody     = ProofSize + MaxParameters + MaxPrivate
 
-	// MaxPrivate is how many bytes of private data Request and Accept have at most.
+	// MaxPrivate is the maximum size of private data in Request and Accept.
 	MaxPrivate = 512
 
-	// MaxUnauthenticated is how many bytes are read at most of a peer that has not proved itself: a Hello,
-	// which is checked before more is read, and a Proof, or a Reject in its place.
+	// MaxUnauthenticated is the most that is read of an unauthenticated peer: a Hello, which is checked
+	// before more is read, and a Proof, or a Reject in its place.
 	MaxUnauthenticated = HelloSize + PrefixSize + 1 + handshake.MaxText
 )
 
@@ -79,12 +79,11 @@ func AppendPrefix(b []byte, t Type, n int) []byte {
 	return binary.LittleEndian.AppendUint16(b, uint16(n))
 }
 
-// ParsePrefix reads the beginning of a message, any of the expected types, and returns the length of its
-// body.
+// ParsePrefix parses the beginning of a message of any type, and returns the length of its body.
 func ParsePrefix(b []byte) (Type, int, error) {
 	t, n := Type(b[0]), int(binary.LittleEndian.Uint16(b[2:]))
 	if t < Hello || t >= Types {
-		// first: the version of what is no message means nothing
+		// check the type first: the version means nothing if this is not a message
 		return t, 0, fmt.Errorf("%w: it begins with %q", transport.ErrNotWeft, b)
 	}
 	if b[1] != Version {
@@ -96,7 +95,7 @@ func ParsePrefix(b []byte) (Type, int, error) {
 	return t, n, nil
 }
 
-// Parties are the two ends of a connection: both know them and prove that the other does.
+// Parties are the two ends of a connection, which both ends know and prove to each other.
 type Parties struct {
 	Job       [JobSize]byte
 	Initiator uint32
@@ -116,7 +115,7 @@ func (p *Parties) AppendHello(b []byte) []byte {
 	return append(b, p.Nonces[0][:]...)
 }
 
-// ParseHello reads it, all HelloSize bytes.
+// ParseHello parses a Hello of HelloSize bytes.
 func ParseHello(b []byte) (Parties, error) {
 	var p Parties
 	if len(b) != HelloSize || string(b[:len(Magic)]) != Magic {
@@ -128,7 +127,7 @@ func ParseHello(b []byte) (Parties, error) {
 		return p, err
 	}
 	if t != Hello || n != helloBody {
-		return p, fmt.Errorf("%w: %v of %d bytes where Hello belongs", transport.ErrNotWeft, t, n)
+		return p, fmt.Errorf("%w: %v of %d bytes in place of Hello", transport.ErrNotWeft, t, n)
 	}
 	b = b[PrefixSize:]
 	b = b[copy(p.Job[:], b):]
@@ -139,14 +138,14 @@ func ParseHello(b []byte) (Parties, error) {
 	return p, nil
 }
 
-// AppendChallenge writes the responder's nonce and proof.
+// AppendChallenge appends a Challenge: the responder's nonce and proof.
 func (p *Parties) AppendChallenge(b []byte, secret *[32]byte) []byte {
 	b = AppendPrefix(b, Challenge, NonceSize+ProofSize)
 	b = append(b, p.Nonces[1][:]...)
 	return append(b, p.Proof(secret, RoleResponder, nil)...)
 }
 
-// TakeChallenge reads them and checks the proof.
+// TakeChallenge parses a Challenge and checks its proof.
 func (p *Parties) TakeChallenge(body []byte, secret *[32]byte) error {
 	if len(body) != NonceSize+ProofSize {
 		return fmt.Errorf("%w: a Challenge of %d bytes", transport.ErrProtocol, len(body))
@@ -158,12 +157,12 @@ func (p *Parties) TakeChallenge(body []byte, secret *[32]byte) error {
 	return nil
 }
 
-// AppendProof writes the initiator's proof that it knows the secret. Request stands right after it.
+// AppendProof appends the initiator's proof that it knows the secret. Request follows it directly.
 func (p *Parties) AppendProof(b []byte, secret *[32]byte) []byte {
 	return append(AppendPrefix(b, Proof, ProofSize), p.Proof(secret, RoleProving, nil)...)
 }
 
-// TakeProof checks it.
+// TakeProof parses a Proof and checks it.
 func (p *Parties) TakeProof(body []byte, secret *[32]byte) error {
 	if len(body) != ProofSize {
 		return fmt.Errorf("%w: a Proof of %d bytes", transport.ErrProtocol, len(body))
@@ -174,22 +173,22 @@ func (p *Parties) TakeProof(body []byte, secret *[32]byte) error {
 	return nil
 }
 
-// AppendRequest writes the initiator's parameters and private data, after a proof that they are its own.
+// AppendRequest appends a Request: a proof, the initiator's parameters and its private data.
 func (p *Parties) AppendRequest(b []byte, secret *[32]byte, mine Parameters, private []byte) []byte {
 	return p.appendOffer(b, Request, secret, RoleInitiator, mine, private)
 }
 
-// TakeRequest reads them and checks the proof.
+// TakeRequest parses a Request and checks its proof.
 func (p *Parties) TakeRequest(body []byte, secret *[32]byte) (theirs Parameters, private []byte, err error) {
 	return p.takeOffer(body, Request, secret, RoleInitiator)
 }
 
-// AppendAccept writes the responder's parameters and private data, after a proof that they are its own.
+// AppendAccept appends an Accept: a proof, the responder's parameters and its private data.
 func (p *Parties) AppendAccept(b []byte, secret *[32]byte, mine Parameters, private []byte) []byte {
 	return p.appendOffer(b, Accept, secret, RoleAccepting, mine, private)
 }
 
-// TakeAccept reads them and checks the proof.
+// TakeAccept parses an Accept and checks its proof.
 func (p *Parties) TakeAccept(body []byte, secret *[32]byte) (theirs Parameters, private []byte, err error) {
 	return p.takeOffer(body, Accept, secret, RoleAccepting)
 }
@@ -223,8 +222,8 @@ func AppendReject(b []byte, code handshake.RejectCode, text string) []byte {
 	return handshake.AppendReject(AppendPrefix(b, Reject, 1+len(text)), code, text)
 }
 
-// Read reads the message that is due (0: any), or a Reject: exactly it, not a byte more, since what follows
-// may be of the other mode (C2). It reads nothing of the body of another message.
+// Read reads a message of type due (0: any), or a Reject: exactly its bytes, because the bytes after it may
+// belong to RDMA mode (C2). It reads nothing of the body of another message.
 func Read(r io.Reader, due Type) (Type, []byte, error) {
 	var prefix [PrefixSize]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {

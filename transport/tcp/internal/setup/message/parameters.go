@@ -9,25 +9,25 @@ import (
 )
 
 // Parameters are what each side sends of itself in the handshake, after its proof in Request and in Accept.
-// Both sides derive the same agreement from the two by one rule.
+// Both sides derive the same agreement from them.
 type Parameters struct {
-	Reads    int              // Reads and Atomics outstanding at once, each way, at most
-	Lanes    int              // connections that it would join into one queue pair at most
-	Recv     int              // depth of its receive queue
-	Checksum bool             // it requests a CRC32C in every frame
-	Keeps    bool             // queue pairs may outlive their connections: Listens is not empty
-	Listens  []netip.AddrPort // where the other side can connect further lanes
+	Reads      int              // Reads and Atomics outstanding at once, each way, at most
+	Lanes      int              // maximum connections of one queue pair
+	Recv       int              // depth of its receive queue
+	Checksum   bool             // it requests a CRC32C in every frame
+	Reconnects bool             // lost connections can be re-established: Listens is not empty
+	Listens    []netip.AddrPort // where the other side can connect further lanes
 }
 
-// Agreement is what two ends have agreed on, as one of them sees it.
+// Agreement is the result of both sides' parameters, as one of them sees it.
 type Agreement struct {
 	Reads int // Reads and Atomics outstanding at once, each way: the smaller of both numbers
-	// depth of the peer's receive queue: more messages than that cannot be on their way
-	PeerRecv int
-	Lanes    int              // the smaller of both numbers
-	Checksum bool             // either side requests it
-	Keeps    bool             // both can have lanes, or a connection that is re-established
-	Listens  []netip.AddrPort // where this side can connect further lanes
+	// depth of the peer's receive queue: no more messages can be in flight
+	PeerRecv   int
+	Lanes      int              // the smaller of both numbers
+	Checksum   bool             // either side requests it
+	Reconnects bool             // both sides can have lanes, or re-establish a connection
+	Listens    []netip.AddrPort // where this side can connect further lanes
 }
 
 // Limits of the parameters.
@@ -39,8 +39,8 @@ const (
 
 const (
 	ParametersSize = 12
-	MaxParameters  = 64 // with fields that a later version may add
-	lanesHead      = 4  // after them, of who can have lanes
+	MaxParameters  = 64 // including fields of later versions
+	lanesHead      = 4  // after them, if the side can have lanes
 	lanesAddress   = 16
 )
 
@@ -54,7 +54,7 @@ const (
 // queue (4).
 func (p Parameters) Append(b []byte) []byte {
 	size := ParametersSize
-	if p.Keeps {
+	if p.Reconnects {
 		size += lanesHead + len(p.Listens)*lanesAddress
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(size))
@@ -66,7 +66,7 @@ func (p Parameters) Append(b []byte) []byte {
 	}
 	b = append(b, wish, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(p.Recv))
-	if !p.Keeps {
+	if !p.Reconnects {
 		return b
 	}
 	b = binary.LittleEndian.AppendUint16(b, p.Listens[0].Port())
@@ -78,7 +78,7 @@ func (p Parameters) Append(b []byte) []byte {
 	return b
 }
 
-// parseLanes reads what stands after the others of who can have lanes.
+// parseLanes parses the addresses for lanes, which follow the other parameters if the side can have lanes.
 func (p *Parameters) parseLanes(b []byte) error {
 	if len(b) < lanesHead || b[2] == 0 {
 		return nil // none
@@ -87,7 +87,7 @@ func (p *Parameters) parseLanes(b []byte) error {
 	if len(b) < lanesHead+count*lanesAddress || b[3] != 0 {
 		return fmt.Errorf("%w: parameters of %d addresses in %d bytes", transport.ErrProtocol, count, len(b))
 	}
-	p.Keeps = true
+	p.Reconnects = true
 	for k := range count {
 		raw := b[lanesHead+k*lanesAddress:][:lanesAddress]
 		p.Listens = append(p.Listens, netip.AddrPortFrom(netip.AddrFrom16([16]byte(raw)).Unmap(), port))
@@ -95,15 +95,15 @@ func (p *Parameters) parseLanes(b []byte) error {
 	return nil
 }
 
-// ParseParameters reads the block at the beginning of b and returns what is after it. A longer block is of a
-// later version: its first fields mean the same, and those after them are not for us.
+// ParseParameters parses the parameters at the beginning of b and returns the rest. Longer parameters come
+// from a later version: their first fields mean the same, and the others are ignored.
 func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 	if len(b) < ParametersSize {
 		return p, nil, fmt.Errorf("%w: %d bytes of parameters", transport.ErrProtocol, len(b))
 	}
 	n := int(binary.LittleEndian.Uint16(b))
 	if n < ParametersSize || n > MaxParameters || n > len(b) {
-		return p, nil, fmt.Errorf("%w: parameters of %d bytes, %d to %d are possible, and %d are there",
+		return p, nil, fmt.Errorf("%w: parameters of %d bytes in a message of %d; %d to %d are possible",
 			transport.ErrProtocol, n,
 			ParametersSize, MaxParameters, len(b))
 	}
@@ -113,10 +113,10 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 	p.Recv = int(binary.LittleEndian.Uint32(b[8:]))
 	switch {
 	case wish > ChecksumCRC32C || b[7] != 0:
-		return p, nil, fmt.Errorf("%w: parameters ask for checksum %d, %d, which is not known",
+		return p, nil, fmt.Errorf("%w: parameters with unknown checksum %d, %d",
 			transport.ErrProtocol, wish, b[7])
 	case p.Lanes < 1:
-		return p, nil, fmt.Errorf("%w: parameters of no lane", transport.ErrProtocol)
+		return p, nil, fmt.Errorf("%w: parameters with no lane", transport.ErrProtocol)
 	case p.Recv < 1 || p.Recv > MaxDepth:
 		return p, nil, fmt.Errorf("%w: parameters of a receive queue of depth %d; 1 to %d are possible",
 			transport.ErrProtocol, p.Recv,
@@ -126,14 +126,15 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 	return p, b[n:], p.parseLanes(b[ParametersSize:n])
 }
 
-// Negotiate returns what follows from the parameters of both sides.
+// Negotiate returns the agreement that follows from the parameters of both sides.
 func (p Parameters) Negotiate(peer Parameters) Agreement {
 	lanes := 1
-	if p.Keeps && peer.Keeps {
+	if p.Reconnects && peer.Reconnects {
 		lanes = min(p.Lanes, peer.Lanes, MaxLanes)
 	}
 	return Agreement{
 		Reads: min(p.Reads, peer.Reads, MaxReads), PeerRecv: peer.Recv, Lanes: lanes,
-		Checksum: p.Checksum || peer.Checksum, Keeps: p.Keeps && peer.Keeps, Listens: peer.Listens,
+		Checksum: p.Checksum || peer.Checksum, Reconnects: p.Reconnects && peer.Reconnects,
+		Listens: peer.Listens,
 	}
 }

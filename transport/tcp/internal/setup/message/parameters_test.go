@@ -14,7 +14,7 @@ import (
 func FuzzParameters(f *testing.F) {
 	f.Add(testParameters.Append(nil))
 	f.Add(Parameters{Reads: 1<<16 - 1, Lanes: 1<<16 - 1, Recv: MaxDepth, Checksum: true}.Append([]byte(nil)))
-	f.Add(Parameters{Reads: 1, Lanes: 2, Recv: 3, Keeps: true,
+	f.Add(Parameters{Reads: 1, Lanes: 2, Recv: 3, Reconnects: true,
 		Listens: []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5"),
 			netip.MustParseAddrPort("[::2]:5")}}.Append(nil))
 	// of a later version
@@ -81,11 +81,11 @@ func TestParameters_C2_Negotiated(t *testing.T) {
 		for _, b := range []bool{false, true} {
 			here, there := []netip.AddrPort{netip.MustParseAddrPort("1.2.3.4:5")},
 				[]netip.AddrPort{netip.MustParseAddrPort("[::2]:6")}
-			x, y := Parameters{Reads: 3, Lanes: 4, Recv: 10, Checksum: a, Keeps: true, Listens: here},
-				Parameters{Reads: 1000, Lanes: 2, Recv: 20, Checksum: b, Keeps: true, Listens: there}
+			x, y := Parameters{Reads: 3, Lanes: 4, Recv: 10, Checksum: a, Reconnects: true, Listens: here},
+				Parameters{Reads: 1000, Lanes: 2, Recv: 20, Checksum: b, Reconnects: true, Listens: there}
 			require.Equal(t, Agreement{Reads: 3, PeerRecv: 20, Lanes: 2, Checksum: a || b,
-				Keeps: true, Listens: there}, x.Negotiate(y))
-			require.Equal(t, Agreement{Reads: 3, PeerRecv: 10, Lanes: 2, Checksum: a || b, Keeps: true,
+				Reconnects: true, Listens: there}, x.Negotiate(y))
+			require.Equal(t, Agreement{Reads: 3, PeerRecv: 10, Lanes: 2, Checksum: a || b, Reconnects: true,
 				Listens: here}, y.Negotiate(x))
 		}
 	}

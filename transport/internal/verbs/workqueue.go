@@ -5,17 +5,17 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/ring"
 )
 
-// Piece is an element of a gather or scatter list, checked when it was posted.
+// Piece is an SGE that was checked when it was posted.
 type Piece struct {
 	Region   *Region
-	Key      transport.Key // of the registration: the region may have been given up since
+	Key      transport.Key // of the registration: the region may have been deregistered since
 	Off, Len int
 }
 
 // Alive reports whether the region is still registered.
 func (p Piece) Alive() bool { return p.Region.Key() == p.Key }
 
-// Viewed reports whether bytes of a request are not contiguous in its regions.
+// Viewed reports whether the request uses a region that is a view.
 func (w *Request) Viewed() bool {
 	for i := range w.Local {
 		if w.Local[i].Region.View != nil {
@@ -25,8 +25,8 @@ func (w *Request) Viewed() bool {
 	return false
 }
 
-// Span walks a list of pieces: the first stretch of memory at byte off of their sequence, at most n bytes
-// long.
+// Span returns the first contiguous memory at byte off of a list of pieces, at most n bytes long: the piece,
+// the offset in its region, and the length.
 func Span(list []Piece, off, n int) (p *Piece, at, length int) {
 	for i := range list {
 		if off < list[i].Len {
@@ -37,7 +37,7 @@ func Span(list []Piece, off, n int) (p *Piece, at, length int) {
 	return nil, 0, 0
 }
 
-// SegmentAt finds the segment that byte off of a list lies in, and the offset there.
+// SegmentAt returns the segment that contains byte off of a list, and the offset in it.
 func SegmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
 	o := uint64(off)
 	for _, s := range list {
@@ -49,7 +49,7 @@ func SegmentAt(list []transport.Segment, off int) (transport.Segment, uint64) {
 	return transport.Segment{}, 0
 }
 
-// appendPieces appends the elements of a list that have bytes.
+// appendPieces appends the elements of a list that are not empty.
 func appendPieces(to []Piece, list []transport.SGE) []Piece {
 	for i := range list {
 		if s := &list[i]; s.Length > 0 {
@@ -60,24 +60,24 @@ func appendPieces(to []Piece, list []transport.SGE) []Piece {
 	return to
 }
 
-// Request is a send request in its queue.
+// Request is a request in the send queue.
 type Request struct {
 	ID     uint64
 	Op     transport.Opcode
 	Flags  transport.Flags
 	Done   bool
-	Asked  bool             // of a Read or an Atomic: the peer has been asked for it, and answers
-	Ended  bool             // of one that is carried out at this end: it has been
+	Asked  bool             // Read, Atomic: requested from the peer, which answers
+	Ended  bool             // Bind, Invalidate: carried out
 	Access transport.Access // of a Bind
-	Lane   transport.Lane   // of a Read: where its answer comes
-	Failed transport.Status // with which it completes if the queue pair ends; 0: as all others
+	Lane   transport.Lane   // Read: the lane for the answer
+	Failed transport.Status // the status if the queue pair ends; 0: as for all others
 	Total  int              // bytes
-	Sent   int              // of these, placed or handed to the fabric
-	Got    int              // of a Read or an Atomic: bytes placed
-	Begun  int              // of a Read: bytes of frames that have begun to come
+	Sent   int              // of these, placed or sent
+	Got    int              // Read, Atomic: bytes placed
+	Begun  int              // Read: bytes of frames whose headers were received
 	Number uint64           // of the untagged message, the Read or the Atomic
-	Imm    uint64           // or an Atomic's operand
-	Other  uint64           // a key, or what an Atomic compares with
+	Imm    uint64           // immediate, or an Atomic's operand
+	Other  uint64           // a key, or an Atomic's compare value
 
 	Local  []Piece // these three keep their memory from one use of the entry to the next
 	Remote []transport.Segment
@@ -86,7 +86,7 @@ type Request struct {
 	window *Window // of a Bind
 }
 
-// Alive reports whether the regions that it names are all registered still.
+// Alive reports whether all regions of the request are still registered.
 func (w *Request) Alive() bool {
 	for i := range w.Local {
 		if !w.Local[i].Alive() {
@@ -96,19 +96,19 @@ func (w *Request) Alive() bool {
 	return true
 }
 
-// Asks reports whether the request is one that the peer answers.
+// Asks reports whether the peer answers the request: a Read or an Atomic.
 func (w *Request) Asks() bool {
 	return w.Op == transport.OpRead || w.Op == transport.OpFetchAdd || w.Op == transport.OpCompareSwap
 }
 
-// Here reports whether the request is carried out at this end.
+// Here reports whether the request is carried out at this end alone.
 func (w *Request) Here() bool { return w.Op == transport.OpBind || w.Op == transport.OpInvalidate }
 
-// Solicited reports whether the request's Recv is worth an event.
+// Solicited reports whether the completion of the request's Recv raises a solicited event.
 func (w *Request) Solicited() bool { return w.Flags&transport.FlagSolicited != 0 }
 
-// SendQueue is a ring of requests: Head is the oldest that is not complete, Tail the next to be posted.
-// Memory grows with use.
+// SendQueue is a circular queue of requests: Head is the oldest that is not complete, Tail the next to be
+// posted. It grows on demand.
 type SendQueue struct {
 	Head, Tail uint32
 
@@ -117,13 +117,13 @@ type SendQueue struct {
 	nextRead    uint64 // of the next Read or Atomic
 }
 
-// At is a request by its place in the sequence of requests.
+// At returns a request by its index in the sequence of requests.
 func (s *SendQueue) At(i uint32) *Request { return &s.ring[i&uint32(len(s.ring)-1)] }
 
-// Len is how many requests are not complete.
+// Len returns the number of requests that are not complete.
 func (s *SendQueue) Len() int { return int(s.Tail - s.Head) }
 
-// Room makes room for one more, at Tail; false if the queue is as long as it may be.
+// Room makes room for a request at Tail; false if the queue has reached depth.
 func (s *SendQueue) Room(depth int) bool {
 	n := s.Len()
 	if n >= depth {
@@ -135,8 +135,7 @@ func (s *SendQueue) Room(depth int) bool {
 	return true
 }
 
-// Post appends a request that has been checked and has so many bytes; false if the queue is as long as it may
-// be.
+// Post appends a request that has been checked, with total bytes; false if the queue has reached depth.
 func (s *SendQueue) Post(p *PD, b *Bindings, wr *transport.SendWR, total, depth int) bool {
 	if !s.Room(depth) {
 		return false
@@ -158,7 +157,7 @@ func (s *SendQueue) Post(p *PD, b *Bindings, wr *transport.SendWR, total, depth 
 	return true
 }
 
-// number gives a request its number, and what else its kind has of its own.
+// number assigns a request's number, and sets the fields of its opcode.
 func (s *SendQueue) number(p *PD, b *Bindings, w *Request, wr *transport.SendWR) {
 	switch wr.Op {
 	case transport.OpSend, transport.OpWriteImm:
@@ -188,14 +187,14 @@ type Recv struct {
 	Local  []Piece // keeps its memory from one use of the entry to the next
 }
 
-// RecvQueue is a ring of posted receives: Head is the oldest, Tail the next to be posted.
+// RecvQueue is a circular queue of posted receives: Head is the oldest, Tail the next to be posted.
 type RecvQueue struct {
 	Head, Tail uint32
 
 	ring []Recv
 }
 
-// Front is the oldest posted receive; nil if there is none.
+// Front returns the oldest posted receive; nil if there is none.
 func (r *RecvQueue) Front() *Recv {
 	if r.Head == r.Tail {
 		return nil
@@ -203,13 +202,13 @@ func (r *RecvQueue) Front() *Recv {
 	return r.At(r.Head)
 }
 
-// At is a receive by its place in the sequence of receives.
+// At returns a receive by its index in the sequence of receives.
 func (r *RecvQueue) At(i uint32) *Recv { return &r.ring[i&uint32(len(r.ring)-1)] }
 
-// Pop removes the oldest.
+// Pop removes the oldest receive.
 func (r *RecvQueue) Pop() { r.Head++ }
 
-// Post appends a receive that has been checked; false if the queue is as long as it may be.
+// Post appends a receive that has been checked; false if the queue has reached depth.
 func (r *RecvQueue) Post(wr *transport.RecvWR, depth int) bool {
 	n := int(r.Tail - r.Head)
 	if n >= depth {
@@ -226,38 +225,4 @@ func (r *RecvQueue) Post(wr *transport.RecvWR, depth int) bool {
 	}
 	r.Tail++
 	return true
-}
-
-// Completions is where a queue pair's requests complete.
-type Completions interface {
-	Push(transport.WC)
-	Raise() // an event
-}
-
-// Flush completes what is posted: the oldest send request with the status of the failure, all others flushed,
-// in order. What is done after a request that is not is flushed too: nothing succeeds after a failure.
-// flushed makes a completion.
-func Flush(sq *SendQueue, rq *RecvQueue, send, recv Completions, first transport.Status,
-	flushed func(id uint64, op transport.Opcode) transport.WC) {
-	for sq.Head != sq.Tail {
-		w := sq.At(sq.Head)
-		wc := flushed(w.ID, w.Op)
-		wc.Status = first
-		if w.Failed != 0 {
-			wc.Status = w.Failed
-		}
-		first = transport.StatusFlushed
-		send.Push(wc)
-		if w.Flags&transport.FlagNotify != 0 {
-			send.Raise()
-		}
-		sq.Head++
-	}
-	for r := rq.Front(); r != nil; r = rq.Front() {
-		recv.Push(flushed(r.ID, transport.OpRecv))
-		if r.Notify {
-			recv.Raise()
-		}
-		rq.Pop()
-	}
 }

@@ -416,10 +416,10 @@ func (cs *Collectives) deferStepsLocked(c *Collective) {
 		cs.e.Go(func() { cs.runSteps(c) })
 		return
 	}
-	if r := c.request; r.manyWaiters {
+	if r := c.request; r.manySleepers {
 		cs.e.hub.sleepers.wakeAll()
-	} else if r.waiter != nil {
-		cs.e.hub.sleepers.wake(r.waiter)
+	} else if r.sleeper != nil {
+		cs.e.hub.sleepers.wake(r.sleeper)
 	}
 }
 

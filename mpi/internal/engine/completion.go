@@ -27,8 +27,8 @@ func (t *Requests) finish(r *request, err error) {
 		t.e.Probes.fetchedForMessage(r)
 	}
 	r.peer = nil
-	w, shared := r.waiter, r.manyWaiters
-	r.waiter = nil
+	w, shared := r.sleeper, r.manySleepers
+	r.sleeper = nil
 	sys.StoreRelease32(&r.done, r.gen)
 	if r.detached {
 		t.collect(r.handle(), r)

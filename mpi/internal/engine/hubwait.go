@@ -151,15 +151,15 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 
 // watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
 // the description of the wait, if that is not nil.
-func (t *Requests) watch(handle Request, s *waiter, d *Wait) (done bool) {
+func (t *Requests) watch(handle Request, s *sleeper, d *Wait) (done bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	r := t.find(handle)
 	if r == nil || r.completed() || r.waitsForWork() {
 		return true
 	}
-	r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
-	r.waiter, r.observed = s, true
+	r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
+	r.sleeper, r.observed = s, true
 	if r.sleptAt == 0 {
 		r.sleptAt = time.Since(t.e.waiters.began)
 	}
@@ -172,11 +172,11 @@ func (t *Requests) watch(handle Request, s *waiter, d *Wait) (done bool) {
 }
 
 // unwatch ends watch.
-func (t *Requests) unwatch(handle Request, s *waiter) {
+func (t *Requests) unwatch(handle Request, s *sleeper) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
-	if r := t.find(handle); r != nil && r.waiter == s {
-		r.waiter = nil
+	if r := t.find(handle); r != nil && r.sleeper == s {
+		r.sleeper = nil
 	}
 }
 

@@ -67,11 +67,11 @@ type request struct {
 
 // operation is what a request forgets when it is given back.
 type operation struct {
-	kind        requestKind
-	complete    bool // a receive: all of its message has come, or is being fetched
-	manyWaiters bool // several have slept on it: all sleepers look when it is done
-	detached    bool // nobody will collect it
-	sync        bool // a send that is complete only when its receive has started
+	kind         requestKind
+	complete     bool // a receive: all of its message has come, or is being fetched
+	manySleepers bool // several have slept on it: all sleepers look when it is done
+	detached     bool // nobody will collect it
+	sync         bool // a send that is complete only when its receive has started
 	// it may have relations, or nobody to collect it: most that are complete at once have neither
 	observed      bool
 	cancel        cancelState
@@ -88,7 +88,7 @@ type operation struct {
 // relations are an operation's to others. They are zero unless the operation is observed, so that a request
 // without them forgets them at no cost.
 type relations struct {
-	waiter       *waiter            // who sleeps until it is done
+	sleeper      *sleeper           // who sleeps until it is done
 	sleptAt      time.Duration      // when somebody first slept on it, since the engine began; 0 before
 	peer         *peer              // the peer that holds its send, or whose message it fetches
 	announcement uint64             // a send: the id of its first announcement, plus one; 0 while it has none

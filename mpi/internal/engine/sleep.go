@@ -44,7 +44,7 @@ func (w *waiters) wakeProbesLocked() {
 		w.e.Choices.release()
 	}
 	if w.probes > 0 {
-		w.e.hub.sleepers.wakeWhere(func(s *waiter) bool { return s.isProbe && s.e == w.e })
+		w.e.hub.sleepers.wakeWhere(func(s *sleeper) bool { return s.isProbe && s.e == w.e })
 	}
 }
 
@@ -297,8 +297,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	s := w.e.hub.sleepers.get(w.e, n == 0)
 	for i := range n {
 		if r := w.e.Requests.find(at(i)); r != nil {
-			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
-			r.waiter, r.observed = s, true
+			r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
+			r.sleeper, r.observed = s, true
 			if r.sleptAt == 0 {
 				r.sleptAt = time.Since(w.began)
 			}
@@ -334,8 +334,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		w.probes--
 	}
 	for i := range n {
-		if r := w.e.Requests.find(at(i)); r != nil && r.waiter == s {
-			r.waiter = nil
+		if r := w.e.Requests.find(at(i)); r != nil && r.sleeper == s {
+			r.sleeper = nil
 		}
 	}
 	w.asleep--

@@ -16,9 +16,9 @@ import (
 // mu is a leaf in the order of locks: whoever has it takes no other.
 type sleepers struct {
 	mu     orderedMutex
-	owner  *waiter
-	parked []*waiter
-	free   *waiter
+	owner  *sleeper
+	parked []*sleeper
+	free   *sleeper
 	wakeUp func() // ends the owner's sleep
 	turns  Turns  // nil unless there are turns
 
@@ -26,24 +26,24 @@ type sleepers struct {
 	orphaned atomic.Bool // some are parked, and there is no owner
 }
 
-// waiter is one sleeping goroutine.
-type waiter struct {
+// sleeper is one sleeping goroutine.
+type sleeper struct {
 	signal  chan struct{}
 	e       *Engine // at which it waits; nil for several
 	isProbe bool    // waits for something other than a request: wake it for every arrival and every failure
 	at      int     // index in parked; -1 when not there
 	woken   bool    // before it slept: what it waits for is done at one of several endpoints
 	order   uint64  // for its next turn, where there are turns
-	next    *waiter
+	next    *sleeper
 }
 
 // get gives a waiter to a goroutine that is about to sleep; put takes it back.
-func (b *sleepers) get(e *Engine, isProbe bool) *waiter {
+func (b *sleepers) get(e *Engine, isProbe bool) *sleeper {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.free
 	if s == nil {
-		s = &waiter{signal: make(chan struct{}, 1)}
+		s = &sleeper{signal: make(chan struct{}, 1)}
 	} else {
 		b.free = s.next
 	}
@@ -51,7 +51,7 @@ func (b *sleepers) get(e *Engine, isProbe bool) *waiter {
 	return s
 }
 
-func (b *sleepers) put(s *waiter) {
+func (b *sleepers) put(s *sleeper) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.next, b.free = b.free, s
@@ -67,7 +67,7 @@ const (
 )
 
 // enter makes a waiter the progress owner, if it may be that and there is none, or else parks it.
-func (b *sleepers) enter(s *waiter, mayOwn bool) role {
+func (b *sleepers) enter(s *sleeper, mayOwn bool) role {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.note()
@@ -98,7 +98,7 @@ func (b *sleepers) note() {
 }
 
 // unpark takes a waiter out of those that are parked; false if it is not among them.
-func (b *sleepers) unpark(s *waiter) bool {
+func (b *sleepers) unpark(s *sleeper) bool {
 	if s.at < 0 {
 		return false
 	}
@@ -112,14 +112,14 @@ func (b *sleepers) unpark(s *waiter) bool {
 }
 
 // wake ends the sleep of one waiter.
-func (b *sleepers) wake(s *waiter) {
+func (b *sleepers) wake(s *sleeper) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wakeOne(s)
 	b.note()
 }
 
-func (b *sleepers) wakeOne(s *waiter) {
+func (b *sleepers) wakeOne(s *sleeper) {
 	if s == b.owner {
 		b.wakeUp()
 		return
@@ -135,7 +135,7 @@ func (b *sleepers) wakeOne(s *waiter) {
 }
 
 // wakeWhere wakes the waiters for which which holds.
-func (b *sleepers) wakeWhere(which func(s *waiter) bool) {
+func (b *sleepers) wakeWhere(which func(s *sleeper) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.owner != nil && which(b.owner) {
@@ -150,7 +150,7 @@ func (b *sleepers) wakeWhere(which func(s *waiter) bool) {
 }
 
 // wakeAll wakes all waiters.
-func (b *sleepers) wakeAll() { b.wakeWhere(func(*waiter) bool { return true }) }
+func (b *sleepers) wakeAll() { b.wakeWhere(func(*sleeper) bool { return true }) }
 
 // passOn wakes a parked waiter to become the progress owner, if there is none.
 func (b *sleepers) passOn() {

@@ -60,7 +60,7 @@ func (n *Cancels) Cancel(h Request) error {
 	e.mu.Unlock()
 	if underWay {
 		at := func(int) Request { return h }
-		e.waiters.waitUntil(1, at, func() bool { return e.waiters.anyDoneLocked(1, at) })
+		e.waiting.waitUntil(1, at, func() bool { return e.waiting.anyDoneLocked(1, at) })
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (n *Cancels) CancelAndFree(h Request) {
 		r.detached, r.observed = true, true
 	default:
 		e.mu.Unlock()
-		e.waiters.wait(r)
+		e.waiting.wait(r)
 		return
 	}
 	e.mu.Unlock()

@@ -93,7 +93,7 @@ func (s *Canceller) onDone() {
 	err := reason(s.ctx)
 	s.ended.Store(&err)
 	s.cancelBound()
-	s.e.waiters.wakeProbesLocked()
+	s.e.waiting.wakeProbesLocked()
 }
 
 func (s *Canceller) cancelBound() {

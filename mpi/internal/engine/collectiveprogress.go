@@ -456,7 +456,7 @@ func (cs *Collectives) finishLocked(c *Collective) {
 	if wakesProbes {
 		c.over = true
 		cs.acknowledgeOwedLocked()
-		cs.e.waiters.wakeProbesLocked()
+		cs.e.waiting.wakeProbesLocked()
 	}
 }
 

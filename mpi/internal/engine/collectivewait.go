@@ -50,7 +50,7 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 	for {
 		var work *Collective
 		var done bool
-		cs.e.waiters.waitUntil(1, at, func() bool {
+		cs.e.waiting.waitUntil(1, at, func() bool {
 			if done || work != nil {
 				return true
 			}

@@ -70,7 +70,7 @@ func (d *connections) connectLocked(p *peer) {
 	d.e.Go(func() {
 		defer d.connecting.Done()
 		defer d.underWay.Add(-1)
-		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
+		ctx, cancel := context.WithTimeout(d.e.waiting.life, d.timeout)
 		defer cancel()
 		leave := d.acquire(ctx)
 		defer leave()

@@ -36,7 +36,7 @@ func TestConnects_TakeTurns(t *testing.T) {
 // A peer that connects while a connect to it waits for its turn is not looked up.
 func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 	e := &Engine{hub: &Hub{places: make(chan struct{}, connectsAtOnce)}}
-	e.waiters.life = t.Context()
+	e.waiting.life = t.Context()
 	e.connections.init(e, Config{ConnectTimeout: time.Minute, Lookup: func(uint32, string) (string, error) {
 		t.Error("it was looked up")
 		return "", errors.New("nobody is there")
@@ -59,7 +59,7 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.
 func TestWaiting_SleepsDuringConnects(t *testing.T) {
 	e := &Engine{hub: &Hub{}}
-	e.waiters.maxYields = 10
+	e.waiting.maxYields = 10
 	var p spinBudget
 	require.True(t, p.remaining(e))
 	e.connections.underWay.Add(1)

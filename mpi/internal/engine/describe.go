@@ -82,7 +82,7 @@ func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
 			return 0, 0, false
 		}
 		e.recorder.StampNew()
-		n += len(e.waiters.forLocks)
+		n += len(e.waiting.forLocks)
 		activity += e.activityLocked()
 		e.mu.Unlock()
 	}
@@ -96,7 +96,7 @@ func (h *Hub) Describe() State {
 	defer func() { <-h.asking }()
 	asleep := 0
 	for e := range h.each() {
-		asleep += e.waiters.ask()
+		asleep += e.waiting.ask()
 	}
 	asleep += h.sleepers.count()
 	h.sleepers.wakeAll()
@@ -104,7 +104,7 @@ func (h *Hub) Describe() State {
 		time.Sleep(describePoll)
 		answers := 0
 		for e := range h.each() {
-			answers += e.waiters.answers()
+			answers += e.waiting.answers()
 		}
 		if answers >= asleep || time.Now().After(end) {
 			break
@@ -120,7 +120,7 @@ func (h *Hub) Describe() State {
 
 // ask has goroutines describe their waits when they sleep again. It returns how many wait for locks of
 // windows.
-func (w *waiters) ask() int {
+func (w *waiting) ask() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
@@ -129,7 +129,7 @@ func (w *waiters) ask() int {
 }
 
 // answers is how many have.
-func (w *waiters) answers() int {
+func (w *waiting) answers() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return len(w.descriptions.waits)
@@ -140,10 +140,10 @@ func (e *Engine) describe(st *State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st.Activity += e.activityLocked()
-	for _, w := range e.waiters.descriptions.waits {
+	for _, w := range e.waiting.descriptions.waits {
 		st.Waits = append(st.Waits, *w)
 	}
-	e.waiters.descriptions = descriptions{question: e.waiters.descriptions.question}
+	e.waiting.descriptions = descriptions{question: e.waiting.descriptions.question}
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
 	}
@@ -222,7 +222,7 @@ func (e *Engine) activityLocked() uint64 {
 
 // describeLocked notes what the calling goroutine is about to sleep for: one of n requests, or a message that
 // is probed for, or something else where n is 0.
-func (w *waiters) describeLocked(n int, at func(i int) Request, probed *probed) {
+func (w *waiting) describeLocked(n int, at func(i int) Request, probed *probed) {
 	w.e.mu.assertHeld()
 	d := &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
 	if w.forLocks[d.Goroutine] {

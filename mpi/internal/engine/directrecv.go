@@ -40,7 +40,7 @@ func (v *Recvs) canRecvDirectLocked(src int) bool {
 		v.pollFirstLocked()
 	}
 	p := v.e.peers[src]
-	if p == nil || p.state != peerOpen || v.e.waiters.spinTime == 0 || p.incoming.active() ||
+	if p == nil || p.state != peerOpen || v.e.waiting.spinTime == 0 || p.incoming.active() ||
 		v.e.completionHandler.active() {
 		return false
 	}
@@ -69,7 +69,7 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 	owing := p.workPending()
 	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag), len(buf))
 	// to a ring that is not polled nothing comes but by what is polled here
-	polls, came := min(maxRingPolls, v.e.waiters.maxLooks), !p.polled
+	polls, came := min(maxRingPolls, v.e.waiting.maxLooks), !p.polled
 	if came {
 		polls = maxProviderPolls
 	}

@@ -70,7 +70,7 @@ func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, o
 // waiting for its FIN alone.
 func (s *Sends) canAnnounceDirectLocked(p *peer) bool {
 	s.e.mu.assertHeld()
-	return p.state == peerOpen && p.polled && !p.sendPending() && s.e.waiters.spinTime > 0 &&
+	return p.state == peerOpen && p.polled && !p.sendPending() && s.e.waiting.spinTime > 0 &&
 		!s.e.completionHandler.active() && s.e.stopped == nil && !s.e.failures.noted.Load()
 }
 

@@ -126,7 +126,7 @@ type Engine struct {
 
 	progress          progressEngine
 	routes            router
-	waiters           waiters
+	waiting           waiting
 	completionHandler completionHandler
 	connections       connections
 	failures          failures
@@ -171,7 +171,7 @@ func (e *Engine) init(c Config) {
 	e.connections.init(e, c)
 	e.failures.e, e.failures.groups = e, map[uint32][]int32{}
 	e.Recovery.init(e, c)
-	e.waiters.init(e, c.SpinTime)
+	e.waiting.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
 }

@@ -62,12 +62,12 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 		byQP:  map[transport.QPN]*peer{}, maxPolled: attr.MaxPolledQPs,
 	}
 	var err error
-	e.waiters.maxYields = max(e.waiters.maxYields, yieldsNotified)
+	e.waiting.maxYields = max(e.waiting.maxYields, yieldsNotified)
 	if attr.MaxPolledQPs > 0 {
-		e.waiters.maxYields = yieldsPolling
+		e.waiting.maxYields = yieldsPolling
 	}
 	if c.Turns != nil {
-		e.waiters.maxYields = 1 // nothing comes unless another rank has a turn
+		e.waiting.maxYields = 1 // nothing comes unless another rank has a turn
 	}
 	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err

@@ -177,7 +177,7 @@ func (h *Hub) crowd() {
 	h.crowded.Store(true)
 	for e := range h.each() {
 		e.mu.Lock()
-		e.waiters.maxLooks = crowdedLooks
+		e.waiting.maxLooks = crowdedLooks
 		e.mu.Unlock()
 	}
 }
@@ -220,7 +220,7 @@ func (h *Hub) othersReadyToSleep(e *Engine) bool {
 	for o := range h.each() {
 		if o != e {
 			o.mu.Lock()
-			quiet = o.waiters.readyToSleepLocked() && quiet
+			quiet = o.waiting.readyToSleepLocked() && quiet
 			o.mu.Unlock()
 		}
 	}

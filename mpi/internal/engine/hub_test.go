@@ -29,7 +29,7 @@ func TestHub_CrowdedWhereEndpointsOutnumberCores(t *testing.T) {
 				want = crowdedLooks
 			}
 			for e := range h.each() {
-				require.Equal(t, want, e.waiters.maxLooks, "%d endpoints, %d cores", used, c.cores)
+				require.Equal(t, want, e.waiting.maxLooks, "%d endpoints, %d cores", used, c.cores)
 			}
 		}
 	}

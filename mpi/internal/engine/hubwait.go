@@ -118,14 +118,14 @@ func (h *Hub) pollAll() (busy bool) {
 // return early. The sleep is counted at endpoint e.
 func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	s := h.sleepers.get(nil, false)
-	began, d := e.waiters.beginSleep()
+	began, d := e.waiting.beginSleep()
 	done := false
 	for i := range n {
 		if o, handle := at(i); o != nil {
 			done = o.Requests.watch(handle, s, d) || done
 		}
 	}
-	e.waiters.describeAs(d)
+	e.waiting.describeAs(d)
 	if !done {
 		switch h.sleepers.enter(s, !e.completionHandler.active()) {
 		case owns:
@@ -146,7 +146,7 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 		}
 	}
 	h.sleepers.put(s)
-	e.waiters.endSleep(began)
+	e.waiting.endSleep(began)
 }
 
 // watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
@@ -161,12 +161,12 @@ func (t *Requests) watch(handle Request, s *sleeper, d *Wait) (done bool) {
 	r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
 	r.sleeper, r.observed = s, true
 	if r.sleptAt == 0 {
-		r.sleptAt = time.Since(t.e.waiters.began)
+		r.sleptAt = time.Since(t.e.waiting.began)
 	}
 	if d != nil {
 		d.Operations = append(d.Operations, r.describe())
 		d.Bounded = d.Bounded || r.canceller != nil
-		d.Since = max(d.Since, time.Since(t.e.waiters.began)-r.sleptAt)
+		d.Since = max(d.Since, time.Since(t.e.waiting.began)-r.sleptAt)
 	}
 	return false
 }
@@ -181,7 +181,7 @@ func (t *Requests) unwatch(handle Request, s *sleeper) {
 }
 
 // beginSleep counts a sleep that begins, and gives a description to fill in if somebody asks for it.
-func (w *waiters) beginSleep() (began time.Duration, d *Wait) {
+func (w *waiting) beginSleep() (began time.Duration, d *Wait) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.e.stats.Sleeps++
@@ -197,7 +197,7 @@ func (w *waiters) beginSleep() (began time.Duration, d *Wait) {
 }
 
 // describeAs notes a description of a wait.
-func (w *waiters) describeAs(d *Wait) {
+func (w *waiting) describeAs(d *Wait) {
 	if d == nil {
 		return
 	}
@@ -209,7 +209,7 @@ func (w *waiters) describeAs(d *Wait) {
 }
 
 // endSleep counts the end of a sleep.
-func (w *waiters) endSleep(began time.Duration) {
+func (w *waiting) endSleep(began time.Duration) {
 	w.e.mu.Lock()
 	w.asleep--
 	ended := time.Since(w.began)

@@ -103,7 +103,7 @@ func (c *Collective) begin() {
 func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
-	crowded := e.waiters.spinTime == 0
+	crowded := e.waiting.spinTime == 0
 	if cs.advanceInMailboxesLocked(c, crowded) {
 		return true
 	}
@@ -114,7 +114,7 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
 	word, room := c.awaited()
 	call := uint32(m.call)
-	looks := min(mailboxLooks, e.waiters.maxLooks)
+	looks := min(mailboxLooks, e.waiting.maxLooks)
 	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
@@ -140,9 +140,9 @@ func (cs *Collectives) lookInTurnsLocked(c *Collective) bool {
 	e := cs.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
-		e.waiters.giveTurn(look)
+		e.waiting.giveTurn(look)
 		e.mu.Lock()
-		if look >= e.waiters.maxYields {
+		if look >= e.waiting.maxYields {
 			return false
 		}
 		if look%passesPerYield == 0 && !e.completionHandler.active() {
@@ -290,7 +290,7 @@ func (cs *Collectives) sleepAndUnlock(c *Collective) error {
 	cs.inMailboxes = append(cs.inMailboxes, c)
 	h := r.handle()
 	e.mu.Unlock()
-	_, err = e.waiters.waitFor(r, h)
+	_, err = e.waiting.waitFor(r, h)
 	return err
 }
 

@@ -240,7 +240,7 @@ func (cs *Collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *col
 			}
 		}
 	}()
-	cs.e.waiters.waitUntil(0, nil, func() bool {
+	cs.e.waiting.waitUntil(0, nil, func() bool {
 		switch {
 		case cs.e.stopped != nil:
 			err = cs.e.stopped

@@ -194,7 +194,7 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	if scope == nil && m.wait != (Request{}) {
 		h := m.wait
 		m.wait = Request{}
-		_, err = m.e.waiters.waitFor(m.e.Requests.of(h), h)
+		_, err = m.e.waiting.waitFor(m.e.Requests.of(h), h)
 		return err
 	}
 	m.e.mu.Lock()
@@ -203,7 +203,7 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 		m.wait = Request{}
 	}
 	m.e.mu.Unlock()
-	m.e.waiters.waitUntil(0, nil, func() bool {
+	m.e.waiting.waitUntil(0, nil, func() bool {
 		err = scope.Err()
 		return m.setup.over || err != nil
 	})

@@ -30,7 +30,7 @@ func (q *Probes) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
 	var since probeFailures
-	e.waiters.waitUntilProbed(0, nil, func() bool {
+	e.waiting.waitUntilProbed(0, nil, func() bool {
 		if ok || err != nil {
 			return true // asked again: it is taken
 		}
@@ -95,7 +95,7 @@ func (q *Probes) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return e.waiters.wait(r)
+	return e.waiting.wait(r)
 }
 
 // Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.

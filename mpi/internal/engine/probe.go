@@ -15,7 +15,7 @@ func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Stat
 	var st Status
 	var err error
 	var since probeFailures
-	e.waiters.waitUntilProbed(0, nil, func() bool {
+	e.waiting.waitUntilProbed(0, nil, func() bool {
 		var ok bool
 		st, ok, err = q.probe(context, src, tag)
 		if err == nil && !ok {

@@ -11,7 +11,7 @@ import (
 
 // progressEngine moves everything forward, one pass at a time: it polls the fabrics, routes what has come,
 // and advances the peers that have work left over. Goroutines that wait call it, or a completion handler does
-// (see waiters).
+// (see waiting).
 //
 // Invariants, under the lock: a peer whose work lacked room and whose room no event announces is in deferred,
 // once; a pass advances each of them. Nothing in a pass blocks.
@@ -53,7 +53,7 @@ func (g *progressEngine) poll() bool {
 		g.e.Collectives.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
-		g.e.waiters.wakeProbesLocked()
+		g.e.waiting.wakeProbesLocked()
 	}
 	return busy
 }

@@ -207,7 +207,7 @@ func (v *Recovery) revoke(communicator uint32) {
 			v.e.Cancels.cancelLocked(r, ErrRevoked)
 		}
 	}
-	v.e.waiters.wakeProbesLocked()
+	v.e.waiting.wakeProbesLocked()
 }
 
 // context is that of the operation, if it has one.
@@ -273,7 +273,7 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 	e.mu.Unlock()
 	var decided bool
 	var err error
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiting.waitUntil(0, nil, func() bool {
 		if decided || err != nil {
 			return true
 		}
@@ -391,7 +391,7 @@ func (v *Recovery) post(communicator uint32, a *agreements, out []agree.Send) {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
 	}
-	v.e.waiters.wakeProbesLocked()
+	v.e.waiting.wakeProbesLocked()
 }
 
 func (v *Recovery) onAgree(p *peer, body []byte) error {

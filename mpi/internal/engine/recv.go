@@ -148,7 +148,7 @@ func (v *Recvs) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (S
 	if err != nil {
 		return Status{}, err
 	}
-	return v.e.waiters.wait(r)
+	return v.e.waiting.wait(r)
 }
 
 // beginLocked posts a receive into one buffer.

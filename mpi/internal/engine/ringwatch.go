@@ -21,7 +21,7 @@ const (
 
 // attendLocked looks for the message of a receive that the caller waits for, and tells whether the receive is
 // done. It keeps the lock, for a short while and as long as nobody else wants it.
-func (w *waiters) attendLocked(r *request) bool {
+func (w *waiting) attendLocked(r *request) bool {
 	w.e.mu.assertHeld()
 	if w.ringOfLocked(r) == nil {
 		return false
@@ -44,7 +44,7 @@ func (w *waiters) attendLocked(r *request) bool {
 
 // watchLocked looks into the ring of the peer that a receive waits for, a few times, and takes all that is
 // there. It tells whether that was anything.
-func (w *waiters) watchLocked(r *request) bool {
+func (w *waiting) watchLocked(r *request) bool {
 	w.e.mu.assertHeld()
 	p := w.ringOfLocked(r)
 	if p == nil {
@@ -72,7 +72,7 @@ func (w *waiters) watchLocked(r *request) bool {
 // next message away from who is about to write there. A sender of short messages is ahead, as a rule, and is
 // not kept from anything by that. One of longer ones is overtaken, and has to take back every line; so while
 // many receives wait, this rank leaves it the time to get ahead again.
-func (w *waiters) pauseForLocked(p *peer) int {
+func (w *waiting) pauseForLocked(p *peer) int {
 	w.e.mu.assertHeld()
 	if p.ch.LastLines() <= shortLines {
 		return 1
@@ -83,7 +83,7 @@ func (w *waiters) pauseForLocked(p *peer) int {
 
 // ringOfLocked is the peer from whose ring the message will come that a receive waits for, if this rank looks
 // into it: nil where no such peer is known, and where others make progress.
-func (w *waiters) ringOfLocked(r *request) *peer {
+func (w *waiting) ringOfLocked(r *request) *peer {
 	w.e.mu.assertHeld()
 	if r.completed() || r.kind != kindRecv || r.rank < 0 || r.openTransfers > 0 || w.spinTime == 0 ||
 		w.e.completionHandler.active() || w.e.stopped != nil {

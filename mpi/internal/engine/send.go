@@ -193,7 +193,7 @@ func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) 
 			if r == nil {
 				return nil
 			}
-			st, err := s.e.waiters.wait(r)
+			st, err := s.e.waiting.wait(r)
 			if err != nil || !st.Cancelled {
 				return err
 			}
@@ -203,7 +203,7 @@ func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) 
 	r, err := s.requestLocked(env, buf, dst, mode, false)
 	s.e.mu.Unlock()
 	if err == nil {
-		_, err = s.e.waiters.wait(r)
+		_, err = s.e.waiting.wait(r)
 	}
 	return err
 }
@@ -339,7 +339,7 @@ func sendFlags(more bool) channel.SendFlags {
 // waits for a request makes none.
 func (s *Sends) spinForCreditsLocked(p *peer) bool {
 	s.e.mu.assertHeld()
-	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiters.spinTime == 0 ||
+	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiting.spinTime == 0 ||
 		s.e.completionHandler.active() {
 		return false
 	}

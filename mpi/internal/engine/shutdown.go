@@ -30,7 +30,7 @@ func (e *Engine) beginDrain() {
 }
 
 func (e *Engine) endDrain() error {
-	e.waiters.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
+	e.waiting.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.progress.draining = false
@@ -75,7 +75,7 @@ func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 		<-done
 		e.Probes.Wake()
 	}()
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiting.waitUntil(0, nil, func() bool {
 		select {
 		case <-done:
 			return true
@@ -103,7 +103,7 @@ func (h *Hub) Shutdown() error {
 	})
 	defer timer.Stop()
 	for e := range h.each() {
-		e.waiters.waitUntil(0, nil, func() bool {
+		e.waiting.waitUntil(0, nil, func() bool {
 			select {
 			case <-late:
 				return true
@@ -183,7 +183,7 @@ func (e *Engine) failLocked(cause error) {
 		}
 		e.Requests.complete(r, cause)
 	}
-	e.waiters.wakeProbesLocked()
+	e.waiting.wakeProbesLocked()
 }
 
 // Destroy fails what is left with cause and releases the devices. Nothing of the rank runs when it returns.
@@ -193,7 +193,7 @@ func (h *Hub) Destroy(cause error) (err error) {
 	h.making.Unlock()
 	h.Fail(cause)
 	for e := range h.each() {
-		e.waiters.cancelLife()
+		e.waiting.cancelLife()
 	}
 	for e := range h.each() {
 		e.connections.connecting.Wait()
@@ -230,6 +230,6 @@ func (e *Engine) stopTimers() error {
 
 // abandon ends an engine that could not be made. Its queues stay with the devices.
 func (e *Engine) abandon() error {
-	e.waiters.cancelLife()
+	e.waiting.cancelLife()
 	return e.stopTimers()
 }

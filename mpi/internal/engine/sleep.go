@@ -14,7 +14,7 @@ import (
 // Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
 // the lock, and now and then at the other endpoints. When that has brought nothing for a while, it sleeps
 // (see sleepers). With a completion handler, waiters only watch their requests, and park.
-type waiters struct {
+type waiting struct {
 	e            *Engine
 	life         context.Context // ends with the engine; connects hang on it
 	cancelLife   context.CancelFunc
@@ -32,13 +32,13 @@ type waiters struct {
 	yielded   atomic.Int64 // when such a rank last let other goroutines run, since began
 }
 
-func (w *waiters) init(e *Engine, spinTime time.Duration) {
+func (w *waiting) init(e *Engine, spinTime time.Duration) {
 	w.e, w.spinTime, w.began, w.maxLooks = e, spinTime, time.Now(), math.MaxInt
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
 // wakeProbesLocked wakes the waiters that wait for something other than a request.
-func (w *waiters) wakeProbesLocked() {
+func (w *waiting) wakeProbesLocked() {
 	w.e.mu.assertHeld()
 	if len(w.e.Choices.held) > 0 {
 		w.e.Choices.release()
@@ -49,7 +49,7 @@ func (w *waiters) wakeProbesLocked() {
 }
 
 // passOwnershipLocked is called by a waiter that leaves.
-func (w *waiters) passOwnershipLocked() {
+func (w *waiting) passOwnershipLocked() {
 	w.e.mu.assertHeld()
 	if w.e.hub.sleepers.orphaned.Load() && !w.e.completionHandler.active() {
 		w.e.hub.sleepers.passOn()
@@ -81,12 +81,12 @@ const (
 // remaining tells whether to make another pass; false when it is time to sleep.
 func (p *spinBudget) remaining(e *Engine) bool {
 	p.idle++
-	if e.waiters.spinTime == 0 {
+	if e.waiting.spinTime == 0 {
 		if e.connections.underWay.Load() > 0 {
 			return false // a connect takes many turns of this core, and wakes who sleeps
 		}
-		e.waiters.giveTurn(p.idle)
-		return p.idle < e.waiters.maxYields
+		e.waiting.giveTurn(p.idle)
+		return p.idle < e.waiting.maxYields
 	}
 	if e.hub.crowded.Load() {
 		sys.Yield()
@@ -105,11 +105,11 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		runtime.Gosched()
 		p.yielded = now
 	}
-	return now.Sub(p.since) <= e.waiters.spinTime
+	return now.Sub(p.since) <= e.waiting.spinTime
 }
 
 // giveTurn lets other ranks have this core, and from time to time other goroutines.
-func (w *waiters) giveTurn(pass int) {
+func (w *waiting) giveTurn(pass int) {
 	if pass%passesPerYield == 0 {
 		now := int64(time.Since(w.began))
 		if now-w.yielded.Load() > int64(yieldEvery) {
@@ -144,10 +144,10 @@ func (p *spinBudget) attempt(e *Engine) {
 }
 
 // wait returns the result of a request when it is done.
-func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
+func (w *waiting) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
 
 // waitFor is wait for a handle of which other goroutines may have copies: one of them gets the result.
-func (w *waiters) waitFor(r *request, h Request) (Status, error) {
+func (w *waiting) waitFor(r *request, h Request) (Status, error) {
 	var p spinBudget
 	for ; ; p.attempt(w.e) {
 		if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
@@ -198,12 +198,12 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 // waitUntil makes progress and sleeps until cond, which is called under the lock, holds; it may be called
 // again then. What makes it hold must be the completion of one of n requests, whose handles at gives; or,
 // where n is 0, an unexpected message, a failure, or something that is followed by WakeProbes.
-func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
+func (w *waiting) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	w.waitUntilProbed(n, at, cond, nil)
 }
 
 // waitUntilProbed is waitUntil, where n is 0, for a message that is probed for.
-func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
+func (w *waiting) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	var p spinBudget
 	for ; ; p.attempt(w.e) {
 		w.e.mu.Lock()
@@ -241,7 +241,7 @@ func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() boo
 
 // waitUnless is waitUntil for a condition other than a request. It also ends when s does, and then returns
 // why.
-func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
+func (w *waiting) waitUnless(s *Canceller, cond func() bool) error {
 	if s == nil {
 		w.waitUntil(0, nil, cond)
 		return nil
@@ -258,7 +258,7 @@ func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
 }
 
 // anyDoneLocked tells whether one of n handles has nothing left to wait for.
-func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
+func (w *waiting) anyDoneLocked(n int, at func(i int) Request) bool {
 	w.e.mu.assertHeld()
 	for i := range n {
 		if h := at(i); h != (Request{}) {
@@ -275,12 +275,12 @@ func (q *Probes) Wake() {
 	e := q.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiters.wakeProbesLocked()
+	e.waiting.wakeProbesLocked()
 }
 
 // sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
 // it is this goroutine's turn to make progress. It may return early.
-func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
+func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	w.e.mu.Lock()
 	if n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() {
 		w.e.mu.Unlock()
@@ -352,7 +352,7 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 
 // sleepInQueuesLocked has the progress owner sleep until there is traffic at some endpoint, and then make
 // progress at all of them. It releases the lock during the sleep.
-func (w *waiters) sleepInQueuesLocked() {
+func (w *waiting) sleepInQueuesLocked() {
 	w.e.mu.assertHeld()
 	quiet := w.readyToSleepLocked()
 	others := w.e.hub.several.Load()
@@ -381,7 +381,7 @@ func (w *waiters) sleepInQueuesLocked() {
 
 // readyToSleepLocked does what must not wait for traffic, and has the queues of the endpoint end the next
 // sleep when traffic comes. It returns false if there is more to do at once.
-func (w *waiters) readyToSleepLocked() bool {
+func (w *waiting) readyToSleepLocked() bool {
 	w.e.mu.assertHeld()
 	w.e.progress.beginPass()
 	w.e.progress.advanceDeferred()
@@ -397,7 +397,7 @@ const recordedWaits = 8
 
 // recordWaitsLocked records the receives that a goroutine is about to sleep for. None is recorded when it is
 // posted: there are as many receives as messages, and a message tells of the receive that it has served.
-func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
+func (w *waiting) recordWaitsLocked(n int, at func(i int) Request) {
 	w.e.mu.assertHeld()
 	for i := range min(n, recordedWaits) {
 		if r := w.e.Requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
@@ -407,7 +407,7 @@ func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
 }
 
 // timeAsleepLocked is how long goroutines have slept, with those that sleep now.
-func (w *waiters) timeAsleepLocked() time.Duration {
+func (w *waiting) timeAsleepLocked() time.Duration {
 	w.e.mu.assertHeld()
 	return w.slept + time.Duration(w.asleep)*time.Since(w.began)
 }

@@ -135,7 +135,7 @@ func (e *Engine) Stats() Stats {
 		e.Collectives.freeReleasedLocked()
 	}
 	st := e.stats
-	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleepLocked()
+	st.Kept, st.Asleep = e.unexpected.bytes, e.waiting.timeAsleepLocked()
 	st.Collective = e.Collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {

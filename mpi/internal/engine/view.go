@@ -144,7 +144,7 @@ func (v *viewMessages) recvAndUnlock(context uint32, l *layout.Layout, mem unsaf
 	r, err := v.sendLocked(context, l, mem, dst, tag)
 	v.e.mu.Unlock()
 	if err == nil {
-		_, err = v.e.waiters.wait(r)
+		_, err = v.e.waiting.wait(r)
 	}
 	return err
 }
@@ -284,7 +284,7 @@ func (v *Recvs) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, s
 	r, err := e.views.receiveLocked(context, l, mem, src, tag, elem)
 	e.mu.Unlock()
 	if err == nil {
-		*st, err = e.waiters.wait(r)
+		*st, err = e.waiting.wait(r)
 	}
 	e.hook.end(CallRecv, start, src, tag, room)
 	return err

@@ -24,7 +24,7 @@ func (t *Requests) waitHandle(h Request) (Status, error) {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
-	if r.completed() || e.waiters.attendLocked(r) {
+	if r.completed() || e.waiting.attendLocked(r) {
 		st, err := t.collect(h, r)
 		e.mu.Unlock()
 		return st, err
@@ -34,7 +34,7 @@ func (t *Requests) waitHandle(h Request) (Status, error) {
 		return e.Collectives.wait(r, h)
 	}
 	e.mu.Unlock()
-	return e.waiters.waitFor(r, h)
+	return e.waiting.waitFor(r, h)
 }
 
 // Test makes progress once and returns the result if the request is done.

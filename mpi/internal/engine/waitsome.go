@@ -23,7 +23,7 @@ func (t *Requests) waitSome(n int, at func(i int) Request, first, limit int,
 	take func(i int, st *Status, err error)) int {
 	e := t.e
 	taken := 0
-	e.waiters.waitUntil(n, at, func() bool {
+	e.waiting.waitUntil(n, at, func() bool {
 		var active bool
 		taken, active = t.collectSome(n, at, first, limit, take)
 		return taken > 0 || !active
@@ -115,7 +115,7 @@ func (t *Requests) Collect(hs []Request, st []Status) (n int, err error) {
 			n++
 			continue
 		}
-		if !r.completed() && (e.hook != nil || !e.waiters.attendLocked(r)) {
+		if !r.completed() && (e.hook != nil || !e.waiting.attendLocked(r)) {
 			return n, nil // a hook is told of waits
 		}
 		if into != nil {

@@ -457,7 +457,7 @@ func (t *Target) readControl(dst []byte, at int) error {
 	}
 	if !o.done {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, o.ended)
+		e.waiting.waitUntil(0, nil, o.ended)
 		e.mu.Lock()
 	}
 	err = o.err

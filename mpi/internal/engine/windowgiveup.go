@@ -14,14 +14,14 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 		w.e.mu.Lock()
 		call.err, call.over = err, true
 		late := call.givenUp
-		w.e.waiters.wakeProbesLocked()
+		w.e.waiting.wakeProbesLocked()
 		w.e.mu.Unlock()
 		if late && err == nil {
 			undo()
 		}
 		w.stepCalls.Add(-1)
 	})
-	err := w.e.waiters.waitUnless(s, func() bool { return call.over })
+	err := w.e.waiting.waitUnless(s, func() bool { return call.over })
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if call.over {

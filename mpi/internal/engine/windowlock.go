@@ -145,7 +145,7 @@ func (l *lockWait) describe(t *Target) {
 		return
 	}
 	defer e.mu.Unlock()
-	w := &e.waiters
+	w := &e.waiting
 	if l.goroutine == 0 {
 		l.goroutine, l.began = program.GoroutineID(), time.Now()
 		if w.forLocks == nil {
@@ -166,7 +166,7 @@ func (l *lockWait) describe(t *Target) {
 func (l *lockWait) end(t *Target) {
 	if l.goroutine != 0 {
 		t.w.e.mu.Lock()
-		delete(t.w.e.waiters.forLocks, l.goroutine)
+		delete(t.w.e.waiting.forLocks, l.goroutine)
 		t.w.e.mu.Unlock()
 		if t.w.e.hook != nil {
 			t.w.e.hook.slept(time.Since(l.began))
@@ -220,7 +220,7 @@ func (w *Window) pause(try int) {
 		if w.e.mu.takeTurn(0) { // others wake at the same time
 			w.e.mu.Unlock()
 		}
-	case w.e.waiters.spinTime == 0:
+	case w.e.waiting.spinTime == 0:
 		sys.Yield()
 	case try%passesPerYield == 0:
 		runtime.Gosched()
@@ -235,7 +235,7 @@ func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 	for {
 		e.mu.Lock()
 		if over() {
-			e.waiters.passOwnershipLocked()
+			e.waiting.passOwnershipLocked()
 			err := e.stopped
 			e.mu.Unlock()
 			if cond() {
@@ -244,7 +244,7 @@ func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 			return cmp.Or(s.Err(), err)
 		}
 		e.mu.Unlock()
-		e.waiters.sleep(0, nil, over, nil)
+		e.waiting.sleep(0, nil, over, nil)
 	}
 }
 
@@ -368,7 +368,7 @@ func (t *Target) fetchLocked(p *peer, op transport.Opcode, key transport.Key, at
 	}
 	if !o.done {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, o.ended)
+		e.waiting.waitUntil(0, nil, o.ended)
 		e.mu.Lock()
 	}
 	v, err := o.word(), o.err

@@ -97,7 +97,7 @@ func (t *Target) newOperationLocked(p *peer, s *Canceller) (*oneSided, error) {
 	e := t.w.e
 	for p.oneSided >= maxOneSided {
 		e.mu.Unlock()
-		err := e.waiters.waitUnless(s, t.hasRoom)
+		err := e.waiting.waitUnless(s, t.hasRoom)
 		e.mu.Lock()
 		if err := cmp.Or(t.unusableLocked(), err); err != nil {
 			return nil, err
@@ -141,7 +141,7 @@ func (t *Target) unlinkLocked(o *oneSided) {
 	} else {
 		t.oldest = o.after
 		if o.awaited {
-			t.w.e.waiters.wakeProbesLocked()
+			t.w.e.waiting.wakeProbesLocked()
 		}
 	}
 	if o.after != nil {
@@ -236,7 +236,7 @@ func (w *Windows) complete(o *oneSided, err error) {
 		t.dropLocked(o)
 	}
 	if kept || p.oneSided == maxOneSided/2 {
-		w.e.waiters.wakeProbesLocked()
+		w.e.waiting.wakeProbesLocked()
 	}
 }
 

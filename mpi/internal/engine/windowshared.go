@@ -32,7 +32,7 @@ type sharedMoves struct {
 // and they have its part mapped.
 func (w *Window) enableSharedMovesLocked() {
 	w.e.mu.assertHeld()
-	if w.dynamic == nil && w.e.waiters.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
+	if w.dynamic == nil && w.e.waiting.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
 		w.shared.Claims = sharedcopy.In(w.control[wordClaims:])
 	}
 }
@@ -48,7 +48,7 @@ func (w *Window) endUseLocked(p *peer) {
 // has done nothing that counts.
 func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	e := t.w.e
-	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
+	if t.part != nil || t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
 		!t.leading.TryLock() {
 		return false
 	}

@@ -121,7 +121,7 @@ func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 			e.connections.connectLocked(p)
 		}
 		e.mu.Unlock()
-		err := e.waiters.waitUnless(s, t.reached)
+		err := e.waiting.waitUnless(s, t.reached)
 		e.mu.Lock()
 		if err != nil {
 			return nil, err
@@ -333,7 +333,7 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 		last := t.newest.serial
 		t.newest.awaited = true
 		e.mu.Unlock()
-		err = e.waiters.waitUnless(s, func() bool {
+		err = e.waiting.waitUnless(s, func() bool {
 			return t.idle() || t.oldest.serial > last || t.unusableLocked() != nil
 		})
 		e.mu.Lock()

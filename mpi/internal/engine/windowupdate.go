@@ -190,7 +190,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 	t.sendUpdateLocked(p, o, src, compare, at, op)
 	if !o.done {
 		e.mu.Unlock()
-		err = e.waiters.waitUnless(s, o.ended)
+		err = e.waiting.waitUnless(s, o.ended)
 		e.mu.Lock()
 		if err != nil && !o.done {
 			o.kept, o.givenUp, o.into = false, true, nil

@@ -93,7 +93,7 @@ func (s *Canceller) onDone() {
 	err := reason(s.ctx)
 	s.ended.Store(&err)
 	s.cancelBound()
-	s.e.waiting.wakeProbesLocked()
+	s.e.waiting.wakeConditionsLocked()
 }
 
 func (s *Canceller) cancelBound() {

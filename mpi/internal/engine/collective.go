@@ -135,9 +135,9 @@ type Collective struct {
 	exchange  []coll.Step // the messages of its round
 	due       uint64      // the messages of its round that are not sent, or have not come; a bit for each
 
-	over        bool        // of one that wakes probes
-	wakesProbes bool        // when it is over, those wake who wait for something other than a request
-	next        *Collective // in the pool
+	over            bool        // of one that wakes probes
+	wakesConditions bool        // when it is over, those wake who wait for something other than a request
+	next            *Collective // in the pool
 }
 
 // Block is bytes of a layout of some memory.

@@ -448,15 +448,15 @@ func (cs *Collectives) finishLocked(c *Collective) {
 		cs.beside = remove(cs.beside, c)
 	}
 	cs.unpinBuffersLocked(c)
-	r, err, wakesProbes, context := c.request, c.err, c.wakesProbes, c.Context
+	r, err, wakesConditions, context := c.request, c.err, c.wakesConditions, c.Context
 	cs.recycleLocked(c)
 	r.collective = nil
 	cs.e.Requests.complete(r, err)
 	cs.e.unexpected.discardFreed(context)
-	if wakesProbes {
+	if wakesConditions {
 		c.over = true
 		cs.acknowledgeOwedLocked()
-		cs.e.waiting.wakeProbesLocked()
+		cs.e.waiting.wakeConditionsLocked()
 	}
 }
 

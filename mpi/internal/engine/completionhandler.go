@@ -129,7 +129,7 @@ func (h *completionHandler) runLocked() {
 	h.e.progress.poll() // what came before the request raises no event
 	h.armRetryLocked()
 	h.passes.Add(1)
-	h.e.waiting.wakeProbesLocked()
+	h.e.waiting.wakeConditionsLocked()
 }
 
 // armRetryLocked does what is due without an event, now or soon.

@@ -37,7 +37,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	if y.e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
 		p.state = peerClosed
 		// Shutdown may sleep while another goroutine, or a timer, makes the pass
-		y.e.waiting.wakeProbesLocked()
+		y.e.waiting.wakeConditionsLocked()
 		return
 	}
 	if cause == nil {
@@ -123,7 +123,7 @@ func (y *failures) failRequestsOf(p *peer) {
 			y.e.Collectives.failLocked(c, err)
 		}
 	}
-	y.e.waiting.wakeProbesLocked() // probes look at the peer's state themselves
+	y.e.waiting.wakeConditionsLocked() // probes look at the peer's state themselves
 }
 
 // OpenCommunicator begins the use of a communicator of these world ranks; nil for the whole world. Only their

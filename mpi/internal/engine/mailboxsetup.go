@@ -173,7 +173,7 @@ func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	n := len(input)
 	c := &Collective{
 		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: make([]byte, m.size*n),
-		wakesProbes: true,
+		wakesConditions: true,
 		Call: coll.Call{
 			Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: n, ElemSize: 1,
 		},

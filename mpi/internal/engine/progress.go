@@ -53,7 +53,7 @@ func (g *progressEngine) poll() bool {
 		g.e.Collectives.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
-		g.e.waiting.wakeProbesLocked()
+		g.e.waiting.wakeConditionsLocked()
 	}
 	return busy
 }

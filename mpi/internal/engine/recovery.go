@@ -207,7 +207,7 @@ func (v *Recovery) revoke(communicator uint32) {
 			v.e.Cancels.cancelLocked(r, ErrRevoked)
 		}
 	}
-	v.e.waiting.wakeProbesLocked()
+	v.e.waiting.wakeConditionsLocked()
 }
 
 // context is that of the operation, if it has one.
@@ -391,7 +391,7 @@ func (v *Recovery) post(communicator uint32, a *agreements, out []agree.Send) {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
 	}
-	v.e.waiting.wakeProbesLocked()
+	v.e.waiting.wakeConditionsLocked()
 }
 
 func (v *Recovery) onAgree(p *peer, body []byte) error {

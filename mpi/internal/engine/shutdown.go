@@ -183,7 +183,7 @@ func (e *Engine) failLocked(cause error) {
 		}
 		e.Requests.complete(r, cause)
 	}
-	e.waiting.wakeProbesLocked()
+	e.waiting.wakeConditionsLocked()
 }
 
 // Destroy fails what is left with cause and releases the devices. Nothing of the rank runs when it returns.

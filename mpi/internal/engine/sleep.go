@@ -21,7 +21,7 @@ type waiting struct {
 	began        time.Time       // when the engine was made
 	attended     uint32          // calls of attend
 	asleep       int             // goroutines that sleep
-	probes       int             // of these, those that wait for something other than a request
+	onConditions int             // of these, those that wait for something other than a request
 	slept        time.Duration   // ends of sleeps less their beginnings, since began
 	descriptions descriptions    // of waits, while somebody asks for them
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
@@ -37,14 +37,14 @@ func (w *waiting) init(e *Engine, spinTime time.Duration) {
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
-// wakeProbesLocked wakes the waiters that wait for something other than a request.
-func (w *waiting) wakeProbesLocked() {
+// wakeConditionsLocked wakes the waiters that wait for something other than a request.
+func (w *waiting) wakeConditionsLocked() {
 	w.e.mu.assertHeld()
 	if len(w.e.Choices.held) > 0 {
 		w.e.Choices.release()
 	}
-	if w.probes > 0 {
-		w.e.hub.sleepers.wakeWhere(func(s *sleeper) bool { return s.isProbe && s.e == w.e })
+	if w.onConditions > 0 {
+		w.e.hub.sleepers.wakeWhere(func(s *sleeper) bool { return s.forCondition && s.e == w.e })
 	}
 }
 
@@ -197,7 +197,7 @@ func (w *waiting) waitFor(r *request, h Request) (Status, error) {
 
 // waitUntil makes progress and sleeps until cond, which is called under the lock, holds; it may be called
 // again then. What makes it hold must be the completion of one of n requests, whose handles at gives; or,
-// where n is 0, an unexpected message, a failure, or something that is followed by WakeProbes.
+// where n is 0, an unexpected message, a failure, or something that is followed by Probes.Wake.
 func (w *waiting) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	w.waitUntilProbed(n, at, cond, nil)
 }
@@ -275,7 +275,7 @@ func (q *Probes) Wake() {
 	e := q.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiting.wakeProbesLocked()
+	e.waiting.wakeConditionsLocked()
 }
 
 // sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
@@ -320,8 +320,8 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if w.e.completionHandler.active() {
 		w.e.completionHandler.armRetryLocked()
 	}
-	if s.isProbe {
-		w.probes++
+	if s.forCondition {
+		w.onConditions++
 	}
 	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) == owns {
 		w.sleepInQueuesLocked()
@@ -330,8 +330,8 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		<-s.signal
 		w.e.mu.lockInOrder(s.order)
 	}
-	if s.isProbe {
-		w.probes--
+	if s.forCondition {
+		w.onConditions--
 	}
 	for i := range n {
 		if r := w.e.Requests.find(at(i)); r != nil && r.sleeper == s {

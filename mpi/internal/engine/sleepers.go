@@ -28,17 +28,17 @@ type sleepers struct {
 
 // sleeper is one sleeping goroutine.
 type sleeper struct {
-	signal  chan struct{}
-	e       *Engine // at which it waits; nil for several
-	isProbe bool    // waits for something other than a request: wake it for every arrival and every failure
-	at      int     // index in parked; -1 when not there
-	woken   bool    // before it slept: what it waits for is done at one of several endpoints
-	order   uint64  // for its next turn, where there are turns
-	next    *sleeper
+	signal       chan struct{}
+	e            *Engine // at which it waits; nil for several
+	forCondition bool    // waits for something other than a request: wake it for every arrival and every failure
+	at           int     // index in parked; -1 when not there
+	woken        bool    // before it slept: what it waits for is done at one of several endpoints
+	order        uint64  // for its next turn, where there are turns
+	next         *sleeper
 }
 
 // get gives a waiter to a goroutine that is about to sleep; put takes it back.
-func (b *sleepers) get(e *Engine, isProbe bool) *sleeper {
+func (b *sleepers) get(e *Engine, forCondition bool) *sleeper {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.free
@@ -47,7 +47,7 @@ func (b *sleepers) get(e *Engine, isProbe bool) *sleeper {
 	} else {
 		b.free = s.next
 	}
-	s.e, s.isProbe, s.at, s.woken, s.next = e, isProbe, -1, false, nil
+	s.e, s.forCondition, s.at, s.woken, s.next = e, forCondition, -1, false, nil
 	return s
 }
 

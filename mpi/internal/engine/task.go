@@ -21,6 +21,6 @@ func (t *Requests) EndTask(h Request, err error) {
 	defer e.mu.Unlock()
 	if r := t.find(h); r != nil && !r.completed() {
 		t.complete(r, err)
-		e.waiting.wakeProbesLocked()
+		e.waiting.wakeConditionsLocked()
 	}
 }

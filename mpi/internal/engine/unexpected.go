@@ -204,7 +204,7 @@ func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source 
 	if len(u.e.Collectives.active) > 0 {
 		u.e.Collectives.checkUnexpectedLocked(env, source)
 	}
-	u.e.waiting.wakeProbesLocked()
+	u.e.waiting.wakeConditionsLocked()
 }
 
 // releaseParts gives back what is here of a message.

@@ -14,7 +14,7 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 		w.e.mu.Lock()
 		call.err, call.over = err, true
 		late := call.givenUp
-		w.e.waiting.wakeProbesLocked()
+		w.e.waiting.wakeConditionsLocked()
 		w.e.mu.Unlock()
 		if late && err == nil {
 			undo()

@@ -141,7 +141,7 @@ func (t *Target) unlinkLocked(o *oneSided) {
 	} else {
 		t.oldest = o.after
 		if o.awaited {
-			t.w.e.waiting.wakeProbesLocked()
+			t.w.e.waiting.wakeConditionsLocked()
 		}
 	}
 	if o.after != nil {
@@ -236,7 +236,7 @@ func (w *Windows) complete(o *oneSided, err error) {
 		t.dropLocked(o)
 	}
 	if kept || p.oneSided == maxOneSided/2 {
-		w.e.waiting.wakeProbesLocked()
+		w.e.waiting.wakeConditionsLocked()
 	}
 }
 

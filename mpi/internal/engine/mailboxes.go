@@ -43,7 +43,7 @@ type Mailboxes struct {
 	wait    Request     // of setup; zero when nobody will wait for it
 	owing   bool        // in Collectives.owing
 	probe   transport.MR
-	notice  failureNotice
+	report  failureReport
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
 	skipped [2]uint64 // calls that were not carried out before that was known, without and with pulling
 
@@ -84,7 +84,7 @@ type mailbox struct {
 	ackWritten uint64
 	// ackSent was sent with a message
 	ackByMessage bool
-	noticed      failureNotice    // the latest that the peer was told
+	reported     failureReport    // the latest that the peer was told
 	probe        transport.Key    // of the peer's memory that this rank tries to read
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
@@ -342,7 +342,7 @@ func (m *Mailboxes) tellAllLocked() bool {
 		if b.ackSent < m.done {
 			all = m.tellLocked(b, m.done) && all
 		}
-		all = m.tellNoticeLocked(b) && all
+		all = m.sendReportLocked(b) && all
 	}
 	return all
 }

@@ -13,44 +13,44 @@ import (
 // or a rank has failed, which the others learn by themselves or need not know. Nor does it in checking mode:
 // who finds the difference reports it, and another rank's error could end the job before that.
 
-// failureNotice says of which calls that was, and why: the latest of them, how many there are before it in
+// failureReport says of which calls that was, and why: the latest of them, how many there are before it in
 // the same collective, and the kind of the error. 0 is none.
-type failureNotice uint64
+type failureReport uint64
 
 // The kinds of errors that are told.
 const (
-	noticeNone = iota
-	noticeCount
-	noticeCollective
-	noticeUnreadable
+	reportNone = iota
+	reportCount
+	reportCollective
+	reportUnreadable
 
-	noticeKindBits   = 8
-	noticeBeforeBits = 8
-	noticeEnd        = mailboxLine - mailboxWord // of the word, before that of the acknowledgement
+	reportKindBits   = 8
+	reportBeforeBits = 8
+	reportEnd        = mailboxLine - mailboxWord // of the word, before that of the acknowledgement
 )
 
-// noticeOf is the notice of an error; 0 if it is not to be told.
-func noticeOf(first, last uint64, err error) failureNotice {
-	kind := noticeNone
+// reportOf is the notice of an error; 0 if it is not to be told.
+func reportOf(first, last uint64, err error) failureReport {
+	kind := reportNone
 	switch {
 	case errors.Is(err, errTold):
 	case errors.Is(err, ErrCount):
-		kind = noticeCount
+		kind = reportCount
 	case errors.Is(err, ErrCollective):
-		kind = noticeCollective
+		kind = reportCollective
 	case errors.Is(err, errUnreadable):
-		kind = noticeUnreadable
+		kind = reportUnreadable
 	}
-	if kind == noticeNone {
+	if kind == reportNone {
 		return 0
 	}
-	return failureNotice((last<<noticeBeforeBits|(last-first))<<noticeKindBits | uint64(kind))
+	return failureReport((last<<reportBeforeBits|(last-first))<<reportKindBits | uint64(kind))
 }
 
 // of tells whether one of the calls from the first to the last is meant.
-func (n failureNotice) of(first, last uint64) bool {
-	theirs := uint64(n) >> noticeKindBits
-	its, before := theirs>>noticeBeforeBits, theirs&(1<<noticeBeforeBits-1)
+func (n failureReport) of(first, last uint64) bool {
+	theirs := uint64(n) >> reportKindBits
+	its, before := theirs>>reportBeforeBits, theirs&(1<<reportBeforeBits-1)
 	return n != 0 && first <= its && its-before <= last
 }
 
@@ -58,12 +58,12 @@ func (n failureNotice) of(first, last uint64) bool {
 var errTold = errors.New("as that rank found")
 
 // err is the failure of a collective that another rank tells of, which is named.
-func (n failureNotice) err(rank string, o coll.Operation) error {
-	switch n & (1<<noticeKindBits - 1) {
-	case noticeCount:
+func (n failureReport) err(rank string, o coll.Operation) error {
+	switch n & (1<<reportKindBits - 1) {
+	case reportCount:
 		return fmt.Errorf("%w: %s gives %v up: another rank called it with another length, root or "+
 			"element size: %w", ErrCount, rank, o, errTold)
-	case noticeUnreadable:
+	case reportUnreadable:
 		return fmt.Errorf("%w: %s gives %v up: %w", errUnreadable, rank, o, errTold)
 	}
 	return fmt.Errorf("%w: %s gives %v up: %w", ErrCollective, rank, o, errTold)
@@ -73,21 +73,21 @@ func (n failureNotice) err(rank string, o coll.Operation) error {
 // for them.
 func (cs *Collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
 	cs.e.mu.assertHeld()
-	if n := noticeOf(first, m.call, err); n != 0 {
-		m.notice = n
+	if n := reportOf(first, m.call, err); n != 0 {
+		m.report = n
 		cs.oweLocked(m)
 		cs.acknowledgeOwedLocked()
 	}
 }
 
-// tellNoticeLocked tells a rank of the latest failure; false if that has to wait.
-func (m *Mailboxes) tellNoticeLocked(b *mailbox) bool {
+// sendReportLocked tells a rank of the latest failure; false if that has to wait.
+func (m *Mailboxes) sendReportLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
-	if b.noticed != m.notice && b.peer.state == peerOpen {
-		if !m.writeLocked(b, noticeEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.notice)) {
+	if b.reported != m.report && b.peer.state == peerOpen {
+		if !m.writeLocked(b, reportEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.report)) {
 			return false
 		}
-		b.noticed = m.notice
+		b.reported = m.report
 	}
 	return true
 }
@@ -139,7 +139,7 @@ func (m *Mailboxes) givenUpLocked(c *Collective) error {
 		if b.in == nil {
 			continue
 		}
-		n := failureNotice(atomic.LoadUint64(wordAt(b.in, noticeEnd)))
+		n := failureReport(atomic.LoadUint64(wordAt(b.in, reportEnd)))
 		if n != 0 && n.of(m.call-uint64(c.round), m.call) {
 			return n.err(rankName(rank, b.peer.rank), operationOf(c.Tag))
 		}

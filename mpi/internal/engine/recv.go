@@ -336,7 +336,7 @@ func (v *Recvs) register(t *router) {
 		token, done, err := p.fabric.receiver.OnCompletion(wc)
 		v.onFetchDone(p, token, done, err)
 	})
-	t.onNotice(noticeGrantEnd, func(p *peer, imm uint32) {
+	t.onImmediate(immediateGrantEnd, func(p *peer, imm uint32) {
 		token, done, err := p.fabric.receiver.OnGrantEnd(p.ch, imm)
 		v.onFetchDone(p, token, done, err)
 	})

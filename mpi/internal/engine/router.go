@@ -18,13 +18,13 @@ type router struct {
 	e           *Engine
 	messages    [256]func(p *peer, body []byte) error // by channel.Kind
 	completions [256]func(p *peer, wc *transport.WC)  // by owner
-	notices     [2]func(p *peer, imm uint32)          // by class
+	immediates  [2]func(p *peer, imm uint32)          // by class
 }
 
 // An immediate's top bit is its class; the other 31 bits are the protocol's.
 const (
-	noticeFIN      = 0 // the peer has all of what this rank announced
-	noticeGrantEnd = 1 // the peer has written all that it was granted
+	immediateFIN      = 0 // the peer has all of what this rank announced
+	immediateGrantEnd = 1 // the peer has written all that it was granted
 )
 
 // init registers the protocols that every engine has.
@@ -53,12 +53,12 @@ func (t *router) onCompletion(owner uint8, h func(p *peer, wc *transport.WC)) {
 	t.completions[owner] = h
 }
 
-// onNotice registers a handler for delivered immediates of a class.
-func (t *router) onNotice(class int, h func(p *peer, imm uint32)) {
-	if t.notices[class] != nil {
-		panic(fmt.Sprintf("engine: two handlers for notices of class %d", class))
+// onImmediate registers a handler for delivered immediates of a class.
+func (t *router) onImmediate(class int, h func(p *peer, imm uint32)) {
+	if t.immediates[class] != nil {
+		panic(fmt.Sprintf("engine: two handlers for immediates of class %d", class))
 	}
-	t.notices[class] = h
+	t.immediates[class] = h
 }
 
 // message hands a message to its protocol.
@@ -84,9 +84,9 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	case wc.Op == transport.OpRecv && wc.Imm == channel.ResentImm:
 		t.onReplyResent(p)
 	case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
-		t.notices[noticeGrantEnd](p, wc.Imm)
+		t.immediates[immediateGrantEnd](p, wc.Imm)
 	case wc.Op == transport.OpRecv:
-		t.notices[noticeFIN](p, wc.Imm)
+		t.immediates[immediateFIN](p, wc.Imm)
 	default:
 		if h := t.completions[uint8(wc.ID>>56)]; h != nil {
 			h(p, wc)

@@ -30,7 +30,7 @@ func (s *Sends) register(t *router) {
 		}
 		s.onAnnouncementDone(p, token, done, err)
 	})
-	t.onNotice(noticeFIN, func(p *peer, imm uint32) {
+	t.onImmediate(immediateFIN, func(p *peer, imm uint32) {
 		token, err := p.fabric.sender.OnFIN(p.ch, imm)
 		s.onAnnouncementDone(p, token, err == nil, err)
 	})

@@ -31,11 +31,11 @@ type Hub struct {
 	conf    Config
 	devices []*device
 
-	making  orderedMutex // held while an engine is made, and by Destroy
-	engines [MaxEndpoints]atomic.Pointer[Engine]
-	several atomic.Bool // more than one engine has been made
-	crowded atomic.Bool // more of them than the rank has cores: see crowd
-	closed  bool        // under making: no engine is made any more
+	making         orderedMutex // held while an engine is made, and by Destroy
+	engines        [MaxEndpoints]atomic.Pointer[Engine]
+	several        atomic.Bool // more than one engine has been made
+	oversubscribed atomic.Bool // more of them than the rank has cores: see noteOversubscribed
+	closed         bool        // under making: no engine is made any more
 
 	memory    memory
 	failed    failedRanks
@@ -159,14 +159,14 @@ func (h *Hub) make(number int) (*Engine, error) {
 		h.several.Store(true)
 		h.failed.tell(e)
 		h.queues.wake() // who sleeps has to sleep in the new queues too
-		h.crowd()
+		h.noteOversubscribed()
 	}
 	return e, nil
 }
 
-// crowd takes note that more endpoints are in use than the rank has cores. Goroutines that wait give up their
+// noteOversubscribed takes note that more endpoints are in use than the rank has cores. Goroutines that wait give up their
 // core soon then: what they wait for may need another goroutine, which waits for a core. making is held.
-func (h *Hub) crowd() {
+func (h *Hub) noteOversubscribed() {
 	made := 0
 	for range h.each() {
 		made++
@@ -174,10 +174,10 @@ func (h *Hub) crowd() {
 	if h.conf.Cores == 0 || made <= h.conf.Cores {
 		return
 	}
-	h.crowded.Store(true)
+	h.oversubscribed.Store(true)
 	for e := range h.each() {
 		e.mu.Lock()
-		e.waiting.maxLooks = crowdedLooks
+		e.waiting.maxLooks = oversubscribedLooks
 		e.mu.Unlock()
 	}
 }

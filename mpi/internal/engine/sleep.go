@@ -71,8 +71,8 @@ const (
 	// likewise, where ranks take turns on a core
 	passesPerYield    = 16
 	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
-	// looks for one message in a crowded rank: for a µs
-	crowdedLooks = 100
+	// looks for one message in an oversubscribed rank: for a µs
+	oversubscribedLooks = 100
 	// time between two such chances: the runtime wakes another thread then, for nothing as a rule, and where
 	// ranks take turns on a core that thread takes turns too
 	yieldEvery = 100 * time.Microsecond
@@ -88,7 +88,7 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		e.waiting.giveTurn(p.idle)
 		return p.idle < e.waiting.maxYields
 	}
-	if e.hub.crowded.Load() {
+	if e.hub.oversubscribed.Load() {
 		sys.Yield()
 	}
 	if p.idle%passesPerClock != 0 {

@@ -103,11 +103,11 @@ func (c *Collective) begin() {
 func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
-	crowded := e.waiting.spinTime == 0
-	if cs.advanceInMailboxesLocked(c, crowded) {
+	sharesCore := e.waiting.spinTime == 0
+	if cs.advanceInMailboxesLocked(c, sharesCore) {
 		return true
 	}
-	if crowded {
+	if sharesCore {
 		return cs.lookInTurnsLocked(c)
 	}
 	m := c.mailboxes

@@ -80,7 +80,7 @@ func (h *Hub) Free(b []byte) error {
 		return err
 	}
 	for e := range h.each() {
-		if err := e.leaves(m); err != nil {
+		if err := e.stillUses(m); err != nil {
 			return err
 		}
 	}
@@ -120,8 +120,8 @@ func (l *memory) whole(b []byte) (*Memory, error) {
 	return m, nil
 }
 
-// leaves says what of the endpoint still uses memory; nil if nothing does.
-func (e *Engine) leaves(m *Memory) error {
+// stillUses says what of the endpoint still uses memory; nil if nothing does.
+func (e *Engine) stillUses(m *Memory) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil && (e.hub.memory.pinned(m) || e.usesLocked(m) != nil) {

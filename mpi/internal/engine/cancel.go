@@ -155,9 +155,9 @@ func (n *Cancels) setOutcomeLocked(r *request) {
 	}
 	switch {
 	case r.err != nil && r.cause != nil:
-		r.err = r.located(fmt.Errorf("%w, and %w", r.cause, r.err))
+		r.err = r.annotated(fmt.Errorf("%w, and %w", r.cause, r.err))
 	case r.err == nil && r.cancel == withdrawGranted:
-		r.err, r.status.Cancelled = r.located(r.cause), r.cause == nil
+		r.err, r.status.Cancelled = r.annotated(r.cause), r.cause == nil
 	}
 }
 

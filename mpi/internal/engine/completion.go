@@ -13,7 +13,7 @@ func (t *Requests) complete(r *request, err error) {
 
 // finish is complete for an operation that has failed, or that somebody else is told of.
 func (t *Requests) finish(r *request, err error) {
-	if r.err = r.located(err); err != nil {
+	if r.err = r.annotated(err); err != nil {
 		t.noteFailureLocked(r)
 	}
 	if !r.observed {

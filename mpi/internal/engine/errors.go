@@ -52,15 +52,15 @@ func (e *RequestError) Error() string { return e.Err.Error() }
 
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// located adds the peer and the tag of the request to its failure.
-func (r *request) located(err error) error {
+// annotated adds the peer and the tag of the request to its failure.
+func (r *request) annotated(err error) error {
 	if err == nil {
 		return nil
 	}
-	return r.locate(err)
+	return r.annotate(err)
 }
 
-func (r *request) locate(err error) error {
+func (r *request) annotate(err error) error {
 	at := &RequestError{Peer: r.rank, Tag: int(r.msg.Tag), Err: err}
 	if r.kind == kindRecv {
 		at.Peer, at.Tag = int(r.posted.Source), int(r.posted.Tag)

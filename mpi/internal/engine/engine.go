@@ -97,19 +97,19 @@ type Config struct {
 type Engine struct {
 	mu engineLock
 
-	hub      *Hub
-	number   int // of the endpoint
-	rank     int
-	size     int
-	log      *slog.Logger
-	hook     *Hook
-	recorder *recorder.Recorder
-	fabrics  []*fabric
-	peers    []*peer       // by world rank, nil until first use
-	stopped  error         // why the engine does no more work; nil while it does
-	closing  bool          // Shutdown has begun: peers that close have not failed
-	vain     atomic.Uint32 // calls of triedInVain
-	stats    Stats
+	hub          *Hub
+	number       int // of the endpoint
+	rank         int
+	size         int
+	log          *slog.Logger
+	hook         *Hook
+	recorder     *recorder.Recorder
+	fabrics      []*fabric
+	peers        []*peer       // by world rank, nil until first use
+	stopped      error         // why the engine does no more work; nil while it does
+	closing      bool          // Shutdown has begun: peers that close have not failed
+	unsuccessful atomic.Uint32 // calls of noteUnsuccessful
+	stats        Stats
 
 	matching    match.Table[*request, *unexpectedMessage]
 	Requests    Requests

@@ -221,10 +221,10 @@ func (w *waiting) endSleep(began time.Duration) {
 	}
 }
 
-// triedInVain is called after a call that does not wait, and has found nothing done: one that is made again
+// noteUnsuccessful is called after a call that does not wait, and has found nothing done: one that is made again
 // and again has to bring about progress at the other endpoints too. The lock is not held.
-func (e *Engine) triedInVain() {
-	if e.hub.several.Load() && e.vain.Add(1)%attemptsPerRound == 0 {
+func (e *Engine) noteUnsuccessful() {
+	if e.hub.several.Load() && e.unsuccessful.Add(1)%attemptsPerRound == 0 {
 		e.hub.pollOthers(e)
 	}
 }

@@ -56,7 +56,7 @@ func (q *Probes) Improbe(context uint32, src, tag int) (Message, Status, bool, e
 	}
 	e.mu.Unlock()
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return m, st, ok, err
 }

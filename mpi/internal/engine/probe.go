@@ -67,7 +67,7 @@ func (q *Probes) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	}
 	e.mu.Unlock()
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return st, ok, err
 }

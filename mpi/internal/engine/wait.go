@@ -47,7 +47,7 @@ func (t *Requests) test(h Request, look bool) (Status, bool, error) {
 	e := t.e
 	st, ok, err := t.testOnce(h, look)
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return st, ok, err
 }

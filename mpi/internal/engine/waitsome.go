@@ -56,7 +56,7 @@ func (t *Requests) testSome(n int, at func(i int) Request, first, limit int,
 	}
 	e.mu.Unlock()
 	if taken == 0 {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return taken, active
 }
@@ -69,7 +69,7 @@ func (t *Requests) TestAll(n int, at func(i int) Request, take func(i int, st *S
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	done := t.testAll(n, at, take)
 	if !done {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return done
 }

@@ -21,9 +21,9 @@ type failedRanks struct {
 
 // failedRank is a rank that has failed.
 type failedRank struct {
-	rank  int
-	cause error
-	told  bool // PeerFailed was called for it
+	rank     int
+	cause    error
+	reported bool // PeerFailed was called for it
 }
 
 // found takes note of a failure that an endpoint has found, whose lock is held.
@@ -38,16 +38,16 @@ func (l *failedRanks) found(e *Engine, rank int, cause error) {
 }
 
 // add adds a rank; false if nothing is new.
-func (l *failedRanks) add(rank int, cause error, told bool) bool {
+func (l *failedRanks) add(rank int, cause error, reported bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.list {
 		if f := &l.list[i]; f.rank == rank {
-			f.told = f.told || told
+			f.reported = f.reported || reported
 			return false
 		}
 	}
-	l.list = append(l.list, failedRank{rank, cause, told})
+	l.list = append(l.list, failedRank{rank, cause, reported})
 	return true
 }
 
@@ -95,8 +95,8 @@ func (l *failedRanks) tellLocked(e *Engine) {
 		switch {
 		case e.stopped != nil:
 			return
-		case f.told:
-			e.Recovery.toldLocked(f.rank, f.cause)
+		case f.reported:
+			e.Recovery.reportedLocked(f.rank, f.cause)
 		default:
 			e.failures.failPeer(e.peerLocked(f.rank), f.cause)
 		}

@@ -31,7 +31,7 @@ type peer struct {
 	ch         *channel.Channel
 	cause      error // of peerFailed
 	// Engine.PeerFailed was called for it
-	failureTold bool
+	failureReported bool
 
 	// sends that wait for a connection or for credits, in the order of their posting
 	queue    []*request

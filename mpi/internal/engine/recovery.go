@@ -22,17 +22,17 @@ var ErrRevoked = errors.New("communicator was revoked")
 // learns of it tells all others once, so that all survivors learn of it if one does. An agreement is decided
 // by its table alone; what it sends waits at the peer while there is no room.
 type Recovery struct {
-	e            *Engine
-	acknowledged map[uint32]int // by communicator: how many of failures.peers
-	revoked      map[uint32]bool
-	onRevoke     func(communicator uint32) // of Config.Revoked
-	agreements   map[uint32]*agreements
-	early        map[uint32][]earlyMessage // of communicators that this rank does not know yet
-	earlyRevokes map[uint32]bool           // of such communicators
-	held         map[uint32][]earlyMessage // that say of failures which this rank has not been told of
-	groupCalls   []*GroupCall              // under way
-	alone        bool                      // of Config.FindsFailures
-	told         bool                      // of Config.FailuresTold
+	e               *Engine
+	acknowledged    map[uint32]int // by communicator: how many of failures.peers
+	revoked         map[uint32]bool
+	onRevoke        func(communicator uint32) // of Config.Revoked
+	agreements      map[uint32]*agreements
+	early           map[uint32][]earlyMessage // of communicators that this rank does not know yet
+	earlyRevokes    map[uint32]bool           // of such communicators
+	held            map[uint32][]earlyMessage // that say of failures which this rank has not been told of
+	groupCalls      []*GroupCall              // under way
+	detects         bool                      // of Config.FindsFailures
+	launcherReports bool                      // of Config.FailuresTold
 }
 
 // agreements are those of one communicator.
@@ -63,7 +63,7 @@ type control struct {
 }
 
 func (v *Recovery) init(e *Engine, c Config) {
-	v.e, v.onRevoke, v.alone, v.told = e, c.Revoked, c.FindsFailures, c.FailuresTold
+	v.e, v.onRevoke, v.detects, v.launcherReports = e, c.Revoked, c.FindsFailures, c.FailuresTold
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
 	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]bool{}
@@ -155,16 +155,16 @@ func (v *Recovery) Unacknowledged(communicator uint32) bool {
 	return e.failures.since(v.acknowledged[communicator], communicator) != nil
 }
 
-// toldLocked takes note that a rank has failed, as others have seen.
-func (v *Recovery) toldLocked(rank int, cause error) {
+// reportedLocked takes note that a rank has failed, as others have seen.
+func (v *Recovery) reportedLocked(rank int, cause error) {
 	v.e.mu.assertHeld()
 	p := v.e.peerLocked(rank)
-	if known := p.state == peerFailed; known && v.told && !p.failureTold {
-		p.failureTold = true
+	if known := p.state == peerFailed; known && v.launcherReports && !p.failureReported {
+		p.failureReported = true
 		v.agreeWithout(p)
 		return
 	}
-	p.failureTold = true
+	p.failureReported = true
 	v.e.failures.failPeer(p, cause)
 }
 
@@ -348,7 +348,7 @@ func (v *Recovery) watch(rank int) {
 // the probe waits for a message, if nobody else tells of failures: one of them may have failed before it
 // connected to this rank.
 func (v *Recovery) watchSources(probed *probed) {
-	if !v.alone || v.e.stopped != nil {
+	if !v.detects || v.e.stopped != nil {
 		return
 	}
 	for m := range v.e.matching.Posted() {
@@ -367,7 +367,7 @@ func (v *Recovery) watchAwaited() {
 		return
 	}
 	for m := range v.e.matching.Posted() {
-		if m.Source != AnySource || v.told {
+		if m.Source != AnySource || v.launcherReports {
 			v.watchSource(m.Context, int(m.Source))
 		}
 	}
@@ -436,7 +436,7 @@ func (v *Recovery) takeUp(communicator uint32, list []earlyMessage) {
 // holdsBack tells whether a message has to wait until this rank is told of a failure: it says of one that is
 // not known here, or comes after such a message of the same peer.
 func (v *Recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agree.Message) bool {
-	return v.told && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
+	return v.launcherReports && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
 		func(h earlyMessage) bool { return h.from == p }))
 }
 
@@ -492,7 +492,7 @@ func (v *Recovery) peerFailed(p *peer) {
 
 // certain tells whether agreements may do without a peer that has failed. Of two ranks that have lost each
 // other one lives on: which of them it is, the launcher decides, and no agreement before it.
-func (v *Recovery) certain(p *peer) bool { return !v.told || p.failureTold }
+func (v *Recovery) certain(p *peer) bool { return !v.launcherReports || p.failureReported }
 
 // agreeWithout has all agreements do without a peer, and takes up what said so before.
 func (v *Recovery) agreeWithout(p *peer) {

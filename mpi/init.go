@@ -193,7 +193,7 @@ func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error
 			log.Warn(text)
 		}
 	}
-	o.Engine.FailuresTold = o.Survive && told
+	o.Engine.LauncherReportsFailures = o.Survive && told
 	world, err := r.newWorld(ctx, o, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -213,7 +213,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 		return nil, err
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
-	conf.FindsFailures = wire.SurvivesAlone()
+	conf.DetectsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
 	if j.observer, err = observe.New(o.Observe); err != nil {
 		return nil, err

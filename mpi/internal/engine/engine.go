@@ -68,10 +68,10 @@ type Config struct {
 	PeerLost func(rank int)
 	// nobody calls PeerFailed: this rank connects to whom it waits for, since a rank that has failed before
 	// it connected would not be missed
-	FindsFailures bool
+	DetectsFailures bool
 	// PeerFailed is called for each rank that has failed, and for no other, so nobody else is believed that
 	// one has: a rank that breaks the rules could have others taken for failed, and these end
-	FailuresTold bool
+	LauncherReportsFailures bool
 	// if not nil: told that a communicator was revoked, by its first context; does not block
 	Revoked func(communicator uint32)
 	// processors of this rank's completion handlers, which the endpoints get in turn; none for no handlers

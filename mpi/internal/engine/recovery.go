@@ -31,8 +31,8 @@ type Recovery struct {
 	earlyRevokes    map[uint32]bool           // of such communicators
 	held            map[uint32][]earlyMessage // that say of failures which this rank has not been told of
 	groupCalls      []*GroupCall              // under way
-	detects         bool                      // of Config.FindsFailures
-	launcherReports bool                      // of Config.FailuresTold
+	detects         bool                      // of Config.DetectsFailures
+	launcherReports bool                      // of Config.LauncherReportsFailures
 }
 
 // agreements are those of one communicator.
@@ -63,7 +63,7 @@ type control struct {
 }
 
 func (v *Recovery) init(e *Engine, c Config) {
-	v.e, v.onRevoke, v.detects, v.launcherReports = e, c.Revoked, c.FindsFailures, c.FailuresTold
+	v.e, v.onRevoke, v.detects, v.launcherReports = e, c.Revoked, c.DetectsFailures, c.LauncherReportsFailures
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
 	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]bool{}

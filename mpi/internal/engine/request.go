@@ -273,8 +273,8 @@ func (p *Requests) find(h Request) *request {
 	return r
 }
 
-// polled is find, with one pass if the request is not complete.
-func (p *Requests) polled(h Request) (*request, error) {
+// findAfterPass is find, with one pass if the request is not complete.
+func (p *Requests) findAfterPass(h Request) (*request, error) {
 	r := p.find(h)
 	if r == nil {
 		return nil, errUsed

@@ -64,7 +64,7 @@ func (t *Requests) testOnce(h Request, look bool) (Status, bool, error) {
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := t.polled(h)
+	r, err := t.findAfterPass(h)
 	if err != nil || !r.completed() {
 		return Status{}, false, err
 	}

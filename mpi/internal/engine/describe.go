@@ -260,7 +260,7 @@ func (r *request) describe() Operation {
 		return o
 	default:
 		o.Context, o.Tag, o.Bytes = r.posted.Context, int(r.posted.Tag), r.bufferLen()
-		o.Moving = r.complete || r.received > 0 || r.openTransfers > 0
+		o.Moving = r.allArrived || r.received > 0 || r.openTransfers > 0
 		return o
 	}
 }

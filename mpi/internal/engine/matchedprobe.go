@@ -170,7 +170,7 @@ func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 		return
 	}
 	r := q.e.Requests.get()
-	r.kind, r.rank, r.complete = kindRecv, int(a.match.Source), true
+	r.kind, r.rank, r.allArrived = kindRecv, int(a.match.Source), true
 	r.contiguous(make([]byte, a.bytes))
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
 	r.probed, r.observed = a, true

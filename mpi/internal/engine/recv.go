@@ -212,7 +212,7 @@ func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	if a.incomplete {
 		p.incoming.r, p.incoming.a = r, nil
 	} else {
-		r.complete = true
+		r.allArrived = true
 	}
 	v.e.unexpected.release(a)
 	v.completeIfWholeLocked(r)
@@ -270,7 +270,7 @@ func (v *Recvs) completeLocked(r *request) {
 
 func (v *Recvs) completeIfWholeLocked(r *request) {
 	v.e.mu.assertHeld()
-	if r.complete && r.openTransfers == 0 && !r.completed() {
+	if r.allArrived && r.openTransfers == 0 && !r.completed() {
 		v.completeLocked(r)
 	}
 }
@@ -580,7 +580,7 @@ func (v *Recvs) onPieceDone(in *incoming) {
 		a.incomplete = false
 		return
 	}
-	r.complete = true
+	r.allArrived = true
 	v.completeIfWholeLocked(r)
 }
 

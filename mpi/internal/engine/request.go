@@ -68,7 +68,7 @@ type request struct {
 // operation is what a request forgets when it is given back.
 type operation struct {
 	kind         requestKind
-	complete     bool // a receive: all of its message has come, or is being fetched
+	allArrived   bool // a receive: all of its message has come, or is being fetched
 	manySleepers bool // several have slept on it: all sleepers look when it is done
 	detached     bool // nobody will collect it
 	sync         bool // a send that is complete only when its receive has started

@@ -82,7 +82,7 @@ const (
 	// the messages of a round are under way; left when all of them are complete
 	collectiveMessages
 	// local steps are due that are not for the engine's lock; left by whoever takes them up
-	collectiveReady
+	collectiveStepsDue
 	// a goroutine carries out local steps without the lock; left by that goroutine
 	collectiveWorking
 	// its messages go through mailboxes, and passes look for them; left when all have come, or one cannot
@@ -119,7 +119,7 @@ type Collective struct {
 	messages []*request
 	pending  int        // messages of the round that are not complete
 	sent     bool       // the round's send is out already
-	queued   bool       // in Collectives.ready
+	queued   bool       // in Collectives.runnable
 	failing  bool       // its messages are being given up
 	attended bool       // a goroutine waits, or is about to, that carries out local steps
 	noted    bool       // its beginning is recorded

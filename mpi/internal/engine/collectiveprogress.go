@@ -12,10 +12,10 @@ import (
 // Collectives are those under way, but for those that a blocking call carries out by itself (see
 // mailboxcall.go).
 type Collectives struct {
-	e      *Engine
-	active []*Collective
-	ready  []*Collective // those that can get on
-	pool   *Collective
+	e        *Engine
+	active   []*Collective
+	runnable []*Collective // those that can get on
+	pool     *Collective
 
 	inMailboxes []*Collective // those whose messages passes look for in mailboxes
 	beside      []*Collective // those that would find messages of others in mailboxes
@@ -25,8 +25,8 @@ type Collectives struct {
 	buffers     collectiveBuffers
 	stage       pullStage
 
-	inPass       bool // whoever has the lock looks at ready before it releases it
-	advancing    bool // somebody goes through ready
+	inPass       bool // whoever has the lock looks at runnable before it releases it
+	advancing    bool // somebody goes through runnable
 	goroutineDue bool // a goroutine will
 }
 
@@ -140,7 +140,7 @@ func (cs *Collectives) enterLocked() (outer bool) {
 func (cs *Collectives) leaveLocked(outer bool) (busy bool) {
 	cs.e.mu.assertHeld()
 	cs.inPass = outer
-	if outer || len(cs.ready) == 0 {
+	if outer || len(cs.runnable) == 0 {
 		return false
 	}
 	return cs.advanceAllLocked()
@@ -154,10 +154,10 @@ func (cs *Collectives) advanceAllLocked() (busy bool) {
 	}
 	cs.advancing = true
 	outer := cs.enterLocked()
-	for len(cs.ready) > 0 {
+	for len(cs.runnable) > 0 {
 		busy = true
-		c := cs.ready[0]
-		cs.ready = slices.Delete(cs.ready, 0, 1)
+		c := cs.runnable[0]
+		cs.runnable = slices.Delete(cs.runnable, 0, 1)
 		c.queued = false
 		cs.advanceLocked(c)
 	}
@@ -171,7 +171,7 @@ func (cs *Collectives) queueLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if !c.queued {
 		c.queued = true
-		cs.ready = append(cs.ready, c)
+		cs.runnable = append(cs.runnable, c)
 	}
 	if cs.inPass || cs.goroutineDue {
 		return
@@ -348,7 +348,7 @@ func (cs *Collectives) advanceLocked(c *Collective) {
 				cs.finishLocked(c)
 			}
 			return
-		case c.state == collectiveReady || c.pending > 0:
+		case c.state == collectiveStepsDue || c.pending > 0:
 			return
 		case c.round == c.Schedule.Rounds():
 			cs.finishLocked(c)
@@ -410,7 +410,7 @@ func (cs *Collectives) localStepsLocked(c *Collective) bool {
 // deferStepsLocked leaves local steps to who waits for the collective, or else to a goroutine.
 func (cs *Collectives) deferStepsLocked(c *Collective) {
 	cs.e.mu.assertHeld()
-	c.state = collectiveReady
+	c.state = collectiveStepsDue
 	if !c.attended {
 		c.state = collectiveWorking
 		cs.e.Go(func() { cs.runSteps(c) })

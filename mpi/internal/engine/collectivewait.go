@@ -65,7 +65,7 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 			}
 			c := r.collective
 			c.attended = true
-			if c.state == collectiveReady {
+			if c.state == collectiveStepsDue {
 				c.state, work = collectiveWorking, c
 			}
 			return work != nil
@@ -79,7 +79,7 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 
 // waitsForWork tells whether a request is of a collective whose waiter has local steps to carry out.
 func (r *request) waitsForWork() bool {
-	return r.kind == kindCollective && r.collective != nil && r.collective.state == collectiveReady
+	return r.kind == kindCollective && r.collective != nil && r.collective.state == collectiveStepsDue
 }
 
 // shortBytes is the size of a message up to which it is worth a try to copy it out, and to look for its

@@ -47,8 +47,8 @@ func reportOf(first, last uint64, err error) failureReport {
 	return failureReport((last<<reportBeforeBits|(last-first))<<reportKindBits | uint64(kind))
 }
 
-// of tells whether one of the calls from the first to the last is meant.
-func (n failureReport) of(first, last uint64) bool {
+// covers tells whether one of the calls from the first to the last is meant.
+func (n failureReport) covers(first, last uint64) bool {
 	theirs := uint64(n) >> reportKindBits
 	its, before := theirs>>reportBeforeBits, theirs&(1<<reportBeforeBits-1)
 	return n != 0 && first <= its && its-before <= last
@@ -140,7 +140,7 @@ func (m *Mailboxes) givenUpLocked(c *Collective) error {
 			continue
 		}
 		n := failureReport(atomic.LoadUint64(wordAt(b.in, reportEnd)))
-		if n != 0 && n.of(m.call-uint64(c.round), m.call) {
+		if n != 0 && n.covers(m.call-uint64(c.round), m.call) {
 			return n.err(rankName(rank, b.peer.rank), operationOf(c.Tag))
 		}
 	}

@@ -194,7 +194,7 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	if scope == nil && m.wait != (Request{}) {
 		h := m.wait
 		m.wait = Request{}
-		_, err = m.e.waiting.waitFor(m.e.Requests.of(h), h)
+		_, err = m.e.waiting.waitFor(m.e.Requests.requestOf(h), h)
 		return err
 	}
 	m.e.mu.Lock()
@@ -210,8 +210,8 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	return err
 }
 
-// of is the request of a handle that nobody else uses.
-func (t *Requests) of(h Request) *request {
+// requestOf is the request of a handle that nobody else uses.
+func (t *Requests) requestOf(h Request) *request {
 	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()

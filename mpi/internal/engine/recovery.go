@@ -267,7 +267,7 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 		e.mu.Unlock()
 		return agree.Value{}, e.stopped
 	}
-	a := v.of(communicator)
+	a := v.agreementsOf(communicator)
 	number, out := a.table.Start(value)
 	v.post(communicator, a, out)
 	e.mu.Unlock()
@@ -291,8 +291,8 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 	return value, err
 }
 
-// of gives the agreements of a communicator.
-func (v *Recovery) of(communicator uint32) *agreements {
+// agreementsOf gives the agreements of a communicator.
+func (v *Recovery) agreementsOf(communicator uint32) *agreements {
 	a := v.agreements[communicator]
 	if a == nil {
 		a = &agreements{members: v.e.failures.groups[communicator]}
@@ -442,7 +442,7 @@ func (v *Recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agr
 
 // step has a communicator's table take a message.
 func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
-	a := v.of(communicator)
+	a := v.agreementsOf(communicator)
 	from := a.index(p.rank)
 	if from < 0 {
 		return fmt.Errorf("%w: an AGREE of a communicator that rank %d is not in", transport.ErrProtocol,

@@ -144,7 +144,7 @@ func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 	}
 	w[0].mu.Lock()
 	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
-	require.Empty(t, w[0].Recovery.of(worldOfTest).table.Failed())
+	require.Empty(t, w[0].Recovery.agreementsOf(worldOfTest).table.Failed())
 	w[0].mu.Unlock()
 	agreed := make(chan agree.Value)
 	for _, e := range []*Engine{w[0], w[2], w[3]} {

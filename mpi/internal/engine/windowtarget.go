@@ -206,7 +206,7 @@ func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Poin
 	}
 	n := l.Bytes()
 	o.view = t.w.e.views.bufferLocked(l, mem)
-	o.name(op, n, t.keys.Mem, at)
+	o.setTransfer(op, n, t.keys.Mem, at)
 	switch {
 	case n > slotBytes:
 		if o.mr, err = p.fabric.views.RegisterView(o.view, n, accessOf(op)); err != nil {
@@ -357,7 +357,7 @@ func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r 
 	if o.request = r; r != nil {
 		r.openTransfers++
 	}
-	o.name(op, len(buf), t.keys.Mem, at)
+	o.setTransfer(op, len(buf), t.keys.Mem, at)
 	switch {
 	case len(buf) > slotBytes:
 		if o.mr, err = p.fabric.pd.Register(buf, accessOf(op)); err != nil {
@@ -373,8 +373,8 @@ func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r 
 	return t.postTransferLocked(p, o, s)
 }
 
-// name has an operation be a transfer between its slot and n bytes at an offset of a region.
-func (o *oneSided) name(op transport.Opcode, n int, key transport.Key, at int) {
+// setTransfer has an operation be a transfer between its slot and n bytes at an offset of a region.
+func (o *oneSided) setTransfer(op transport.Opcode, n int, key transport.Key, at int) {
 	o.wr.Op = op
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: n}
 	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: uint64(n)}

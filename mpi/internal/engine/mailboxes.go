@@ -39,10 +39,10 @@ type Mailboxes struct {
 	done   uint64  // number of the latest call whose slots this rank no longer reads
 
 	state   mailboxState
-	setup   *Collective // under way in mailboxesAgreeing and mailboxesProbing
+	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
 	wait    Request     // of setup; zero when nobody will wait for it
 	owing   bool        // in Collectives.owing
-	probe   transport.MR
+	test    transport.MR
 	report  failureReport
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
 	skipped [2]uint64 // calls that were not carried out before that was known, without and with pulling
@@ -67,7 +67,7 @@ const (
 	// the ranks exchange offers: where their memory is; left when this is complete
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
-	mailboxesProbing
+	mailboxesTesting
 	mailboxesReady  // left by Release
 	mailboxesAbsent // at least one rank has none; final
 )
@@ -85,7 +85,7 @@ type mailbox struct {
 	// ackSent was sent with a message
 	ackByMessage bool
 	reported     failureReport    // the latest that the peer was told
-	probe        transport.Key    // of the peer's memory that this rank tries to read
+	testKey      transport.Key    // of the peer's memory that this rank tries to read
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
 

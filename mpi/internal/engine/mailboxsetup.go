@@ -11,12 +11,12 @@ import (
 )
 
 // A rank first sends the others an offer: the key of its mailboxes' memory, or 0 if it has none, and the key
-// of probe memory, which the others try to read. Then it sends a verdict: whether it can read the probe
+// of test memory, which the others try to read. Then it sends a verdict: whether it can read the test
 // memory of all others.
 const (
 	mailboxOffer   = 16 // bytes
 	mailboxVerdict = 1
-	probeBytes     = 8
+	testBytes      = 8
 )
 
 // Prepare lets all ranks agree on whether they have mailboxes, and returns the result: they have if each rank
@@ -39,7 +39,7 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 		m.e.mu.Lock()
 		m.settleLocked()
 		ready = m.state == mailboxesReady
-		again := err == nil && m.state == mailboxesProbing
+		again := err == nil && m.state == mailboxesTesting
 		m.e.mu.Unlock()
 		if !again {
 			return ready, err
@@ -58,32 +58,32 @@ func (m *Mailboxes) Pulls() bool {
 // each other's memory, once all have told whether they can.
 func (m *Mailboxes) settleLocked() {
 	m.e.mu.assertHeld()
-	if m.state != mailboxesAgreeing && m.state != mailboxesProbing || !m.setup.over {
+	if m.state != mailboxesAgreeing && m.state != mailboxesTesting || !m.setup.over {
 		return
 	}
 	state := m.state
 	m.state = mailboxesAbsent // and where the offers have not come some peer may still come to write
 	switch {
 	case m.setup.err != nil:
-	case state == mailboxesProbing:
+	case state == mailboxesTesting:
 		m.state = mailboxesReady
 		m.pulls = !slices.Contains(m.setup.Output, 0)
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
-		m.beginProbingLocked()
+		m.beginTestingLocked()
 		return
 	case m.memory != nil:
 		// Nobody writes there: this offer has come to nothing everywhere.
 		_ = m.e.Collectives.buffers.free(m.memory)
 	}
-	if m.probe != nil {
-		_ = m.probe.Deregister()
-		m.probe = nil
+	if m.test != nil {
+		_ = m.test.Deregister()
+		m.test = nil
 	}
 }
 
-// beginProbingLocked looks whether this rank can read the memory of all others, and tells them.
-func (m *Mailboxes) beginProbingLocked() {
+// beginTestingLocked looks whether this rank can read the memory of all others, and tells them.
+func (m *Mailboxes) beginTestingLocked() {
 	m.e.mu.assertHeld()
 	input := []byte{1}
 	for rank := range m.peers {
@@ -93,23 +93,23 @@ func (m *Mailboxes) beginProbingLocked() {
 	}
 	if h, err := m.exchangeSetupLocked(input); err == nil {
 		m.e.Requests.detach(m.e.Requests.find(h))
-		m.state = mailboxesProbing
+		m.state = mailboxesTesting
 	}
 }
 
-// probeTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
-const probeTries = 100
+// testTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
+const testTries = 100
 
 // canReadLocked tells whether this rank can read memory of another.
 func (m *Mailboxes) canReadLocked(rank int) bool {
 	m.e.mu.assertHeld()
 	b := &m.peers[rank]
-	if !m.fabric.Device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
+	if !m.fabric.Device.Query().DirectCopies || b.testKey == 0 || b.peer.state != peerOpen {
 		return false
 	}
-	got := make([]byte, probeBytes)
-	m.segment[0] = transport.Segment{Key: b.probe, Length: probeBytes}
-	for range probeTries {
+	got := make([]byte, testBytes)
+	m.segment[0] = transport.Segment{Key: b.testKey, Length: testBytes}
+	for range testTries {
 		if b.peer.ch.QP().Get(got, &m.segment[0]) == nil {
 			return true
 		}
@@ -152,10 +152,10 @@ func (m *Mailboxes) beginSetup() error {
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
-			m.probe, err = f.pd.Register(make([]byte, probeBytes), transport.RemoteRead)
+			m.test, err = f.pd.Register(make([]byte, testBytes), transport.RemoteRead)
 		}
 		if err == nil {
-			binary.LittleEndian.PutUint64(input[8:], uint64(m.probe.Key()))
+			binary.LittleEndian.PutUint64(input[8:], uint64(m.test.Key()))
 		}
 		break
 	}
@@ -234,9 +234,9 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 		}
 		at := m.partOf(m.rank, rank)
 		m.peers[rank] = mailbox{peer: m.e.peerLocked(m.worldRank(rank)), key: key,
-			mine:  uint64(m.partOf(rank, m.rank)),
-			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
-			in:    m.memory.Bytes()[at : at+m.part : at+m.part]}
+			mine:    uint64(m.partOf(rank, m.rank)),
+			testKey: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
+			in:      m.memory.Bytes()[at : at+m.part : at+m.part]}
 	}
 	return true
 }

@@ -56,8 +56,8 @@ func (h *heartbeat) tickAt(e *Engine, now time.Time, ask bool) bool {
 	if e.stopped != nil {
 		return false
 	}
-	e.Recovery.watchSources(nil)
-	e.Recovery.watchAwaited()
+	e.Recovery.connectToSources(nil)
+	e.Recovery.connectToAwaited()
 	h.poll(e) // a rank that computes takes what has come, so that its peers can send on
 	for _, f := range e.fabrics {
 		f.cq.Tick(now)

@@ -330,12 +330,12 @@ func (a *agreements) worldRank(i int) int {
 // notice that they have failed.
 func (v *Recovery) connectTo(a *agreements, number uint32) {
 	for _, i := range a.table.AwaitedFrom(number) {
-		v.watch(a.worldRank(i))
+		v.connect(a.worldRank(i))
 	}
 }
 
-// watch has a connection to a rank, whose end shows that the rank has failed.
-func (v *Recovery) watch(rank int) {
+// connect has a connection to a rank, whose end shows that the rank has failed.
+func (v *Recovery) connect(rank int) {
 	if rank == v.e.rank {
 		return
 	}
@@ -344,43 +344,43 @@ func (v *Recovery) watch(rank int) {
 	}
 }
 
-// watchSources has, before this rank sleeps and once a heartbeat, connections to all from whom a receive or
+// connectToSources has, before this rank sleeps and once a heartbeat, connections to all from whom a receive or
 // the probe waits for a message, if nobody else tells of failures: one of them may have failed before it
 // connected to this rank.
-func (v *Recovery) watchSources(probed *probed) {
+func (v *Recovery) connectToSources(probed *probed) {
 	if !v.detects || v.e.stopped != nil {
 		return
 	}
 	for m := range v.e.matching.Posted() {
-		v.watchSource(m.Context, int(m.Source))
+		v.connectToSource(m.Context, int(m.Source))
 	}
 	if probed != nil {
-		v.watchSource(probed.context, probed.source)
+		v.connectToSource(probed.context, probed.source)
 	}
 }
 
-// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks
+// connectToAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks
 // go on without others to all from whom one waits at all. Where others tell of ranks that have ended, one
 // that stands still is noticed by its silence alone, and by those that are connected with it.
-func (v *Recovery) watchAwaited() {
+func (v *Recovery) connectToAwaited() {
 	if v.e.closing {
 		return
 	}
 	for m := range v.e.matching.Posted() {
 		if m.Source != AnySource || v.launcherReports {
-			v.watchSource(m.Context, int(m.Source))
+			v.connectToSource(m.Context, int(m.Source))
 		}
 	}
 }
 
-func (v *Recovery) watchSource(context uint32, source int) {
+func (v *Recovery) connectToSource(context uint32, source int) {
 	if source != AnySource {
-		v.watch(source)
+		v.connect(source)
 		return
 	}
 	for rank := range v.e.size {
 		if v.e.failures.inContext(context, rank) {
-			v.watch(rank)
+			v.connect(rank)
 		}
 	}
 }

@@ -286,7 +286,7 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		w.e.mu.Unlock()
 		return
 	}
-	w.e.Recovery.watchSources(probed)
+	w.e.Recovery.connectToSources(probed)
 	w.e.stats.Sleeps++
 	w.asleep++
 	began := time.Since(w.began)

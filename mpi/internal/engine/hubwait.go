@@ -122,7 +122,7 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	done := false
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			done = o.Requests.watch(handle, s, d) || done
+			done = o.Requests.addSleeper(handle, s, d) || done
 		}
 	}
 	e.waiting.describeAs(d)
@@ -142,16 +142,16 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	}
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			o.Requests.unwatch(handle, s)
+			o.Requests.removeSleeper(handle, s)
 		}
 	}
 	h.sleepers.put(s)
 	e.waiting.endSleep(began)
 }
 
-// watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
+// addSleeper has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
 // the description of the wait, if that is not nil.
-func (t *Requests) watch(handle Request, s *sleeper, d *Wait) (done bool) {
+func (t *Requests) addSleeper(handle Request, s *sleeper, d *Wait) (done bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	r := t.find(handle)
@@ -171,8 +171,8 @@ func (t *Requests) watch(handle Request, s *sleeper, d *Wait) (done bool) {
 	return false
 }
 
-// unwatch ends watch.
-func (t *Requests) unwatch(handle Request, s *sleeper) {
+// removeSleeper ends addSleeper.
+func (t *Requests) removeSleeper(handle Request, s *sleeper) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	if r := t.find(handle); r != nil && r.sleeper == s {

@@ -111,23 +111,23 @@ type Collective struct {
 	// from the last one, as its offset.
 	Outgoing, Incoming []Block
 
-	state    collectiveState
-	memory   [3][]byte // by coll.Buffer
-	scratch  []uint64  // aligned for every element type
-	round    int       // the current one
-	step     int       // the next step of the round that is not a message
-	messages []*request
-	pending  int        // messages of the round that are not complete
-	sent     bool       // the round's send is out already
-	queued   bool       // in Collectives.runnable
-	failing  bool       // its messages are being given up
-	attended bool       // a goroutine waits, or is about to, that carries out local steps
-	noted    bool       // its beginning is recorded
-	pooled   bool       // back to the pool when it is over
-	err      error      // the first failure
-	wrong    *coll.Step // the receive whose message had another length, if that is err
-	request  *request   // nil while it is carried out by shortRounds
-	pinned   [2]*Memory
+	state     collectiveState
+	memory    [3][]byte // by coll.Buffer
+	scratch   []uint64  // aligned for every element type
+	round     int       // the current one
+	step      int       // the next step of the round that is not a message
+	messages  []*request
+	pending   int        // messages of the round that are not complete
+	sent      bool       // the round's send is out already
+	queued    bool       // in Collectives.runnable
+	failing   bool       // its messages are being given up
+	hasWaiter bool       // a goroutine waits, or is about to, that carries out local steps
+	noted     bool       // its beginning is recorded
+	pooled    bool       // back to the pool when it is over
+	err       error      // the first failure
+	wrong     *coll.Step // the receive whose message had another length, if that is err
+	request   *request   // nil while it is carried out by shortRounds
+	pinned    [2]*Memory
 
 	// of a call through mailboxes
 	mailboxes *Mailboxes

@@ -121,7 +121,7 @@ func (cs *Collectives) unpinBuffersLocked(c *Collective) {
 
 func (cs *Collectives) recycleLocked(c *Collective) {
 	cs.e.mu.assertHeld()
-	c.state, c.request, c.attended = collectiveIdle, nil, false
+	c.state, c.request, c.hasWaiter = collectiveIdle, nil, false
 	if c.pooled {
 		c.Input, c.Output, c.Canceller, c.memory = nil, nil, nil, [3][]byte{}
 		c.Outgoing, c.Incoming = nil, nil
@@ -411,7 +411,7 @@ func (cs *Collectives) localStepsLocked(c *Collective) bool {
 func (cs *Collectives) deferStepsLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	c.state = collectiveStepsDue
-	if !c.attended {
+	if !c.hasWaiter {
 		c.state = collectiveWorking
 		cs.e.Go(func() { cs.runSteps(c) })
 		return

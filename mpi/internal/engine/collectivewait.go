@@ -31,7 +31,7 @@ func (cs *Collectives) run(c *Collective) error {
 		}
 	}
 	e.mu.Lock()
-	c.attended = true
+	c.hasWaiter = true
 	r, err := cs.beginLocked(c)
 	if err != nil {
 		e.mu.Unlock()
@@ -64,7 +64,7 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 				return true
 			}
 			c := r.collective
-			c.attended = true
+			c.hasWaiter = true
 			if c.state == collectiveStepsDue {
 				c.state, work = collectiveWorking, c
 			}

@@ -26,10 +26,10 @@ func (w *waiting) attendLocked(r *request) bool {
 	if w.ringOfLocked(r) == nil {
 		return false
 	}
-	w.attended++
+	w.attends++
 	for round := range attendRounds {
 		// what copies announced messages has given others their turn between two passes
-		if round > 0 || w.attended%attendsPerPass == 0 || w.e.Recvs.copyBudget < copyBudgetPerPass {
+		if round > 0 || w.attends%attendsPerPass == 0 || w.e.Recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
 		if w.watchLocked(r); r.completed() {

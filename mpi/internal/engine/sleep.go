@@ -19,7 +19,7 @@ type waiting struct {
 	life         context.Context // ends with the engine; connects hang on it
 	cancelLife   context.CancelFunc
 	began        time.Time       // when the engine was made
-	attended     uint32          // calls of attend
+	attends      uint32          // calls of attendLocked
 	asleep       int             // goroutines that sleep
 	onConditions int             // of these, those that wait for something other than a request
 	slept        time.Duration   // ends of sleeps less their beginnings, since began

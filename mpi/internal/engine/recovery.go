@@ -269,7 +269,7 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 	}
 	a := v.agreementsOf(communicator)
 	number, out := a.table.Start(value)
-	v.post(communicator, a, out)
+	v.sendSteps(communicator, a, out)
 	e.mu.Unlock()
 	var decided bool
 	var err error
@@ -385,8 +385,8 @@ func (v *Recovery) connectToSource(context uint32, source int) {
 	}
 }
 
-// post sends what a table has given.
-func (v *Recovery) post(communicator uint32, a *agreements, out []agree.Send) {
+// sendSteps sends what a table has given.
+func (v *Recovery) sendSteps(communicator uint32, a *agreements, out []agree.Send) {
 	for i := range out {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
@@ -455,7 +455,7 @@ func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	v.post(communicator, a, out)
+	v.sendSteps(communicator, a, out)
 	if a.table.Excluded() {
 		// Under the engine's pass: the caller looks at the peer's state afterwards.
 		v.e.failLocked(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
@@ -498,7 +498,7 @@ func (v *Recovery) certain(p *peer) bool { return !v.launcherReports || p.failur
 func (v *Recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
-			v.post(communicator, a, a.table.Fail(i))
+			v.sendSteps(communicator, a, a.table.Fail(i))
 		}
 	}
 	held := v.held

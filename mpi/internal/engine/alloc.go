@@ -145,7 +145,7 @@ func (e *Engine) usesLocked(m *Memory) error {
 			vec = [][]byte{r.view.memory()}
 		}
 		for _, b := range vec {
-			if !m.holds(b) {
+			if !m.contains(b) {
 				continue
 			}
 			what, tag := "a send to", r.msg.Tag
@@ -159,8 +159,8 @@ func (e *Engine) usesLocked(m *Memory) error {
 	return nil
 }
 
-// holds tells whether b begins in the memory.
-func (m *Memory) holds(b []byte) bool {
+// contains tells whether b begins in the memory.
+func (m *Memory) contains(b []byte) bool {
 	at, start := uintptr(unsafe.Pointer(unsafe.SliceData(b))), m.start()
 	return at >= start && at < start+uintptr(len(m.bytes))
 }

@@ -28,33 +28,33 @@ type connections struct {
 	channelConfig channel.Config   // of every channel
 	connecting    sync.WaitGroup   // goroutines of connects
 	underWay      atomic.Int32     // number of them
-	places        chan struct{}    // of connects that run at once, of the whole rank
+	connects      chan struct{}    // of connects that run at once, of the whole rank
 	noBytes       transport.RecvWR // room for a message of no bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
 	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
-	d.places = e.hub.places
+	d.connects = e.hub.connects
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
 }
 
 // Connects take turns. Where all ranks connect to all others at once, most connections have been made by the
 // peer when their turn comes; begun together, nearly all would be made twice. A connect that gets no answer
-// keeps the others waiting for turnOfConnect alone.
+// keeps the others waiting for connectShare alone.
 const (
 	connectsAtOnce = 4
-	turnOfConnect  = 50 * time.Millisecond
+	connectShare   = 50 * time.Millisecond
 )
 
 // acquire waits for a connect's turn; leave ends it. Without a turn before the context ends, it goes on too.
 func (d *connections) acquire(ctx context.Context) (leave func()) {
 	select {
-	case d.places <- struct{}{}:
+	case d.connects <- struct{}{}:
 	case <-ctx.Done():
 		return func() {}
 	}
-	end := sync.OnceFunc(func() { <-d.places })
-	timer := time.AfterFunc(turnOfConnect, end)
+	end := sync.OnceFunc(func() { <-d.connects })
+	timer := time.AfterFunc(connectShare, end)
 	return func() {
 		timer.Stop()
 		end()

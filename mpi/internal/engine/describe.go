@@ -92,8 +92,8 @@ func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
 // Describe returns the rank's state. It wakes the goroutines that sleep, and waits for at most describeWithin
 // until they sleep again.
 func (h *Hub) Describe() State {
-	h.asking <- struct{}{}
-	defer func() { <-h.asking }()
+	h.describing <- struct{}{}
+	defer func() { <-h.describing }()
 	asleep := 0
 	for e := range h.each() {
 		asleep += e.waiting.ask()

@@ -37,13 +37,13 @@ type Hub struct {
 	oversubscribed atomic.Bool // more of them than the rank has cores: see noteOversubscribed
 	closed         bool        // under making: no engine is made any more
 
-	memory    memory
-	failed    failedRanks
-	sleepers  sleepers
-	queues    cqSet
-	places    chan struct{} // of connects that run at once
-	heartbeat heartbeat
-	asking    chan struct{} // has a token while somebody asks for descriptions; not a mutex, for that sleeps
+	memory     memory
+	failed     failedRanks
+	sleepers   sleepers
+	queues     cqSet
+	connects   chan struct{} // of connects that run at once
+	heartbeat  heartbeat
+	describing chan struct{} // has a token while somebody asks for descriptions; not a mutex, for that sleeps
 }
 
 // device is what a rank has of a Fabric.
@@ -57,7 +57,7 @@ type device struct {
 func NewHub(c Config) (*Hub, error) {
 	h := &Hub{
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, conf: c,
-		places: make(chan struct{}, connectsAtOnce), asking: make(chan struct{}, 1),
+		connects: make(chan struct{}, connectsAtOnce), describing: make(chan struct{}, 1),
 	}
 	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)

@@ -148,13 +148,13 @@ type Block struct {
 
 func (b Block) cursor() layout.Cursor { return layout.Cursor{Layout: b.Layout, Memory: b.Memory} }
 
-// noBytes is the layout of an empty block.
-var noBytes layout.Layout
+// emptyLayout is the layout of an empty block.
+var emptyLayout layout.Layout
 
 // blockOf returns the block of a span; an empty one has no offset.
 func blockOf(blocks []Block, s coll.Span) Block {
 	if s.Len == 0 {
-		return Block{Layout: &noBytes}
+		return Block{Layout: &emptyLayout}
 	}
 	return blocks[len(blocks)-1-s.Off]
 }

@@ -29,7 +29,7 @@ type connections struct {
 	connecting    sync.WaitGroup   // goroutines of connects
 	underWay      atomic.Int32     // number of them
 	connects      chan struct{}    // of connects that run at once, of the whole rank
-	noBytes       transport.RecvWR // room for a message of no bytes
+	emptyRecv     transport.RecvWR // room for a message of no bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
@@ -172,7 +172,7 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 		p.qpPoller = qp
 	}
 	for range recvSlack {
-		if err := qp.PostRecv(&e.connections.noBytes); err != nil {
+		if err := qp.PostRecv(&e.connections.emptyRecv); err != nil {
 			e.failures.failPeer(p, err)
 			return
 		}

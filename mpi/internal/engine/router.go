@@ -98,7 +98,7 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 func (t *router) onReplyAsked(p *peer) {
 	err := p.ch.RetransmitReply()
 	if err == nil {
-		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+		err = p.ch.QP().PostRecv(&t.e.connections.emptyRecv)
 	}
 	if err != nil {
 		t.e.failures.failPeer(p, err)
@@ -109,7 +109,7 @@ func (t *router) onReplyAsked(p *peer) {
 func (t *router) onReplyResent(p *peer) {
 	err := p.ch.ReplyResent()
 	if err == nil {
-		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+		err = p.ch.QP().PostRecv(&t.e.connections.emptyRecv)
 	}
 	t.e.progress.advanceOrFail(p, err)
 }

@@ -123,7 +123,7 @@ func (s *Sends) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, d
 		e.mu.Unlock()
 		return nil
 	}
-	return e.views.recvAndUnlock(context, l, mem, dst, tag)
+	return e.views.waitAndUnlock(context, l, mem, dst, tag)
 }
 
 // sendAndUnlock carries out a send to its end.
@@ -134,11 +134,11 @@ func (v *viewMessages) sendAndUnlock(context uint32, l *layout.Layout, mem unsaf
 		v.e.mu.Unlock()
 		return nil
 	}
-	return v.recvAndUnlock(context, l, mem, dst, tag)
+	return v.waitAndUnlock(context, l, mem, dst, tag)
 }
 
-// recvAndUnlock carries out a receive with a request, to its end.
-func (v *viewMessages) recvAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
+// waitAndUnlock begins a send with a request and waits for it.
+func (v *viewMessages) waitAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	dst, tag int) error {
 	v.e.mu.assertHeld()
 	r, err := v.sendLocked(context, l, mem, dst, tag)

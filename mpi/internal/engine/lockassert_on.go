@@ -53,9 +53,9 @@ func (l *engineLock) takeTurn(order uint64) bool {
 	return true
 }
 
-func (l *engineLock) lockInOrder(order uint64) {
+func (l *engineLock) lockWithOrder(order uint64) {
 	l.check(false)
-	l.plainLock.lockInOrder(order)
+	l.plainLock.lockWithOrder(order)
 	l.hold()
 }
 

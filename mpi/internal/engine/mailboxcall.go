@@ -108,7 +108,7 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 		return true
 	}
 	if sharesCore {
-		return cs.lookInTurnsLocked(c)
+		return cs.lookYieldingLocked(c)
 	}
 	m := c.mailboxes
 	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
@@ -134,13 +134,13 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	return false
 }
 
-// lookInTurnsLocked looks for the messages of a call where other ranks have to be given the processor.
-func (cs *Collectives) lookInTurnsLocked(c *Collective) bool {
+// lookYieldingLocked looks for the messages of a call where other ranks have to be given the processor.
+func (cs *Collectives) lookYieldingLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
-		e.waiting.giveTurn(look)
+		e.waiting.yieldCore(look)
 		e.mu.Lock()
 		if look >= e.waiting.maxYields {
 			return false

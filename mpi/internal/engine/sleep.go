@@ -85,7 +85,7 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		if e.connections.underWay.Load() > 0 {
 			return false // a connect takes many turns of this core, and wakes who sleeps
 		}
-		e.waiting.giveTurn(p.idle)
+		e.waiting.yieldCore(p.idle)
 		return p.idle < e.waiting.maxYields
 	}
 	if e.hub.oversubscribed.Load() {
@@ -108,8 +108,8 @@ func (p *spinBudget) remaining(e *Engine) bool {
 	return now.Sub(p.since) <= e.waiting.spinTime
 }
 
-// giveTurn lets other ranks have this core, and from time to time other goroutines.
-func (w *waiting) giveTurn(pass int) {
+// yieldCore lets other ranks have this core, and from time to time other goroutines.
+func (w *waiting) yieldCore(pass int) {
 	if pass%passesPerYield == 0 {
 		now := int64(time.Since(w.began))
 		if now-w.yielded.Load() > int64(yieldEvery) {
@@ -328,7 +328,7 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	} else {
 		w.e.mu.Unlock()
 		<-s.signal
-		w.e.mu.lockInOrder(s.order)
+		w.e.mu.lockWithOrder(s.order)
 	}
 	if s.forCondition {
 		w.onConditions--

@@ -48,8 +48,8 @@ func (l *Lock) takeTurn(order uint64) bool {
 	return true
 }
 
-// lockInOrder is Lock, where order tells the caller from others that wait.
-func (l *Lock) lockInOrder(order uint64) {
+// lockWithOrder is Lock, where order tells the caller from others that wait.
+func (l *Lock) lockWithOrder(order uint64) {
 	if !l.takeTurn(order) {
 		l.Lock()
 	}
@@ -64,7 +64,7 @@ func (e *Engine) Go(f func()) {
 	}
 	order := t.Order()
 	go func() {
-		e.mu.lockInOrder(order)
+		e.mu.lockWithOrder(order)
 		e.mu.Unlock()
 		f()
 	}()

@@ -79,7 +79,7 @@ func (d *connections) connectLocked(p *peer) {
 		}
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
-			err = f.endpoint.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
+			err = f.listener.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
 		}
 		if err == nil {
 			return
@@ -203,7 +203,7 @@ func (d *connections) selectFabric(rank int) (*fabric, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if addr != "" && f.endpoint.Reaches(addr) {
+		if addr != "" && f.listener.Reaches(addr) {
 			return f, addr, nil
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// The calls below complete several requests of several endpoints. Of n requests at gives the endpoint and the
-// handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints
-// one after another, so a request that completes meanwhile may be seen or not.
+// The calls below complete several requests of several endpoints. For each of n requests, at returns the
+// endpoint and the handle, or nil for a zero handle. They behave as Requests.WaitSome does, but lock the
+// endpoints one after another, so a request that completes meanwhile may be seen or not.
 
 // WaitSome is Requests.WaitSome.
 func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
@@ -77,8 +77,8 @@ func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
 	return true
 }
 
-// collectSome gives take those requests that are complete, and at most limit of them. It returns the endpoint
-// of one that is not.
+// collectSome passes up to limit complete requests to take. It also returns the endpoint of one that is not
+// complete.
 func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool, left *Engine) {
 	for i := 0; i < n && taken < limit; i++ {
@@ -98,7 +98,7 @@ func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
 	return taken, active, left
 }
 
-// pollAll makes a pass at every endpoint whose lock is free, and tells whether anything happened.
+// pollAll makes a pass at every endpoint whose lock is free, and reports whether anything happened.
 func (h *Hub) pollAll() (busy bool) {
 	for e := range h.each() {
 		if !e.mu.TryLock() {
@@ -149,8 +149,8 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	e.waiting.endSleep(began)
 }
 
-// addSleeper has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
-// the description of the wait, if that is not nil.
+// addSleeper registers a sleeper that the completion of a request wakes. It returns true if there is nothing
+// to wait for. It adds the request to the description d of the wait, unless d is nil. It takes the lock.
 func (t *Requests) addSleeper(handle Request, s *sleeper, d *Wait) (done bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *Requests) addSleeper(handle Request, s *sleeper, d *Wait) (done bool) {
 	return false
 }
 
-// removeSleeper ends addSleeper.
+// removeSleeper undoes addSleeper. It takes the lock.
 func (t *Requests) removeSleeper(handle Request, s *sleeper) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *Requests) removeSleeper(handle Request, s *sleeper) {
 	}
 }
 
-// beginSleep counts a sleep that begins, and gives a description to fill in if somebody asks for it.
+// beginSleep counts a sleep that begins. It returns a description to fill in if Describe wants one.
 func (w *waiting) beginSleep() (began time.Duration, d *Wait) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *waiting) beginSleep() (began time.Duration, d *Wait) {
 	return began, d
 }
 
-// describeAs notes a description of a wait.
+// describeAs stores the description of a wait for Describe.
 func (w *waiting) describeAs(d *Wait) {
 	if d == nil {
 		return
@@ -221,8 +221,8 @@ func (w *waiting) endSleep(began time.Duration) {
 	}
 }
 
-// noteUnsuccessful is called after a call that does not wait, and has found nothing done: one that is made again
-// and again has to bring about progress at the other endpoints too. The lock is not held.
+// noteUnsuccessful is called after a Test or a nonblocking probe that found nothing. Every so many of them it
+// makes passes at the other endpoints, for a program that only tests. The lock is not held.
 func (e *Engine) noteUnsuccessful() {
 	if e.hub.several.Load() && e.unsuccessful.Add(1)%attemptsPerRound == 0 {
 		e.hub.pollOthers(e)

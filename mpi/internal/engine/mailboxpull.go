@@ -13,28 +13,29 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A schedule that pulls takes a call of the mailboxes for each of its rounds, at all ranks as many. Its
-// messages have no bytes of their own: each has the keys of the memory that its sender exposes. A rank that
-// gives the schedule up takes its keys out of use first: what has been read counts only if the key is still
-// in use afterwards, so nobody takes bytes for data that their owner has got back. After the last round
-// nobody reads any more. So a key may stay for the next call, which most often exposes the same memory: that
-// spares both ends a registration, and the reader the way of the line that tells of it.
+// In a schedule that pulls, the ranks read each other's buffers. Each of its rounds is one call of the
+// mailboxes; the number of rounds is the same at all ranks. The payload of a message is the keys of the
+// buffers that its sender exposes, which are registered for remote reads. A rank that aborts the schedule
+// conceals its buffers first, which revokes the keys; a read counts only if the key is still valid after it,
+// so nobody uses bytes of a buffer that its owner has reused. After the last round nobody reads. So a key may
+// stay valid for the next call, which usually exposes the same memory: this saves a registration at both
+// ends, and a cache miss at the reader.
 const (
 	keyBytes     = 8
-	exposedBytes = 2 * keyBytes // of Input and Output
+	exposedBytes = 2 * keyBytes // for Input and Output
 
-	// pullPiece is how much is read before other goroutines may have the engine's lock. Shorter pieces cost
-	// more: the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
+	// pullPiece is the number of bytes read before the engine's lock is released. Shorter pieces cost more:
+	// the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
 	pullPiece = 4 << 20
 
-	// keptMost is the longest memory of the program that stays registered, and keptFor for how many calls.
-	// Longer memory gains less. From each registration the provider learns how often memory is exposed, so
-	// that it comes to lie on huge pages.
+	// Buffers of the program of up to keptMost bytes stay registered for up to keptFor calls. Longer buffers
+	// gain less. Each registration tells the provider how often memory is exposed, so that it moves it to
+	// huge pages.
 	keptMost = 64 << 10
 	keptFor  = 16
 )
 
-// pullRounds carries out a schedule that pulls.
+// pullRounds executes a schedule that pulls.
 func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
 	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
@@ -71,7 +72,7 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 		cs.stage.lines.note(speed)
 	}
 	cs.concealLocked(c, m, err)
-	// Where the calls differ they have one round in common, which is counted.
+	// If the ranks' calls differ, they have only the first round in common: count the others.
 	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
 		cs.giveUpInMailboxesLocked(m)
@@ -79,7 +80,7 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// expose lets the others read what the schedule says.
+// expose registers the buffers that the schedule lets others read.
 func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
@@ -101,7 +102,7 @@ func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	return nil
 }
 
-// keyOfLocked registers memory as one of the call's buffers, unless that is what was kept.
+// keyOfLocked returns the key of one of the call's buffers. It registers the buffer, unless it still is.
 func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
 	m.e.mu.assertHeld()
 	if mr := m.regions[buf]; mr != nil {
@@ -121,7 +122,7 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte) (transport.Key, error) {
 	return mr.Key(), nil
 }
 
-// concealLocked ends what expose began, for a call with such an end.
+// concealLocked undoes expose after a call that has ended with err.
 func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.e.mu.assertHeld()
 	m.kept++
@@ -134,7 +135,7 @@ func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.stage.takeBack(m)
 }
 
-// concealLocked takes the key of a buffer out of use, if there is one.
+// concealLocked deregisters a buffer, if it is registered.
 func (m *Mailboxes) concealLocked(buf int) {
 	m.e.mu.assertHeld()
 	mr := m.regions[buf]
@@ -147,7 +148,7 @@ func (m *Mailboxes) concealLocked(buf int) {
 	}
 }
 
-// payload is what a message takes with it.
+// payload returns the payload of a message.
 func (c *Collective) payload(m *Mailboxes, s *coll.Step) []byte {
 	if c.Schedule.Pulls {
 		return m.exposed[:]
@@ -155,15 +156,15 @@ func (c *Collective) payload(m *Mailboxes, s *coll.Step) []byte {
 	return c.span(s.Src)
 }
 
-// takeKeys keeps what a message of a schedule that pulls has with it.
+// takeKeys stores the keys in the payload of a message.
 func (b *mailbox) takeKeys(payload []byte) {
 	for buf := range b.keys {
 		b.keys[buf] = transport.Key(binary.LittleEndian.Uint64(payload[buf*keyBytes:]))
 	}
 }
 
-// differedBeforeLocked looks whether the message of an earlier round, which nobody may have looked at, was of
-// another collective: its sender will not come to this round.
+// differedBeforeLocked reports whether a message of the first round, which nobody may have read, belonged to
+// another collective: its sender will not reach this round.
 func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, differs bool) {
 	if c.round == 0 {
 		return 0, false
@@ -193,7 +194,8 @@ func (cs *Collectives) pull(c *Collective, m *Mailboxes, s *coll.Step) error {
 	return nil
 }
 
-// readLocked reads memory of a peer if that can be done at once; transport.ErrNotNow if it may be later.
+// readLocked reads memory of a peer if that is possible at once. It returns transport.ErrNotNow if it may be
+// possible later.
 func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
 	m.e.mu.assertHeld()
 	b := &m.peers[s.Peer]
@@ -206,7 +208,7 @@ func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
 	}
 	m.segment[0] = transport.Segment{Key: b.keys[s.Src.Buf], Offset: at, Length: uint64(len(dst))}
 	err := b.peer.ch.QP().Get(dst, &m.segment[0])
-	if errors.Is(err, syscall.ESRCH) { // it could be read when the ranks agreed on that
+	if errors.Is(err, syscall.ESRCH) { // it was alive when the mailboxes were set up
 		return &PeerError{b.peer.rank, fmt.Errorf("%w: its process has ended", transport.ErrPeerLost)}
 	}
 	if err != nil && err != transport.ErrNotNow {
@@ -218,12 +220,12 @@ func (m *Mailboxes) readLocked(dst []byte, s *coll.Step, at uint64) error {
 
 var errUnreadable = errors.New("memory cannot be read by another rank")
 
-// pullAgain is the time between two tries to read what cannot be read at the moment: nothing tells when that
-// is over.
+// pullAgain is the time between two tries of a read that is not possible at the moment: no event tells when
+// it is.
 const pullAgain = 10 * time.Millisecond
 
-// pullLater reads what could not be read at once: the peer has still to carry out something; or it has given
-// the collective up, and this rank waits as for a message that does not come.
+// pullLater retries a read until it succeeds. Either the peer has something to finish first, or it has
+// aborted the collective, and this rank waits as for a message that does not arrive.
 func (cs *Collectives) pullLater(c *Collective, m *Mailboxes, dst []byte, s *coll.Step,
 	at uint64) (err error) {
 	over := make(chan struct{})

@@ -10,18 +10,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A rank first sends the others an offer: the key of its mailboxes' memory, or 0 if it has none, and the key
-// of test memory, which the others try to read. Then it sends a verdict: whether it can read the test
-// memory of all others.
+// To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
+// it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
+// can read the test memory of all others.
 const (
 	mailboxOffer   = 16 // bytes
 	mailboxVerdict = 1
 	testBytes      = 8
 )
 
-// Prepare lets all ranks agree on whether they have mailboxes, and returns the result: they have if each rank
-// can write into the memory of all others. All ranks call it in the same collective, from one goroutine at a
-// time, and again after an error. If it ends with the canceller, what it has begun goes on.
+// Prepare sets up the mailboxes with all other ranks, and reports whether there are any: each rank must be
+// able to write into the memory of all others. All ranks call it in the same collective, from one goroutine
+// at a time, and again after an error. If the canceller ends it, the set-up goes on.
 func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	m.e.mu.Lock()
 	state := m.state
@@ -47,22 +47,22 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	}
 }
 
-// Pulls tells whether the ranks, which have mailboxes, read each other's memory.
+// Pulls reports whether the ranks, which have mailboxes, can read each other's memory.
 func (m *Mailboxes) Pulls() bool {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
 	return m.pulls
 }
 
-// settleLocked decides whether there are mailboxes, once all offers have come, and whether the ranks read
-// each other's memory, once all have told whether they can.
+// settleLocked ends a step of the set-up that is complete: with all offers it decides whether there are
+// mailboxes, and with all verdicts whether the ranks read each other's memory.
 func (m *Mailboxes) settleLocked() {
 	m.e.mu.assertHeld()
 	if m.state != mailboxesAgreeing && m.state != mailboxesTesting || !m.setup.over {
 		return
 	}
 	state := m.state
-	m.state = mailboxesAbsent // and where the offers have not come some peer may still come to write
+	m.state = mailboxesAbsent // if offers are missing, some peer may still write, so the memory is not freed
 	switch {
 	case m.setup.err != nil:
 	case state == mailboxesTesting:
@@ -73,7 +73,7 @@ func (m *Mailboxes) settleLocked() {
 		m.beginTestingLocked()
 		return
 	case m.memory != nil:
-		// Nobody writes there: this offer has come to nothing everywhere.
+		// Nobody writes there: all ranks have the same offers, and find no mailboxes.
 		_ = m.e.Collectives.buffers.free(m.memory)
 	}
 	if m.test != nil {
@@ -82,7 +82,7 @@ func (m *Mailboxes) settleLocked() {
 	}
 }
 
-// beginTestingLocked looks whether this rank can read the memory of all others, and tells them.
+// beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
 func (m *Mailboxes) beginTestingLocked() {
 	m.e.mu.assertHeld()
 	input := []byte{1}
@@ -97,10 +97,11 @@ func (m *Mailboxes) beginTestingLocked() {
 	}
 }
 
-// testTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
+// testTries is how often a rank tries to read a peer's test memory: the peer may have earlier Writes to
+// finish.
 const testTries = 100
 
-// canReadLocked tells whether this rank can read memory of another.
+// canReadLocked reports whether this rank can read the memory of a rank.
 func (m *Mailboxes) canReadLocked(rank int) bool {
 	m.e.mu.assertHeld()
 	b := &m.peers[rank]
@@ -118,8 +119,8 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 	return false
 }
 
-// SharesMemory tells whether this rank writes into the memory of all others of a communicator by itself,
-// once it is connected. All of them find the same: who shares a host is the same for all.
+// SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
+// connected. The result is the same at all of them.
 func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
 	e := cs.e
 	for rank := range size {
@@ -137,7 +138,7 @@ func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
 	return true
 }
 
-// beginSetup makes the memory and sends its key to all others.
+// beginSetup allocates the memory and sends the offer.
 func (m *Mailboxes) beginSetup() error {
 	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
@@ -167,7 +168,7 @@ func (m *Mailboxes) beginSetup() error {
 	return nil
 }
 
-// exchangeSetupLocked begins an exchange among all ranks.
+// exchangeSetupLocked starts an Allgather of input among the ranks.
 func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	m.e.mu.assertHeld()
 	n := len(input)
@@ -189,7 +190,7 @@ func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	return r.handle(), nil
 }
 
-// awaitSetup waits for the others' keys.
+// awaitSetup waits for the end of the current step of the set-up.
 func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	if scope == nil && m.wait != (Request{}) {
 		h := m.wait
@@ -210,7 +211,7 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	return err
 }
 
-// requestOf is the request of a handle that nobody else uses.
+// requestOf returns the request of a handle that nobody else uses. It takes the lock.
 func (t *Requests) requestOf(h Request) *request {
 	e := t.e
 	e.mu.Lock()
@@ -218,7 +219,7 @@ func (t *Requests) requestOf(h Request) *request {
 	return t.find(h)
 }
 
-// acceptLocked takes the offers of all ranks; false if one of them has no memory.
+// acceptLocked stores the offers of all ranks; false if one of them has no memory.
 func (m *Mailboxes) acceptLocked(offers []byte) bool {
 	if m.memory == nil {
 		return false
@@ -241,7 +242,7 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 	return true
 }
 
-// failedLocked is the failure of a rank with mailboxes; nil if none has failed.
+// failedLocked returns the failure of a rank of the mailboxes, or nil.
 func (m *Mailboxes) failedLocked() error {
 	m.e.mu.assertHeld()
 	for rank := range m.peers {

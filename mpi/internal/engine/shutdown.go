@@ -200,7 +200,7 @@ func (h *Hub) Destroy(cause error) (err error) {
 		e.failures.logging.Wait()
 	}
 	for _, d := range h.devices {
-		err = errors.Join(err, d.endpoint.Close())
+		err = errors.Join(err, d.listener.Close())
 	}
 	h.failed.telling.Wait()
 	h.heartbeat.timer.Stop()

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -27,7 +26,7 @@ type Window struct {
 	regions []transport.MR // of memory and control block, in each fabric
 	// held besides the lock word by whoever in this process changes elements of mem that are no words: the
 	// race detector does not see what memory outside of Go's heap orders
-	changing  sync.Mutex
+	changing  orderedMutex
 	stuck     bool           // the lock of the elements was not left when an UPDATE needed it last
 	targets   []Target       // by rank of the group
 	dynamic   *dynamicMemory // nil for a window whose memory is mem
@@ -99,6 +98,7 @@ func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMem
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
+	w.orderLocks()
 	w.enableSharedMovesLocked()
 	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
 	if dynamic != nil {
@@ -160,6 +160,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		t.conditions()
 		if w.dynamic != nil {
 			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
+			t.parts.orderLocks(w.e.hub)
 		}
 	}
 	t := &w.targets[self]

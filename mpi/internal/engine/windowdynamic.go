@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -180,7 +179,7 @@ func (t *Target) position(at int) uint64 {
 // attachedParts are what this rank has found attached at another, or at itself, and what it is asking for: a
 // program may ask for any number.
 type attachedParts struct {
-	mu      sync.Mutex
+	mu      orderedMutex
 	byEntry map[uint64][]*attachedPart
 	used    []*attachedPart // of which this rank counts among the users
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// router passes what arrives to the protocol that has registered for it: messages by their kind, completions
-// by the top byte of their work request's id, notices (immediates) by their top bit. A protocol registers in
-// New, before the first connection. Each kind has one protocol, and the tables do not change afterwards.
+// router passes arrivals to the protocol that has registered for them: messages by their kind, completions by
+// the top byte of their work request's id, immediates by their top bit. Protocols register in Engine.init,
+// before the first connection. Each kind has one protocol, and the tables do not change afterwards.
 //
 // A message of a kind without a protocol is a violation by the peer. A completion without a protocol is
 // ignored: the owner of its request does not need it.
@@ -23,11 +23,11 @@ type router struct {
 
 // An immediate's top bit is its class; the other 31 bits are the protocol's.
 const (
-	immediateFIN      = 0 // the peer has all of what this rank announced
-	immediateGrantEnd = 1 // the peer has written all that it was granted
+	immediateFIN      = 0 // FIN: the peer has all bytes of an announcement of this rank
+	immediateGrantEnd = 1 // the peer has written all bytes of a grant
 )
 
-// init registers the protocols that every engine has.
+// init registers the protocols except Recovery, which registers itself.
 func (t *router) init(e *Engine) {
 	t.e = e
 	e.Recvs.register(t)
@@ -74,7 +74,7 @@ func (t *router) message(p *peer, kind channel.Kind, body []byte) error {
 func (t *router) completion(f *fabric, wc *transport.WC) {
 	p := f.peerOf(wc.QP)
 	if p == nil || p.state == peerFailed {
-		return // what was in flight when the peer was given up
+		return // in flight when the peer failed
 	}
 	switch {
 	case wc.Status != transport.StatusSuccess:
@@ -94,7 +94,7 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	}
 }
 
-// onReplyAsked answers a Send without an immediate: the request to send a reply of the channel again.
+// onReplyAsked answers a Send without an immediate, which asks for a reply of the channel again.
 func (t *router) onReplyAsked(p *peer) {
 	err := p.ch.RetransmitReply()
 	if err == nil {
@@ -105,7 +105,7 @@ func (t *router) onReplyAsked(p *peer) {
 	}
 }
 
-// onReplyResent follows the answer to that.
+// onReplyResent handles the answer to such a Send of this rank.
 func (t *router) onReplyResent(p *peer) {
 	err := p.ch.ReplyResent()
 	if err == nil {

@@ -134,7 +134,7 @@ type Collective struct {
 	exchange  []coll.Step // the messages of its round
 	due       uint64      // a bit for each message of the round that is not sent, or has not arrived
 
-	over            bool        // of one that wakes probes
+	over            bool        // set only with wakesConditions
 	wakesConditions bool        // its end wakes the goroutines that wait for a condition
 	next            *Collective // in the pool
 }

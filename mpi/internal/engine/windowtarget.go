@@ -26,7 +26,7 @@ type Target struct {
 
 	failure atomic.Pointer[error] // of the peer
 
-	// held by the goroutine whose Put or Get uses the claims of the part; before the engine's lock in the order
+	// held by the goroutine whose Put or Get uses the claims of the part; before the engine's lock
 	leading sync.Mutex
 	leader  sharedcopy.Leader
 

@@ -138,7 +138,7 @@ func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
 	return mr.Key(), nil
 }
 
-// aligned tells whether memory is a place for Atomics.
+// aligned reports whether memory is a place for Atomics.
 func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
 }

@@ -13,45 +13,44 @@ import (
 )
 
 // Each collective has three forms, which share one description of the call: a collectiveCall. The blocking
-// form carries it out with run, the non-blocking one begins it with startCall, and the persistent one keeps
-// it with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same
-// order; the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
+// form executes it with run, the non-blocking one begins it with startCall, and the persistent one stores it
+// with setUp. All ranks of a communicator must call its collectives, of all three forms, in the same order;
+// the order of persistent ones is that of their Init (MPI 4.1, 6.12, 6.13).
 
-// collectiveCall is a call of a collective by this rank, without types: what the arguments mean, once they
-// are found to be valid.
+// collectiveCall is a call of a collective by this rank, without element types: its validated arguments.
 type collectiveCall struct {
 	comm    *Comm
 	name    string // of the blocking form, if it is not the operation's
 	call    coll.Call
 	in, out []byte
-	views   *viewBlocks // in place of in and out
+	views   *viewBlocks // instead of in and out
 	op      *engine.Operator
 	element *check.Element // in checking mode
-	err     error          // the first thing wrong with the arguments
+	err     error          // the first mistake in the arguments
 }
 
-// collState is what a communicator keeps for its collectives.
+// collState is the state of a communicator's collectives.
 type collState struct {
-	number     atomic.Uint32 // of the latest call; persistent ones have numbers of their own
+	number     atomic.Uint32 // number of the latest call; persistent ones are numbered separately
 	persistent atomic.Uint32
-	checked    atomic.Uint32 // comparisons in checking mode
+	checked    atomic.Uint32 // number of comparisons in checking mode
 
-	// own serves blocking calls, one at a time: most programs repeat a call, or two in turn, and then its
-	// schedule is there already.
+	// own executes blocking calls, one at a time. It keeps the schedules of the last two different calls,
+	// because most programs repeat a call, or alternate between two.
 	mu     engine.Lock // held while own is in use
 	own    [2]engine.Collective
 	used   [2]string // their algorithms
 	keys   [2]callKey
-	latest int // which of them the latest call was, or is, carried out with
+	latest int // index of the one that executes the latest call
 
-	views atomic.Pointer[viewBlocks] // of the latest call on views; nil while one has it
+	views atomic.Pointer[viewBlocks] // reused by calls on views; nil while one uses it
 
-	exchange atomic.Pointer[exchangeCall] // of the latest exchange; nil while one has it
+	exchange atomic.Pointer[exchangeCall] // reused by exchanges; nil while one uses it
 
 	mailboxes mailboxes
 }
 
-// run carries out a call and returns when it is complete at this rank. Nothing of a may escape: then a call
+// run executes a call and returns when it is complete at this rank. Nothing of a may escape, so that a call
 // allocates nothing.
 func run(a collectiveCall) error {
 	if a.err == nil && a.comm.checker != nil {
@@ -66,7 +65,7 @@ func run(a collectiveCall) error {
 	return nil
 }
 
-// carryOut carries out a call without anything wrong, to its end.
+// carryOut executes a valid call.
 func (a *collectiveCall) carryOut() (err error) {
 	k := &a.comm.coll
 	if own := k.mu.TryLock(); own || k.mailboxes.mayBeInUse() {
@@ -90,7 +89,7 @@ func (a *collectiveCall) carryOut() (err error) {
 	return a.comm.e.Collectives.Run(x)
 }
 
-// nextTag numbers a call.
+// nextTag numbers a call, and returns its tag.
 func (a *collectiveCall) nextTag() int {
 	return engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
 }
@@ -112,7 +111,7 @@ func startCall(a collectiveCall) (Request, error) {
 	return a.comm.tracked(h, a.memoryUse()), nil
 }
 
-// setUp makes a call that is begun again and again.
+// setUp makes a persistent call.
 func setUp(a collectiveCall) (*Persistent, error) {
 	a.compareLater(check.Persistent)
 	if a.err != nil {
@@ -130,7 +129,7 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	}, nil
 }
 
-// plan writes the schedule of a call, and names its algorithm.
+// plan builds the schedule of a call, and returns the name of its algorithm.
 func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 	x.Call, x.Signature = a.call, a.call.Signature()
 	x.Call.Fabric, x.Call.Hosts, x.Call.Processors = a.comm.place()
@@ -142,7 +141,7 @@ func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 	return name
 }
 
-// fill gives a collective what it works on.
+// fill sets the arguments of a collective.
 func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 	c := a.comm
 	x.Context, x.Tag, x.Canceller = contextid.Collective.In(c.context), tag, c.canceller
@@ -155,7 +154,8 @@ func (a *collectiveCall) fill(x *engine.Collective, tag int) {
 	}
 }
 
-// failed is the error of a call, whose name is that of the operation between a prefix and a suffix.
+// failed returns the error of a call. The name of the call is that of the operation between a prefix and a
+// suffix.
 func (a *collectiveCall) failed(prefix, suffix string) error {
 	name := cmp.Or(a.name, a.call.Operation.String())
 	if prefix != "" {
@@ -165,7 +165,7 @@ func (a *collectiveCall) failed(prefix, suffix string) error {
 	return a.comm.failColl(name+suffix, a.err)
 }
 
-// nextTag takes a tag for a call that makes a communicator.
+// nextTag returns a new tag for a compound call.
 func (c *Comm) nextTag() int {
 	return engine.CollectiveTag(false, c.coll.number.Add(1), engine.OperationSetup, 0)
 }

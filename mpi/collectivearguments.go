@@ -8,6 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
+// The functions below check the arguments of collectives, and store them in a collectiveCall.
+
 // begin starts the description of a call on elements of type T, in a zero collectiveCall.
 func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
 	a.comm, a.call.Operation = c, o
@@ -21,7 +23,7 @@ func begin[T any](a *collectiveCall, c *Comm, o coll.Operation) {
 	a.call.Rank, a.call.Size, a.call.ElemSize = c.rank, c.size, sizeOf[T]()
 }
 
-// fail keeps the first thing that is wrong with a call.
+// fail records the first mistake in a call.
 func (a *collectiveCall) fail(kind error, format string, args ...any) {
 	if a.err == nil {
 		a.err = fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
@@ -61,28 +63,28 @@ func reduced[T any](a *collectiveCall, in, out []T) {
 	a.refuseOverlap()
 }
 
-// buffers sets the memory of a call.
+// buffers sets the buffers of a call.
 func buffers[T any](a *collectiveCall, in, out []T) {
 	if a.err == nil {
 		a.in, a.out = bytesIn(in), bytesIn(out)
 	}
 }
 
-// onlyIn sets the memory of a call at a rank that receives nothing.
+// onlyIn sets the buffer of a call at a rank that receives nothing.
 func onlyIn[T any](a *collectiveCall, in []T) {
 	noInPlace(a, "in", in)
 	a.call.Count = len(in)
 	buffers(a, in, nil)
 }
 
-// onlyOut sets the memory of a call at a rank that sends nothing.
+// onlyOut sets the buffer of a call at a rank that sends nothing.
 func onlyOut[T any](a *collectiveCall, out []T) {
 	noInPlace(a, "out", out)
 	a.call.Count = len(out)
 	buffers(a, nil, out)
 }
 
-// gathered sets the memory of a call that gathers blocks in out, of which own is this rank's.
+// gathered sets the buffers of a call that gathers blocks in out; own is this rank's block.
 func gathered[T any](a *collectiveCall, in, own, out []T) {
 	noInPlace(a, "out", out)
 	if isInPlace(in) {
@@ -94,7 +96,7 @@ func gathered[T any](a *collectiveCall, in, own, out []T) {
 	buffers(a, in, out)
 }
 
-// scattered sets the memory of a call that scatters blocks of in, of which own is this rank's.
+// scattered sets the buffers of a call that scatters blocks of in; own is this rank's block.
 func scattered[T any](a *collectiveCall, in, own, out []T) {
 	noInPlace(a, "in", in)
 	if isInPlace(out) {
@@ -106,7 +108,7 @@ func scattered[T any](a *collectiveCall, in, own, out []T) {
 	buffers(a, in, out)
 }
 
-// bytesIn is the memory of a slice of a type that has been checked.
+// bytesIn returns the memory of a slice whose type has been checked.
 func bytesIn[T any](buf []T) []byte {
 	if len(buf) == 0 {
 		return nil
@@ -150,7 +152,7 @@ func noInPlace[T any](a *collectiveCall, what string, buf []T) {
 	}
 }
 
-// whole is the number of elements of each of n equal blocks.
+// whole returns the number of elements of each of n equal blocks.
 func whole[T any](a *collectiveCall, what string, buf []T) int {
 	n := max(a.call.Size, 1)
 	if len(buf)%n != 0 {
@@ -159,7 +161,7 @@ func whole[T any](a *collectiveCall, what string, buf []T) int {
 	return len(buf) / n
 }
 
-// ownBlock is this rank's of equal blocks.
+// ownBlock returns this rank's block of n equal ones.
 func ownBlock[T any](a *collectiveCall, what string, buf []T) []T {
 	n := whole(a, what, buf)
 	return buf[min(a.call.Rank*n, len(buf)):][:n]
@@ -192,7 +194,7 @@ func (a *collectiveCall) layout(n int, what string, counts, displs []int, room i
 	return b
 }
 
-// part is the block of a rank, in the elements of a buffer.
+// part returns the elements of a rank's block.
 func part[T any](a *collectiveCall, b *coll.Blocks, buf []T, rank int) []T {
 	if a.err != nil {
 		return nil

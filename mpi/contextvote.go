@@ -4,7 +4,10 @@ import (
 	"github.com/weft-mpi/weft/internal/contextid"
 )
 
-// agree finds the id of a new communicator: the same at every rank, or an error. See contextid.Claims.
+// The ranks of a new communicator vote on its context id: rank 0, the leader, proposes one, and all must
+// accept it. See contextid.Claims.
+
+// agree returns the id of a new communicator: the same at every rank, or an error.
 func (x *compoundCall) agree() (uint32, error) {
 	for range maxBallots {
 		id, ok, err := x.ballot()
@@ -12,20 +15,20 @@ func (x *compoundCall) agree() (uint32, error) {
 			return id, err
 		}
 	}
-	return 0, contextid.ErrNoID // which all ranks find alike
+	return 0, contextid.ErrNoID // at all ranks
 }
 
-// maxBallots is how many proposals may be refused. Few are, unless a rank may accept none.
+// maxBallots bounds the proposals. Few are refused, unless a rank accepts none.
 const maxBallots = 1000
 
-// ballot holds one vote on an id that the leader proposes.
+// ballot is one vote, on an id that the leader proposes.
 func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	const (
-		none = ^uint64(0) // in place of a proposal
+		none = ^uint64(0) // instead of a proposal: there is no id
 		lost = none - 1   // likewise: the leader does not have the endpoint
-		// of a vote
+		// bits of a vote
 		accepts = 1
-		has     = 2 // the endpoint that the call names, if it names one
+		has     = 2 // this rank has the endpoint that the call names, if any
 	)
 	ids := x.comm.job.ids
 	proposal, vote := []uint64{none}, []uint64{has}
@@ -56,8 +59,8 @@ func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
 	claimed := vote[0]&accepts != 0
 	if err := x.allreduceAnd(vote); err != nil {
 		if claimed && isLoss(err) {
-			// Others may have the communicator, and would wait there for this rank, which has nothing to
-			// revoke.
+			// Others may have the communicator, and would wait there for this rank, whose program has no
+			// communicator to revoke.
 			_ = x.comm.job.endpointOf(id).Recovery.Revoke(id)
 		}
 		return 0, false, err

@@ -9,8 +9,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// explain prints which algorithm carries out a call, once for each call site and length. Rank 0 of the
-// communicator speaks for all.
+// explain prints the algorithm of a call (WEFT_COLL=explain), once for each call site and length. Only rank 0
+// of the communicator prints.
 func explain(c *Comm, call *coll.Call, algorithm string, reason coll.Reason) {
 	if call.Rank != 0 {
 		return

@@ -5,14 +5,14 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Most programs repeat a short collective again and again. To describe the call anew and compare it with the
-// one before took as long as a message does. So the blocking calls that are used most first look whether they
-// are a call that was carried out before, and go straight to the mailboxes then.
+// Most programs repeat a short collective many times. Building the description of the call and comparing it
+// with the previous one costs as much as a message. So the most common blocking calls first check whether
+// they repeat a call that went through the mailboxes, and then reuse its schedule at once.
 
-// runOwnLocked carries out a call with what its communicator keeps for that.
+// runOwnLocked executes a call with one of k.own, and reuses its schedule if the call repeats the one before.
 func (a *collectiveCall) runOwnLocked(k *collState) error {
 	c := a.comm
-	if a.compares() { // first, as to prepare mailboxes is a collective, too
+	if a.compares() { // first, as the set-up of mailboxes is a collective too
 		if err := a.compare(); err != nil {
 			a.skipLocked(k)
 			return err
@@ -46,27 +46,28 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 	return a.err
 }
 
-// repeatable reports whether an equal call has the same schedule: what a pointer leads to may have changed.
+// repeatable reports whether an equal call has the same schedule. It may not if the call has pointers, whose
+// targets may have changed.
 func (a *collectiveCall) repeatable() bool {
 	return a.call.Send == nil && a.call.Recv == nil && a.call.Neighbors == nil
 }
 
-// planOwnLocked writes the schedule of a call into the latest of what its communicator keeps.
+// planOwnLocked builds the schedule of a call in the latest of k.own.
 func (a *collectiveCall) planOwnLocked(k *collState) {
 	k.used[k.latest], k.keys[k.latest] = a.plan(&k.own[k.latest]), callKey{}
 }
 
-// callKey is what tells a valid blocking call from all others on its communicator that have a schedule of
-// their own. No call has the zero key.
+// callKey identifies a valid blocking call among the calls on its communicator with different schedules. No
+// call has the zero key.
 type callKey struct {
 	operation coll.Operation
-	elem      int // bytes of an element
+	elem      int // size of an element
 	count     int
 	root      int
 	op        *engine.Operator
 }
 
-// key is the key of a call; zero if its schedule serves no other.
+// key returns the key of a call; zero if no other call can reuse its schedule.
 func (a *collectiveCall) key() callKey {
 	if !a.repeatable() || a.call.InPlace {
 		return callKey{}
@@ -74,8 +75,9 @@ func (a *collectiveCall) key() callKey {
 	return callKey{a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root, a.op}
 }
 
-// rememberLocked keeps the key of the call that was carried out last, if it went through the mailboxes, and
-// would not go another way through larger ones: those are prepared when enough such calls have been counted.
+// rememberLocked stores the key of the call that was just executed, if the call used the mailboxes and would
+// use the same algorithm with larger ones. Other calls are counted, because enough of them make the ranks set
+// up larger mailboxes, so they must not take the shortcut.
 func (k *collState) rememberLocked(a *collectiveCall) {
 	k.keys[k.latest] = callKey{}
 	if k.own[k.latest].Schedule.Mailboxes && a.err == nil &&
@@ -84,12 +86,13 @@ func (k *collState) rememberLocked(a *collectiveCall) {
 	}
 }
 
-// mayRepeat reports whether a call on elements of type T needs no look at the communicator and the type.
+// mayRepeat reports whether the communicator and the element type T need no checks, so that repeat may be
+// called.
 func mayRepeat[T any](c *Comm) bool {
 	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load()
 }
 
-// repeat carries out a call that mayRepeat if one with its key was carried out before; false if not.
+// repeat executes a call if it repeats one of the last two; it returns false if it does not.
 func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	k := &c.coll
 	if !k.mu.TryLock() {

@@ -49,8 +49,8 @@ type commState struct {
 	revoked   atomic.Bool // Revoke has been called, here or at another rank
 	// calls must make all checks: it is freed or revoked, or its rank is in checking mode or has called
 	// Finalize
-	inFull  atomic.Bool
-	checker *checker // nil unless in checking mode
+	slowPath atomic.Bool
+	checker  *checker // nil unless in checking mode
 	// the window that owns the communicator; nil for most
 	window atomic.Pointer[window]
 	// reductions give the same bits on any number of ranks; set when it is made
@@ -77,12 +77,12 @@ func (j *job) newComm(name string, id uint32, rank int, m *members) *Comm {
 	s.label.Store(&name)
 	s.coll.mu.Init()
 	if s.checker = j.checker; s.checker != nil {
-		s.inFull.Store(true)
+		s.slowPath.Store(true)
 		s.made = s.checker.callOf()
 	}
 	j.comms.add(s)
 	if j.ended.Load() { // else finalize finds it among the others
-		s.inFull.Store(true)
+		s.slowPath.Store(true)
 	}
 	if e.Recovery.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
@@ -174,7 +174,7 @@ func (c *Comm) checkCall() error {
 // fastPathOK reports whether checkSend and checkRecv cannot fail: no wildcard, no context that might end, no
 // checking mode.
 func (c *Comm) fastPathOK(peer, tag int) bool {
-	return c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load() &&
+	return c != nil && c.commState != nil && c.canceller == nil && !c.slowPath.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 

@@ -39,16 +39,16 @@ func (l *comms) revoke(id uint32) {
 	defer l.mu.Unlock()
 	if c := l.byID[id]; c != nil {
 		c.revoked.Store(true)
-		c.inFull.Store(true)
+		c.slowPath.Store(true)
 	}
 }
 
 // disableFastPath makes calls on all communicators take the slow path.
-func (l *comms) lookInFull() {
+func (l *comms) disableFastPath() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.byID {
-		c.inFull.Store(true)
+		c.slowPath.Store(true)
 	}
 }
 

@@ -357,5 +357,5 @@ func (r *rank) finalize() error {
 // end refuses every call from now on.
 func (j *job) end() {
 	j.ended.Store(true)
-	j.comms.lookInFull()
+	j.comms.disableFastPath()
 }

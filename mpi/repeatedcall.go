@@ -89,7 +89,7 @@ func (k *collState) rememberLocked(a *collectiveCall) {
 // mayRepeat reports whether the communicator and the element type T need no checks, so that repeat may be
 // called.
 func mayRepeat[T any](c *Comm) bool {
-	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load()
+	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.slowPath.Load()
 }
 
 // repeat executes a call if it repeats one of the last two; it returns false if it does not.

@@ -132,7 +132,7 @@ func setUp(a collectiveCall) (*Persistent, error) {
 // plan builds the schedule of a call, and returns the name of its algorithm.
 func (a *collectiveCall) plan(x *engine.Collective) (algorithm string) {
 	x.Call, x.Signature = a.call, a.call.Signature()
-	x.Call.Fabric, x.Call.Hosts, x.Call.Processors = a.comm.place()
+	x.Call.Fabric, x.Call.Hosts, x.Call.Processors = a.comm.topology()
 	choices := a.comm.choices
 	name, reason := choices.Build(&x.Schedule, &x.Call)
 	if choices.Explain() {

@@ -53,9 +53,9 @@ type commPlacement struct {
 	fabric coll.Fabric
 }
 
-// place returns the fabric between the ranks of a communicator, their hosts, and the number of processors
+// topology returns the fabric between the ranks of a communicator, their hosts, and the number of processors
 // that they share; 0 if each has one.
-func (s *commState) place() (coll.Fabric, *coll.Hosts, int) {
+func (s *commState) topology() (coll.Fabric, *coll.Hosts, int) {
 	p := &s.job.placement
 	if p.Hosts == nil {
 		if s.size <= p.Processors {

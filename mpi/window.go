@@ -31,8 +31,8 @@ type Win[T any] struct {
 // window is a handle to a window of whatever type.
 type window struct {
 	*windowState
-	via  *Comm // the window's communicator; of WithContext, with a canceller
-	long bool  // operations take the long way, also on mapped memory: there is a canceller, or a hook
+	via      *Comm // the window's communicator; of WithContext, with a canceller
+	slowPath bool  // operations take the long way, also on mapped memory: there is a canceller, or a hook
 }
 
 // windowState is what all handles to a window share.
@@ -333,7 +333,7 @@ func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	}
 	handle := *w
 	handle.via = w.comm.WithContext(ctx)
-	handle.long = handle.via.canceller != nil || w.comm.job.hub.Hooked()
+	handle.slowPath = handle.via.canceller != nil || w.comm.job.hub.Hooked()
 	return &handle
 }
 
@@ -369,34 +369,34 @@ func (w *window) fail(call engine.Call, peer int, err error) error {
 	return w.comm.fail(call.String(), peer, NoPeer, err)
 }
 
-// longCall is a call whose beginning and end hooks are told of: one on a window that may last, or Finalize.
-// No hook is told of the zero longCall.
-type longCall struct {
+// blockingCall is a call whose beginning and end hooks are told of: one on a window that may last, or Finalize.
+// No hook is told of the zero blockingCall.
+type blockingCall struct {
 	hook  *engine.Hook
 	call  engine.Call
 	start int64
 }
 
 // beginLong tells hooks that a call on a communicator, which may be nil, begins.
-func (c *Comm) beginLong(call engine.Call) longCall {
+func (c *Comm) beginLong(call engine.Call) blockingCall {
 	if c == nil || c.commState == nil || !c.job.hub.Hooked() {
-		return longCall{}
+		return blockingCall{}
 	}
 	h := c.e.Hook()
-	return longCall{h, call, h.BeginLong(call, NoPeer)}
+	return blockingCall{h, call, h.BeginLong(call, NoPeer)}
 }
 
 // beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
-func (w *window) beginLong(call engine.Call, rank int) longCall {
+func (w *window) beginLong(call engine.Call, rank int) blockingCall {
 	if w == nil || !w.comm.job.hub.Hooked() {
-		return longCall{}
+		return blockingCall{}
 	}
 	h := w.comm.e.Hook()
-	return longCall{h, call, h.BeginLong(call, w.worldRank(rank))}
+	return blockingCall{h, call, h.BeginLong(call, w.worldRank(rank))}
 }
 
 // end tells hooks that the call ends.
-func (l longCall) end() {
+func (l blockingCall) end() {
 	if l.hook != nil {
 		l.hook.EndLong(l.call, l.start)
 	}

@@ -34,7 +34,7 @@ func alltoallView[T any](c *Comm, b *viewBlocks, in, out []View[T]) (a collectiv
 		a.fail(ErrCount, "%d views in and %d views out: one of each is needed for each of %d ranks", len(in),
 			len(out), c.size)
 	}
-	exchangeViews(&a, b, in, out)
+	viewBuffers(&a, b, in, out)
 	if a.err == nil && in[c.rank].Len() != out[c.rank].Len() {
 		a.fail(ErrCount, "%d elements for this rank itself, room for %d", in[c.rank].Len(),
 			out[c.rank].Len())
@@ -68,7 +68,7 @@ func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCal
 		a.fail(ErrCount, "%d views in for %d neighbors to send to, %d views out for %d to receive from",
 			len(in), destinations, len(out), sources)
 	}
-	exchangeViews(&a, new(viewBlocks), in, out)
+	viewBuffers(&a, new(viewBlocks), in, out)
 	if a.err != nil {
 		return a
 	}
@@ -81,8 +81,8 @@ func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCal
 	return a
 }
 
-// exchangeViews sets the memory of a call: a block for each view.
-func exchangeViews[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
+// viewBuffers sets the memory of a call: a block for each view.
+func viewBuffers[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 	if a.err != nil {
 		return
 	}

@@ -322,12 +322,12 @@ func (x *exchangeCall) sort() {
 	c := x.c
 	for i := range x.records {
 		r := &x.records[i]
-		r.place = (r.dest - c.rank + c.size) % c.size
+		r.order = (r.dest - c.rank + c.size) % c.size
 		if x.hosts != nil {
-			r.place += x.hosts.Distance(c.rank, r.dest) * c.size
+			r.order += x.hosts.Distance(c.rank, r.dest) * c.size
 		}
 	}
-	slices.SortStableFunc(x.records, func(a, b exchangeRecord) int { return cmp.Compare(a.place, b.place) })
+	slices.SortStableFunc(x.records, func(a, b exchangeRecord) int { return cmp.Compare(a.order, b.order) })
 }
 
 // send sends records that are sorted: those to a rank in one message, and if they combine, those to several

@@ -19,7 +19,7 @@ const (
 type exchangeRecord struct {
 	origin, dest int
 	block        []byte
-	place        int // in the order in which an exchange sends
+	order        int // in the order in which an exchange sends
 }
 
 // size is the number of bytes of a record in a message.

@@ -148,7 +148,7 @@ func (c *Comm) check() error {
 		return fmt.Errorf("%w: nil", ErrComm)
 	}
 	if c.commState == nil {
-		return fmt.Errorf("%w: a Comm comes from Init, Dup or Split", ErrComm)
+		return fmt.Errorf("%w: a Comm comes from Init, Run, Dup, Split and similar calls", ErrComm)
 	}
 	if c.job.ended.Load() {
 		return ErrFinalized

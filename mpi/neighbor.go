@@ -129,7 +129,7 @@ func onNeighbors[T any](a *collectiveCall, t Topology, o coll.Operation) {
 	var c *Comm
 	switch t := t.(type) {
 	case *Cart:
-		if t != nil { // of a rank that is left over it is nil
+		if t != nil { // nil at a rank outside the grid
 			c = t.comm
 		}
 	case *Graph:
@@ -143,7 +143,7 @@ func onNeighbors[T any](a *collectiveCall, t Topology, o coll.Operation) {
 	}
 }
 
-// degrees are the numbers of neighbors to receive from and to send to.
+// degrees returns the numbers of neighbors to receive from and to send to.
 func (a *collectiveCall) degrees() (sources, destinations int) {
 	if a.err != nil {
 		return 0, 0
@@ -151,7 +151,7 @@ func (a *collectiveCall) degrees() (sources, destinations int) {
 	return len(a.call.Neighbors.Sources), len(a.call.Neighbors.Destinations)
 }
 
-// equalBlocks is the number of elements of each of n blocks of one length.
+// equalBlocks returns the number of elements of each of n equal blocks.
 func equalBlocks[T any](a *collectiveCall, what string, buf []T, n int) int {
 	if len(buf)%max(n, 1) != 0 || n == 0 && len(buf) > 0 && what == "out" {
 		a.fail(ErrCount, "the %d elements of %s are no multiple of %d neighbors", len(buf), what, n)
@@ -159,7 +159,7 @@ func equalBlocks[T any](a *collectiveCall, what string, buf []T, n int) int {
 	return len(buf) / max(n, 1)
 }
 
-// neighborBuffers sets the buffers of a call on neighbors, which MPI has no InPlace for.
+// neighborBuffers sets the buffers of a call on neighbors, for which MPI has no InPlace.
 func neighborBuffers[T any](a *collectiveCall, in, out []T) {
 	noInPlace(a, "in", in)
 	noInPlace(a, "out", out)

@@ -81,7 +81,7 @@ func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCal
 	return a
 }
 
-// viewBuffers sets the memory of a call: a block for each view.
+// viewBuffers sets the buffers of a call: a block for each view.
 func viewBuffers[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 	if a.err != nil {
 		return
@@ -102,7 +102,7 @@ func viewBuffers[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 // viewBlocks are the views of a call.
 type viewBlocks struct{ in, out blockList }
 
-// takeViews takes the memory for the views of a blocking call.
+// takeViews returns a viewBlocks for a blocking call.
 func (c *Comm) takeViews() *viewBlocks {
 	if c != nil && c.commState != nil {
 		if b := c.coll.views.Swap(nil); b != nil {
@@ -120,10 +120,10 @@ func (c *Comm) giveBackViews(b *viewBlocks) {
 	}
 }
 
-// blockList is the memory of some views, which are the blocks of a call.
+// blockList has the views that are the blocks of a call.
 type blockList struct {
 	list          []engine.Block
-	layouts       []layout.Layout // of views that say them themselves
+	layouts       []layout.Layout // built for views without one
 	bytes, places []int
 	blocks        coll.Blocks
 	pieces        [][]byte // the memory in order, in checking mode
@@ -155,7 +155,7 @@ func (l *blockList) resize(n int) {
 	l.list, l.layouts, l.bytes, l.places = l.list[:n], l.layouts[:n], l.bytes[:n], l.places[:n]
 }
 
-// lengths are those of the blocks, whose places are their numbers.
+// lengths describes the blocks by their lengths and indices.
 func (l *blockList) lengths() *coll.Blocks {
 	l.blocks = coll.Blocks{Counts: l.bytes, Displs: l.places, ElemSize: 1}
 	return &l.blocks

@@ -195,8 +195,8 @@ func alltoallValues[T any](c *Comm, in []T) ([]T, error) {
 	return value.AllReceived[T](headers, b)
 }
 
-// AllreduceValue combines the values of all ranks and returns the result at every rank. Values that SendValue
-// sends in encoding/gob are combined in rank order. Ranks that pass values of different types get ErrType.
+// AllreduceValue combines the values of all ranks and returns the result at every rank. Values without a
+// fixed size are combined in rank order. Ranks that pass values of different types get ErrType.
 func AllreduceValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	v, err := reduceValue(c, v, op, noRoot, func(in, out []T) error { return Allreduce(c, in, out, op) })
 	return v, c.failColl("AllreduceValue", err)

@@ -11,7 +11,7 @@ type exitHooks struct {
 	ended bool
 }
 
-// newExitHooks returns nil where there is nothing to do.
+// newExitHooks returns nil if there is nothing to do.
 func newExitHooks(hooks []func(last bool)) *exitHooks {
 	if len(hooks) == 0 {
 		return nil

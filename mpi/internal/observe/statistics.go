@@ -37,7 +37,8 @@ func (s *statistics) print() {
 	}
 }
 
-// table is what weft run --stats shows of a rank: a line for each peer that it has talked to.
+// table returns the table of weft run --stats for a rank: a line for each peer with which it has
+// communicated.
 func table(rank int, st engine.Stats) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -97,7 +98,7 @@ func endpointTable(b *strings.Builder, st engine.Stats) {
 }
 
 // readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
-// of them it copied for a byte that it moved (R2).
+// of them it copied for a byte that it moved (R2 of docs/internals/conformance.md).
 func readTable(b *strings.Builder, st engine.Stats) {
 	for _, c := range st.Channels {
 		if c.ReadBytes > 0 {

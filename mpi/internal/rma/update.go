@@ -39,9 +39,9 @@ func (t *Type) Has(op Code) bool {
 	return t.Apply[op] != nil
 }
 
-// Update changes the elements at dst, each as one: to what was there op that of src. old, if it is not nil,
-// gets what was there. For Swap, compare is the element that is to be there. The operator is one that the
-// type Has, and the lengths agree; src and old need no alignment. It is false where the lock cannot be had.
+// Update changes the elements at dst, each atomically, to old op src. old, if not nil, gets the old values.
+// For Swap an element changes only if it equals compare. The operator must be one that the type Has, and the
+// lengths must agree; src and old need no alignment. It returns false if the lock cannot be taken.
 func (t *Type) Update(dst unsafe.Pointer, src, old, compare []byte, op Code, lock *Lock) bool {
 	if !t.words() {
 		return t.updateLocked(dst, src, old, compare, op, lock)

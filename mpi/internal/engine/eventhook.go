@@ -304,6 +304,7 @@ func OperationNames() []string {
 	for i := range names[:OperationSetup] {
 		names[i] = coll.Operation(i).String()
 	}
-	names[OperationSetup] = "a new communicator"
+	names[OperationSetup] = "a new communicator, or a call on values"
+	names[OperationMailboxes] = "the set-up of mailboxes"
 	return names
 }

@@ -16,7 +16,7 @@ type Type struct {
 	Size int // bytes of an element
 	// Locked says that the lock serves in any case: in memory of some rank elements are not aligned.
 	Locked bool
-	// Apply has the operators on elements that are no words, inout = inout op in; nil where there is none.
+	// Apply has the operators on elements that are not words, inout = inout op in; nil for none.
 	Apply [Codes]func(inout, in []byte)
 }
 
@@ -206,7 +206,7 @@ func put(b []byte, v uint64, size int) {
 	}
 }
 
-// Lock is a word of shared memory: 1 while somebody changes elements that are no words.
+// Lock is a word of shared memory: 1 while a process changes elements that are not words.
 type Lock struct{ word uint32 }
 
 // lockTimeout is how long the lock is waited for. It is held for the length of a copy: who has it for longer

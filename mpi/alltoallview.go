@@ -34,7 +34,7 @@ func alltoallView[T any](c *Comm, b *viewBlocks, in, out []View[T]) (a collectiv
 		a.fail(ErrCount, "%d views in and %d views out: one of each is needed for each of %d ranks", len(in),
 			len(out), c.size)
 	}
-	exchangeViews(&a, b, in, out)
+	viewBuffers(&a, b, in, out)
 	if a.err == nil && in[c.rank].Len() != out[c.rank].Len() {
 		a.fail(ErrCount, "%d elements for this rank itself, room for %d", in[c.rank].Len(),
 			out[c.rank].Len())
@@ -68,7 +68,7 @@ func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCal
 		a.fail(ErrCount, "%d views in for %d neighbors to send to, %d views out for %d to receive from",
 			len(in), destinations, len(out), sources)
 	}
-	exchangeViews(&a, new(viewBlocks), in, out)
+	viewBuffers(&a, new(viewBlocks), in, out)
 	if a.err != nil {
 		return a
 	}
@@ -81,8 +81,8 @@ func neighborAlltoallView[T any](t Topology, in, out []View[T]) (a collectiveCal
 	return a
 }
 
-// exchangeViews sets the memory of a call: a block for each view.
-func exchangeViews[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
+// viewBuffers sets the buffers of a call: a block for each view.
+func viewBuffers[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 	if a.err != nil {
 		return
 	}
@@ -102,7 +102,7 @@ func exchangeViews[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 // viewBlocks are the views of a call.
 type viewBlocks struct{ in, out blockList }
 
-// takeViews takes the memory for the views of a blocking call.
+// takeViews returns a viewBlocks for a blocking call.
 func (c *Comm) takeViews() *viewBlocks {
 	if c != nil && c.commState != nil {
 		if b := c.coll.views.Swap(nil); b != nil {
@@ -120,10 +120,10 @@ func (c *Comm) giveBackViews(b *viewBlocks) {
 	}
 }
 
-// blockList is the memory of some views, which are the blocks of a call.
+// blockList has the views that are the blocks of a call.
 type blockList struct {
 	list          []engine.Block
-	layouts       []layout.Layout // of views that say them themselves
+	layouts       []layout.Layout // built for views without one
 	bytes, places []int
 	blocks        coll.Blocks
 	pieces        [][]byte // the memory in order, in checking mode
@@ -155,7 +155,7 @@ func (l *blockList) resize(n int) {
 	l.list, l.layouts, l.bytes, l.places = l.list[:n], l.layouts[:n], l.bytes[:n], l.places[:n]
 }
 
-// lengths are those of the blocks, whose places are their numbers.
+// lengths describes the blocks by their lengths and indices.
 func (l *blockList) lengths() *coll.Blocks {
 	l.blocks = coll.Blocks{Counts: l.bytes, Displs: l.places, ElemSize: 1}
 	return &l.blocks

@@ -86,7 +86,7 @@ type attribute struct {
 	value any
 }
 
-// attributeKey is a *Key, whatever its type of values.
+// attributeKey is a *Key of any type of values.
 type attributeKey interface {
 	copied(v any) (any, bool)
 	wasDeleted(v any)
@@ -143,7 +143,7 @@ func (s *commState) copyAttributes(to *commState) {
 	s.mu.Unlock()
 	for _, a := range list {
 		if v, ok := a.key.copied(a.value); ok {
-			_, _, _ = to.setAttribute(a.key, v) // nobody else has the communicator yet
+			_, _, _ = to.setAttribute(a.key, v) // nothing else has the communicator yet
 		}
 	}
 }

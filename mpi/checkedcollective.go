@@ -12,21 +12,21 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// In checking mode, a rank that calls a collective tells its two neighbors in the ring of ranks what it
-// calls, and compares that with what they have told it, before it carries the call out. So differing calls
-// are found although the ranks wait for one another, whatever the collective is. A rank sends a digest of 8
-// bytes. If two digests differ, both neighbors know it, and each sends the other everything: call, line, and
-// the arguments that must be the same. A rank that reaches Finalize announces that like a call.
+// In checking mode, a rank that calls a collective exchanges a description of the call with its two neighbors
+// in the ring of ranks, and compares them, before it executes the call. So differing calls of any collective
+// are found, although the ranks wait for one another. The description is a digest of 8 bytes. If two digests
+// differ, both neighbors know it, and each sends the other the details: call, line, and the arguments that
+// must be the same. A rank that reaches Finalize announces that like a call.
 
-// Messages of a call have its number, modulo signatureTags, as their tag; those that tell all have detailTag
-// too.
+// The tag of a message is the number of the call modulo signatureTags, plus detailTag in messages with
+// details.
 const (
 	signatureTags = 1 << 29
 	detailTag     = 1 << 29
 )
 
-// detailWithin bounds the wait for what a neighbor has called. It is there, but its call may have been given
-// up.
+// detailWithin bounds the wait for a neighbor's details. The neighbor is alive, but may have abandoned the
+// call.
 const detailWithin = 2 * time.Second
 
 // compared is a comparison of calls with the neighbors.
@@ -35,7 +35,7 @@ type compared struct {
 	mine   [1]uint64
 	theirs [2][1]uint64
 	peers  [2]int // ranks in the communicator: the one before this and the one after, or the only other one
-	n      int    // how many there are
+	n      int    // number of peers
 
 	receives [2]engine.Request
 	group    engine.GroupCall
@@ -51,7 +51,7 @@ func (c *Comm) newCompared(tag int, d check.Digest) *compared {
 	return x
 }
 
-// neighbors are the ranks before and after this one, and how many they are: with two ranks one.
+// neighbors returns the ranks before and after this one, and their number, which is one with two ranks.
 func (c *Comm) neighbors() (peers [2]int, n int) {
 	after := c.rank + 1
 	if after == c.size {
@@ -63,8 +63,8 @@ func (c *Comm) neighbors() (peers [2]int, n int) {
 	return [2]int{(c.rank + c.size - 1) % c.size, after}, 2
 }
 
-// exchange compares by messages with all neighbors. The receives are posted first: a neighbor that has no
-// memory for more messages takes a digest only then.
+// exchange exchanges digests with all neighbors. The receives are posted first, so that a neighbor without
+// memory for unexpected messages can take the digests.
 func (x *compared) exchange(c *Comm) error {
 	if err := x.postReceives(c); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (x *compared) exchange(c *Comm) error {
 	return x.awaitDigests(c)
 }
 
-// postDigests sends the digest to the neighbors, and does not wait until they take it. The comparison must
-// not be used again.
+// postDigests sends the digest to the neighbors, without waiting for the sends. The comparison must not be
+// used again.
 func (x *compared) postDigests(c *Comm) {
 	context := contextid.Comparison.In(c.context)
 	for _, p := range x.peers[:x.n] {
@@ -90,8 +90,8 @@ func (x *compared) postDigests(c *Comm) {
 	}
 }
 
-// postReceives begins the receives of the digests. If the communicator is freed before awaitDigests, digests
-// that come later are received all the same.
+// postReceives begins the receives of the digests. Digests that arrive after the communicator was freed are
+// still received.
 func (x *compared) postReceives(c *Comm) error {
 	x.group = engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag}
 	if err := c.e.Recovery.BeginGroupCall(&x.group); err != nil {
@@ -114,7 +114,7 @@ func (x *compared) postReceives(c *Comm) error {
 	return nil
 }
 
-// endReceives gives up the receives that are left.
+// endReceives cancels the remaining receives.
 func (x *compared) endReceives(c *Comm, left []engine.Request) {
 	for _, h := range left {
 		c.e.Cancels.CancelAndFree(h)
@@ -139,7 +139,7 @@ func (x *compared) agrees() bool {
 	return x.theirs[0] == x.mine && (x.n == 1 || x.theirs[1] == x.mine)
 }
 
-// signature is what this rank calls.
+// signature describes this rank's call.
 func (a *collectiveCall) signature(form check.Form, at *check.Site) check.Signature {
 	s := check.Signature{
 		Operation: uint32(a.call.Operation) + 1, Name: at.Call, Line: at.Line, Form: form,
@@ -159,7 +159,7 @@ func (a *collectiveCall) signature(form check.Form, at *check.Site) check.Signat
 	return s
 }
 
-// commonBytes is the length that all ranks have to pass alike; -1 where there is none.
+// commonBytes returns the length that all ranks must pass; -1 if there is none.
 func (a *collectiveCall) commonBytes() int {
 	switch a.call.Operation {
 	case coll.OpBcast, coll.OpGather, coll.OpScatter, coll.OpAllgather, coll.OpAllgatherv, coll.OpAlltoall,
@@ -170,11 +170,11 @@ func (a *collectiveCall) commonBytes() int {
 	return -1
 }
 
-// digest condenses the signature.
+// digest returns the digest of the signature.
 func (a *collectiveCall) digest(form check.Form) check.Digest {
 	d := check.Digest(0).With(uint64(a.call.Operation) | uint64(form)<<32).With(uint64(a.call.Root))
 	bytes := a.commonBytes()
-	if a.element != nil && bytes != 0 { // no elements are of any type
+	if a.element != nil && bytes != 0 { // an empty buffer matches every type
 		d = d.With(uint64(a.element.Layout))
 	}
 	if a.op != nil {
@@ -186,7 +186,7 @@ func (a *collectiveCall) digest(form check.Form) check.Digest {
 	return d.With(uint64(bytes))
 }
 
-// checkMemory reports what is wrong with the memory of a call.
+// checkMemory reports mistakes in the buffers of a call.
 func (a *collectiveCall) checkMemory() {
 	k := a.comm.checker
 	if k.operations.Any() || a.views != nil || check.Overlap(a.in, a.out) {
@@ -198,9 +198,9 @@ func (a *collectiveCall) checkMemory() {
 // compares reports whether a call has to be compared: in checking mode.
 func (a *collectiveCall) compares() bool { return a.comm.checker != nil && a.comm.size > 1 }
 
-// compare finds out whether the ranks call alike. If they do not, the call is still to be counted as carried
-// out. What keeps the ranks from comparing, like the end of a context or the failure of a rank, is for the
-// call itself to find.
+// compare compares the ranks' calls. If they differ, the call still counts as executed. Errors that prevent
+// the comparison, such as a canceled context or a failed rank, are not returned: the call itself will report
+// them.
 func (a *collectiveCall) compare() error {
 	c := a.comm
 	x := c.newCompared(c.nextComparison(), a.digest(check.Blocking))
@@ -215,8 +215,8 @@ func (a *collectiveCall) compare() error {
 	return c.explainDifference(x, &s)
 }
 
-// explainDifference tells the neighbors whose calls differ what this rank calls, and reports in what theirs
-// differ from it. It returns the error of this rank's call; nil if they fit after all.
+// explainDifference exchanges details with the neighbors whose calls differ, and reports the differences. It
+// returns the error of this rank's call; nil if the calls match after all.
 func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error) {
 	mine := &[check.SignatureSize]byte{}
 	s.Put(mine)
@@ -229,7 +229,7 @@ func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error
 		if err != nil {
 			return err
 		}
-		c.e.Cancels.CancelAndFree(h) // its memory lives as long as it is read
+		c.e.Cancels.CancelAndFree(h) // the garbage collector keeps its memory while it is read
 	}
 	for i, p := range x.peers[:x.n] {
 		if x.theirs[i] == x.mine {
@@ -246,7 +246,7 @@ func (c *Comm) explainDifference(x *compared, s *check.Signature) (failure error
 	return failure
 }
 
-// detail receives what a neighbor has called, if it comes within detailWithin.
+// detail receives a neighbor's details, if they arrive within detailWithin.
 func (c *Comm) detail(from, tag int) check.Signature {
 	unknown := check.Signature{Operation: check.Finalize, Name: "something else", Line: "an unknown line"}
 	b := &[check.SignatureSize]byte{}
@@ -265,7 +265,7 @@ func (c *Comm) detail(from, tag int) check.Signature {
 	return unknown
 }
 
-// reportDifference reports two calls that do not fit together, and returns the error of this rank's.
+// reportDifference reports two calls that differ, and returns the error of this rank's.
 func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
 	class, what := mine.Differ(theirs)
 	if class == "" {
@@ -284,8 +284,8 @@ func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
 		theirs.Line, what)
 }
 
-// compareLater compares a call that does not block, when the neighbors have called. If the calls do not fit
-// together the request fails.
+// compareLater compares a nonblocking call when the neighbors have called too. If the calls differ the
+// request fails.
 func (a *collectiveCall) compareLater(form check.Form) {
 	c := a.comm
 	if a.err != nil || c.checker == nil || c.size == 1 {
@@ -293,9 +293,9 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	}
 	x := c.newCompared(c.nextComparison(), a.digest(form))
 	if x.postDigests(c); x.postReceives(c) != nil {
-		return // which the call itself finds
+		return // the call itself reports it
 	}
-	// Free of the communicator leaves what the neighbors tell until the end of this.
+	// Free of the communicator does not drop the neighbors' digests before this ends.
 	explanation := &engine.GroupCall{Context: contextid.Comparison.In(c.context), Tag: x.tag | detailTag}
 	if c.e.Recovery.BeginGroupCall(explanation) != nil {
 		x.endReceives(c, x.receives[:x.n])
@@ -321,7 +321,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 	})
 }
 
-// operation is what a collective does with memory.
+// operation describes the buffers of a collective and their use.
 func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	o := check.Operation{Site: at, With: "on " + a.comm.Name()}
 	if a.views != nil {
@@ -333,20 +333,20 @@ func (a *collectiveCall) operation(at *check.Site) check.Operation {
 	case a.call.Operation == coll.OpBcast && a.call.Rank == a.call.Root:
 		in, out = out, nil
 	case within(in, out):
-		in = nil // a rank's block is in its place
+		in = nil // this rank's block is in out
 	case within(out, in):
 		out = nil
 	}
 	received := a.call.Recv
 	if a.call.Operation == coll.OpReduceScatter {
-		received = nil // its blocks are those of the input
+		received = nil // the blocks are the input
 	}
-	// what lies between blocks may belong to another call, or change
+	// bytes between blocks may belong to another call, or change
 	o.Reads, o.Writes = a.call.Send.Parts(in), received.Parts(out)
 	return o
 }
 
-// within reports whether a is a part of b.
+// within reports whether a lies in b.
 func within(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -355,7 +355,7 @@ func within(a, b []byte) bool {
 	return at <= uintptr(len(b)) && at+uintptr(len(a)) <= uintptr(len(b))
 }
 
-// memoryUse is operation for a call that does not block; it is zero off checking mode.
+// memoryUse is operation for a nonblocking call; it is zero outside checking mode.
 func (a *collectiveCall) memoryUse() (o check.Operation) {
 	if a.comm.checker != nil {
 		o = a.operation(nil)
@@ -375,12 +375,12 @@ func (c *Comm) tracked(h engine.Request, use check.Operation) Request {
 	return Request{h, c}
 }
 
-// compareCompound compares a call that consists of several exchanges, before the first.
+// compareCompound compares a compound call before its first step.
 func (c *Comm) compareCompound(root int, arguments string, element *check.Element) error {
 	return c.compareCompoundLater(root, arguments, element)()
 }
 
-// compareCompoundLater numbers the comparison, which the function that it returns carries out.
+// compareCompoundLater numbers a comparison, and returns a function that makes it.
 func (c *Comm) compareCompoundLater(root int, arguments string, element *check.Element) func() error {
 	if c.checker == nil || c.size == 1 {
 		return func() error { return nil }

@@ -17,9 +17,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// checker is what a rank has for checking mode (WEFT_CHECK=1); nil where that is off. Every message has a
-// header then, check.HeaderSize bytes before its payload, and every collective begins with a comparison
-// with the neighbors in the ring of ranks.
+// checker is a rank's state for checking mode (WEFT_CHECK=1); nil if that is off. In checking mode every
+// message has a header of check.HeaderSize bytes before its payload, and every collective begins with a
+// comparison with the neighbors in the ring of ranks.
 type checker struct {
 	*check.Reporter
 	sites      *check.Sites
@@ -27,10 +27,10 @@ type checker struct {
 	headers    sync.Pool      // *[]byte: memory for small messages with their header
 	compared   sync.Pool      // *compared
 	strict     bool           // communicators and windows must be freed before Finalize
-	underWay   sync.WaitGroup // signatures of collectives that do not block
+	underWay   sync.WaitGroup // comparisons of nonblocking collectives
 
 	mu       sync.Mutex
-	requests map[requestKey]*checkedRequest // that the program has not waited for
+	requests map[requestKey]*checkedRequest // those for which the program has not waited
 }
 
 // requestKey is the handle of a request, with its endpoint: each has handles of its own.
@@ -52,7 +52,7 @@ func newChecker(rank int, out io.Writer) *checker {
 	}
 }
 
-// wrongArguments are the errors that say of a call itself that it is wrong, with the class of the mistake.
+// wrongArguments are the errors of incorrect calls, with the class of the mistake.
 var wrongArguments = []struct {
 	err   error
 	class string
@@ -66,7 +66,7 @@ var wrongArguments = []struct {
 	{ErrFinalized, "call after Finalize"},
 }
 
-// errChecked marks what has been reported.
+// errChecked marks errors that have been reported.
 var errChecked = inprocess.ErrChecked
 
 // failed reports a call that fails because the program is wrong.
@@ -91,7 +91,7 @@ func (k *checker) failed(err error) {
 	}
 }
 
-// unreceived is told of a message that nobody has received, by the engine.
+// unreceived is called by the engine for a message that nobody has received.
 func (k *checker) unreceived(j *job, context uint32, source, tag int, head []byte) {
 	if !contextid.PointToPoint.Is(context) {
 		return
@@ -108,11 +108,12 @@ func (k *checker) unreceived(j *job, context uint32, source, tag int, head []byt
 		h.Line))
 }
 
-// settleWithin bounds the wait for signatures at the end. They are underway from ranks that are there.
+// settleWithin bounds the wait for comparisons at the end. The ranks that send their digests are alive, so
+// they arrive soon.
 const settleWithin = time.Second
 
-// beforeFinalize tells the neighbor on each communicator that this rank calls no more collectives, and waits
-// until the collectives that were begun have been compared.
+// beforeFinalize tells the neighbors on each communicator that this rank calls no more collectives, and waits
+// for the comparisons of those that have begun.
 func (k *checker) beforeFinalize(j *job, open []string) {
 	if k == nil {
 		return
@@ -141,7 +142,7 @@ func (k *checker) beforeFinalize(j *job, open []string) {
 	}
 }
 
-// reportNeverFreed reports the communicators and windows among some communicators.
+// reportNeverFreed reports communicators, and windows, that were never freed.
 func (k *checker) reportNeverFreed(list []*commState) {
 	for _, c := range list {
 		class := "communicator never freed"
@@ -174,7 +175,7 @@ func (k *checker) callOf() string {
 // underWay is the class of a call that another goroutine is in when Finalize is called.
 const underWay = "call under way at Finalize"
 
-// atFinalize reports what is left over, and fails if there were mistakes.
+// atFinalize reports unfinished operations, and fails if there were mistakes.
 func (k *checker) atFinalize(left []engine.Unfinished) error {
 	if k == nil {
 		return nil
@@ -202,12 +203,12 @@ func (k *checker) atFinalize(left []engine.Unfinished) error {
 type checkedRequest struct {
 	check.Operation
 	element *check.Element // of a receive; nil for other operations
-	told    bool           // its result: mistakes in it are reported, and its error is without the header
+	told    bool           // mistakes are reported, and its error excludes the header
 	head    [check.HeaderSize]byte
-	vec     [2][]byte // the header and a buffer in one piece
+	vec     [2][]byte // the header and a contiguous buffer
 }
 
-// checkingMode reports whether requests are of checking mode.
+// checkingMode reports whether the communicator is in checking mode.
 func checkingMode(rs []Request) bool {
 	for i := range rs {
 		if rs[i].c != nil {
@@ -217,15 +218,15 @@ func checkingMode(rs []Request) bool {
 	return false
 }
 
-// track has the checker find r by its handle on a communicator until the program has waited for it.
+// track registers r under its handle on a communicator until the program has waited for it.
 func (k *checker) track(c *Comm, h engine.Request, r *checkedRequest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.requests[requestKey{c.e, h}] = r
 }
 
-// waitedFor ends what belongs to a request in checking mode: its buffer is the program's again. err is the
-// request's own failure.
+// waitedFor ends the tracking of a request: the program may use its buffer again. err is the request's own
+// error.
 func (k *checker) waitedFor(c *Comm, h engine.Request, st *engine.Status, err error) {
 	if k == nil || errors.Is(err, engine.ErrRequest) {
 		return
@@ -254,7 +255,7 @@ func (k *checker) completed(c *Comm, h engine.Request, st *engine.Status, err er
 	}
 }
 
-// complete looks at the result of a request, once.
+// complete processes the result of a request, once.
 func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
 	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
 		st.Source == ProcNull {
@@ -267,10 +268,10 @@ func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
 	}
 }
 
-// withoutHeader takes the header out of the lengths in an error.
+// withoutHeader subtracts the header from the lengths in an error.
 func withoutHeader(err error) {
 	if err == nil {
-		return // and nothing is allocated
+		return // without an allocation
 	}
 	var t *engine.TruncateError
 	if errors.As(err, &t) {
@@ -278,7 +279,8 @@ func withoutHeader(err error) {
 	}
 }
 
-// sameType reports a message of another type than its receive. One without elements is of any type.
+// sameType reports a message whose type differs from that of its receive. A message without elements matches
+// every type.
 func (k *checker) sameType(c *Comm, head []byte, e *check.Element, st *engine.Status, at *check.Site) {
 	if st.Bytes <= check.HeaderSize || check.SameLayout(head, e) {
 		return
@@ -292,7 +294,7 @@ func (k *checker) sameType(c *Comm, head []byte, e *check.Element, st *engine.St
 // smallChecked is the payload up to which a blocking call copies a message together with its header.
 const smallChecked = 8 << 10
 
-// elementOf describes T, in checking mode; it is nil otherwise, and for a type that cannot be sent.
+// elementOf describes T in checking mode. It returns nil otherwise, and for a type that cannot be sent.
 func elementOf[T any](c *Comm) *check.Element {
 	if c == nil || c.commState == nil || c.checker == nil {
 		return nil
@@ -406,7 +408,7 @@ func (c *Comm) checkedRecv(b *buffer, src, tag int) (st engine.Status, err error
 // checkedIsend begins a send in checking mode.
 func (c *Comm) checkedIsend(b *buffer, dst, tag int, sync bool) (Request, error) {
 	r, pieces := &checkedRequest{}, b.pieces()
-	if b.layout != nil { // a message of two pieces travels like any other
+	if b.layout != nil { // a vector of two buffers
 		packed := make([]byte, b.layout.Bytes())
 		b.layout.Gather(b.memory, packed)
 		pieces = [][]byte{packed}
@@ -450,7 +452,7 @@ func (c *Comm) newCheckedRecv(b *buffer, src, tag int) (*checkedRequest, [][]byt
 	return r, pieces
 }
 
-// withHeader is a message with its header before it.
+// withHeader returns a message preceded by its header.
 func (r *checkedRequest) withHeader(pieces [][]byte) [][]byte {
 	return append(append(r.vec[:0], r.head[:]), pieces...)
 }

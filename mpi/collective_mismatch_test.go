@@ -197,7 +197,7 @@ func TestMismatchInASplitCommunicator(t *testing.T) {
 
 var mismatchInSplit = body("mismatch in a split", func(_ context.Context, world *mpi.Comm) error {
 	for _, barriers := range []int{0, 20} { // after some, collectives may go through mailboxes
-		lengths := "it passed 80 bytes, and this rank 160"
+		lengths := "its length is 80 bytes, and this rank's is 160"
 		if barriers == 0 || os.Getenv("WEFT_FABRIC") == "tcp" {
 			lengths = "it sent 80 bytes, and this rank expects 160"
 		}

@@ -28,14 +28,15 @@ const TagUB = 1<<30 - 1
 // different communicators never mix.
 type Comm struct {
 	*commState
-	canceller *engine.Canceller // ends with the context that WithContext was given; nil without one
+	canceller *engine.Canceller // ends with the context.Context of WithContext; nil without one
 }
 
-// commState is what all handles to a communicator share.
+// commState is the state that all handles to a communicator share.
 type commState struct {
 	e     *engine.Engine
 	label atomic.Pointer[string] // the name, for messages
-	// the id, which is also the engine context of point-to-point messages: see contextid.Claims
+	// the communicator's id, which is also the context id of its point-to-point messages: see
+	// contextid.Claims
 	context   uint32
 	rank      int
 	size      int
@@ -46,15 +47,15 @@ type commState struct {
 	coll      collState
 	freed     atomic.Bool // Free has been called
 	revoked   atomic.Bool // Revoke has been called, here or at another rank
-	// calls are looked at in full: it is freed or revoked, or its rank is in checking mode or has called
+	// calls must make all checks: it is freed or revoked, or its rank is in checking mode or has called
 	// Finalize
-	inFull  atomic.Bool
-	checker *checker // nil unless in checking mode
-	// whose own communicator this is; nil for most
+	slowPath atomic.Bool
+	checker  *checker // nil unless in checking mode
+	// the window that owns the communicator; nil for most
 	window atomic.Pointer[window]
-	// reductions have the same bits on any number of ranks; set when it is made
+	// reductions give the same bits on any number of ranks; set when it is made
 	reproducible bool
-	made         string // by which call, where that is told
+	made         string // the call that made it, in checking mode
 
 	mu         sync.Mutex
 	groupCalls map[uint64]int // calls of CreateGroup so far, by a hash of group and tag
@@ -76,12 +77,12 @@ func (j *job) newComm(name string, id uint32, rank int, m *members) *Comm {
 	s.label.Store(&name)
 	s.coll.mu.Init()
 	if s.checker = j.checker; s.checker != nil {
-		s.inFull.Store(true)
+		s.slowPath.Store(true)
 		s.made = s.checker.callOf()
 	}
 	j.comms.add(s)
 	if j.ended.Load() { // else finalize finds it among the others
-		s.inFull.Store(true)
+		s.slowPath.Store(true)
 	}
 	if e.Recovery.OpenCommunicator(id, world) {
 		j.comms.revoke(id)
@@ -90,7 +91,7 @@ func (j *job) newComm(name string, id uint32, rank int, m *members) *Comm {
 	return &Comm{commState: s}
 }
 
-// countGroupCall is the number of earlier calls of CreateGroup with a group and a tag.
+// countGroupCall counts a call of CreateGroup with a group and a tag, and returns the number of earlier ones.
 func (s *commState) countGroupCall(key uint64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,7 @@ func (c *Comm) check() error {
 		return fmt.Errorf("%w: nil", ErrComm)
 	}
 	if c.commState == nil {
-		return fmt.Errorf("%w: a Comm comes from Init, Dup or Split", ErrComm)
+		return fmt.Errorf("%w: a Comm comes from Init, Run, Dup, Split and similar calls", ErrComm)
 	}
 	if c.job.ended.Load() {
 		return ErrFinalized
@@ -161,8 +162,8 @@ func (c *Comm) check() error {
 	return nil
 }
 
-// checkCall is check for calls that end with the context of their handle. Collectives look at it later, when
-// they have counted.
+// checkCall is check for calls that end with the context of their handle. Collectives check that only after
+// they were counted.
 func (c *Comm) checkCall() error {
 	if err := c.check(); err != nil {
 		return err
@@ -170,10 +171,10 @@ func (c *Comm) checkCall() error {
 	return c.canceller.Err()
 }
 
-// fastPathOK reports whether checkSend and checkRecv surely find nothing wrong: no wildcard, no context that
-// might end, no checking mode.
+// fastPathOK reports whether checkSend and checkRecv cannot fail: no wildcard, no context that might end, no
+// checking mode.
 func (c *Comm) fastPathOK(peer, tag int) bool {
-	return c != nil && c.commState != nil && c.canceller == nil && !c.inFull.Load() &&
+	return c != nil && c.commState != nil && c.canceller == nil && !c.slowPath.Load() &&
 		uint(peer) < uint(c.size) && uint(tag) <= TagUB
 }
 
@@ -225,7 +226,7 @@ func (c *Comm) LogValue() slog.Value {
 		slog.String("host", hostName()))
 }
 
-// hostName is for people: the name that the host has for itself.
+// hostName returns the host's own name, for messages.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

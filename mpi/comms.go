@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/observe"
 )
 
-// comms holds the communicators of a rank that are not freed, by id. It implements observe.Communicators.
+// comms has the communicators of a rank that are not freed, by id. It implements observe.Communicators.
 type comms struct {
 	mu   sync.Mutex
 	byID map[uint32]*commState
@@ -39,20 +39,20 @@ func (l *comms) revoke(id uint32) {
 	defer l.mu.Unlock()
 	if c := l.byID[id]; c != nil {
 		c.revoked.Store(true)
-		c.inFull.Store(true)
+		c.slowPath.Store(true)
 	}
 }
 
-// lookInFull has calls on all communicators looked at in full.
-func (l *comms) lookInFull() {
+// disableFastPath makes calls on all communicators take the slow path.
+func (l *comms) disableFastPath() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.byID {
-		c.inFull.Store(true)
+		c.slowPath.Store(true)
 	}
 }
 
-// find returns the communicator of an engine context, or nil.
+// find returns the communicator of a context id, or nil.
 func (l *comms) find(context uint32) *commState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *comms) List() []observe.Communicator {
 	return list
 }
 
-// Find describes the communicator of an engine context.
+// Find describes the communicator of a context id.
 func (l *comms) Find(context uint32) (observe.Communicator, bool) {
 	if c := l.find(context); c != nil {
 		return c.observed(), true
@@ -85,7 +85,7 @@ func (l *comms) Find(context uint32) (observe.Communicator, bool) {
 	return observe.Communicator{}, false
 }
 
-// observed is what observers see of a communicator.
+// observed describes a communicator for package observe.
 func (s *commState) observed() observe.Communicator {
 	c := observe.Communicator{ID: s.context, Name: *s.label.Load(), Begun: s.coll.number.Load(),
 		Checked: s.checker != nil}

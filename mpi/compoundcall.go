@@ -12,20 +12,20 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/value"
 )
 
-// compoundCall is one collective call that consists of several exchanges, at one rank. They share a tag that
-// no other call uses. So a rank that gives up in the middle, at whatever exchange, is in step with the others
-// at its next call.
+// compoundCall is an internal collective call of several steps, each a small collective, at one rank. The
+// steps share a tag that no other call uses, so a rank that abandons the call at any step is in step with the
+// others at its next call.
 type compoundCall struct {
 	comm     *Comm
 	context  uint32
 	tag      int
-	rank     int   // among the ranks that make the call
-	ranks    []int // of the communicator; nil for all of them
+	rank     int   // index among the ranks that make the call
+	ranks    []int // ranks in the communicator that make the call; nil for all
 	schedule coll.Schedule
 	group    engine.GroupCall
 	requests []engine.Request // of the current round
-	endpoint int              // of the communicator that it makes, or contextid.AnyEndpoint
-	err      error            // why it cannot begin: in checking mode, the ranks call different things
+	endpoint int              // endpoint of the communicator that the call makes, or contextid.AnyEndpoint
+	err      error            // why it cannot begin: in checking mode, the ranks' calls differ
 }
 
 // newCompoundCall begins a call that is collective over the communicator.
@@ -41,7 +41,8 @@ func (c *Comm) newValueCall(root int, t *value.Type) *compoundCall {
 	return x
 }
 
-// newComparedCall is newCompoundCall for a call with arguments that are the same at all ranks, in words.
+// newComparedCall is newCompoundCall for a call with arguments, described in words, that must be the same at
+// all ranks.
 func (c *Comm) newComparedCall(root int, arguments string) *compoundCall {
 	x := c.newUncomparedCall()
 	x.err = c.compareCompound(root, arguments, nil)
@@ -54,16 +55,16 @@ func (c *Comm) newUncomparedCall() *compoundCall {
 		endpoint: contextid.AnyEndpoint}
 }
 
-// newCompoundCallLater is newCompoundCall that does not block: compare, on another goroutine, says why the
-// call cannot begin.
+// newCompoundCallLater is newCompoundCall without blocking: compare, called on another goroutine, returns why
+// the call cannot begin.
 func (c *Comm) newCompoundCallLater() (x *compoundCall, compare func() error) {
 	compare = c.compareCompoundLater(noRoot, "", nil)
 	return c.newUncomparedCall(), compare
 }
 
-// newGroupCompoundCall begins a call that is collective over some ranks of the communicator, in this order.
-// Calls with the same ranks and tag follow one another; the engine's tag tells them from each other and from
-// calls of other groups.
+// newGroupCompoundCall begins a call that is collective over ranks of the communicator, in this order. Calls
+// with the same ranks and tag are ordered; the tag of its messages distinguishes them from each other and
+// from calls of other groups.
 func (c *Comm) newGroupCompoundCall(ranks []int, rank, tag int) *compoundCall {
 	hash := fnv.New64a()
 	word := func(v int) { hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
@@ -86,7 +87,7 @@ func (x *compoundCall) size() int {
 	return len(x.ranks)
 }
 
-// commRank is the rank in the calling communicator of a participant.
+// commRank returns the rank in the calling communicator of a participant.
 func (x *compoundCall) commRank(rank int) int {
 	if x.ranks == nil {
 		return rank
@@ -96,7 +97,7 @@ func (x *compoundCall) commRank(rank int) int {
 
 func (x *compoundCall) worldRank(rank int) int { return x.comm.worldRank(x.commRank(rank)) }
 
-// worldRanks are the world ranks of the participants; nil for all ranks of the communicator.
+// worldRanks returns the world ranks of the participants; nil for all ranks of the communicator.
 func (x *compoundCall) worldRanks() []int32 {
 	if x.ranks == nil {
 		return nil
@@ -108,75 +109,7 @@ func (x *compoundCall) worldRanks() []int32 {
 	return list
 }
 
-// agree finds the id of a new communicator: the same at every rank, or an error. See contextid.Claims.
-func (x *compoundCall) agree() (uint32, error) {
-	for range maxBallots {
-		id, ok, err := x.ballot()
-		if err != nil || ok {
-			return id, err
-		}
-	}
-	return 0, contextid.ErrNoID // which all ranks find alike
-}
-
-// maxBallots is how many proposals may be refused. Few are, unless a rank may accept none.
-const maxBallots = 1000
-
-// ballot holds one vote on an id that the leader proposes.
-func (x *compoundCall) ballot() (id uint32, ok bool, err error) {
-	const (
-		none = ^uint64(0) // in place of a proposal
-		lost = none - 1   // likewise: the leader does not have the endpoint
-		// of a vote
-		accepts = 1
-		has     = 2 // the endpoint that the call names, if it names one
-	)
-	ids := x.comm.job.ids
-	proposal, vote := []uint64{none}, []uint64{has}
-	if x.endpoint != contextid.AnyEndpoint && !x.comm.job.hub.HasEndpoint(x.endpoint) {
-		proposal[0], vote[0] = lost, 0
-	}
-	if x.rank == 0 && vote[0] == has {
-		if id, ok = ids.Propose(x.endpoint); ok {
-			proposal[0], vote[0] = uint64(id), has|accepts
-		}
-	}
-	if err := x.bcast(proposal); err != nil {
-		if ok {
-			ids.Refuse(id) // the leader's vote is missing, so no rank has taken the id
-		}
-		return 0, false, err
-	}
-	switch proposal[0] {
-	case none:
-		return 0, false, contextid.ErrNoID
-	case lost:
-		return 0, false, noEndpoint(x.endpoint)
-	}
-	id = uint32(proposal[0])
-	if x.rank != 0 && ids.Accept(id) {
-		vote[0] |= accepts
-	}
-	claimed := vote[0]&accepts != 0
-	if err := x.allreduceAnd(vote); err != nil {
-		if claimed && isLoss(err) {
-			// Others may have the communicator, and would wait there for this rank, which has nothing to
-			// revoke.
-			_ = x.comm.job.endpointOf(id).Recovery.Revoke(id)
-		}
-		return 0, false, err
-	}
-	ok = vote[0]&accepts != 0
-	if claimed && !ok {
-		ids.Refuse(id)
-	}
-	if vote[0]&has == 0 {
-		return 0, false, noEndpoint(x.endpoint)
-	}
-	return id, ok, nil
-}
-
-// bcast gives every rank what words holds at rank 0.
+// bcast copies rank 0's words to every rank.
 func (x *compoundCall) bcast(words []uint64) error {
 	return x.run(coll.Call{Operation: coll.OpBcast, Count: len(words), ElemSize: 8}, nil, wordBytes(words))
 }
@@ -188,13 +121,13 @@ func (x *compoundCall) allreduceAnd(words []uint64) error {
 		b, b)
 }
 
-// allgather puts the words of all ranks one after another into all.
+// allgather concatenates the words of all ranks in all.
 func (x *compoundCall) allgather(words, all []uint64) error {
 	return x.run(coll.Call{Operation: coll.OpAllgather, Count: len(words), ElemSize: 8}, wordBytes(words),
 		wordBytes(all))
 }
 
-// run carries out one exchange. Its reductions are the bitwise and.
+// run executes one step. Its reductions are the bitwise and.
 func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	if x.err != nil {
 		return x.err
@@ -233,8 +166,8 @@ func (x *compoundCall) run(call coll.Call, in, out []byte) error {
 	return nil
 }
 
-// exchange carries out the messages of a round, and returns the first failure. No request is left when it
-// returns, unless its buffer is only read.
+// exchange sends and receives the messages of a round, and returns the first error. When it returns, only
+// sends may still be under way.
 func (x *compoundCall) exchange(steps []coll.Step, at func(coll.Span) []byte) error {
 	e, canceller := x.comm.e, x.comm.canceller
 	x.requests = x.requests[:0]

@@ -103,7 +103,7 @@ func (c *Comm) Free() error {
 	if err != nil {
 		return c.failColl("Free", err)
 	}
-	c.inFull.Store(true)
+	c.slowPath.Store(true)
 	c.job.comms.remove(c.commState)
 	c.releaseMailboxes()
 	c.deleteAttributes()

@@ -12,7 +12,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/plain"
 )
 
-// bytesOf is the memory of buf. It refuses element types that have pointers.
+// bytesOf returns the memory of buf. It refuses element types with pointers.
 func bytesOf[T any](buf []T) ([]byte, error) {
 	if !lastKnown[T]() {
 		if err := checkElement[T](); err != nil {
@@ -25,16 +25,15 @@ func bytesOf[T any](buf []T) ([]byte, error) {
 	return memory(buf), nil
 }
 
-// memory is bytesOf where the element type was looked at before.
+// memory is bytesOf for an element type that has been checked.
 func memory[T any](buf []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]())
 }
 
-// lastKnown reports whether T is the element type of about its size that was found good last, and most often
-// is the next one too.
+// lastKnown reports whether T is the cached valid element type for its size class. Usually it is.
 func lastKnown[T any]() bool { return lastOf[T]() != nil }
 
-// lastOf is what is known of T if lastKnown, else nil.
+// lastOf returns the cache entry of T if lastKnown, else nil.
 func lastOf[T any]() *knownType {
 	k := known.last[sizeOf[T]()%len(known.last)].Load()
 	if k == nil {
@@ -46,23 +45,23 @@ func lastOf[T any]() *knownType {
 	return k
 }
 
-// sizeOf is the size of one element in bytes.
+// sizeOf returns the size of one element in bytes.
 func sizeOf[T any]() int {
 	var zero T
 	return int(unsafe.Sizeof(zero))
 }
 
-// knownType is an element type that has been looked at.
+// knownType is an element type that has been checked.
 type knownType struct {
 	typ any   // a nil pointer to the type
 	err error // why it cannot be sent; nil if it can
-	// what checking mode tells others of it
+	// its description in checking mode
 	element *check.Element
 }
 
-// known remembers the element types that have been looked at. Readers take no lock.
+// known has the element types that have been checked. Readers take no lock.
 var known struct {
-	last  [8]atomic.Pointer[knownType] // one that can be sent, for each size modulo 8
+	last  [8]atomic.Pointer[knownType] // the last valid one, for each size modulo 8
 	mu    sync.Mutex
 	types atomic.Pointer[map[any]*knownType] // by typ
 }
@@ -70,7 +69,7 @@ var known struct {
 // checkElement refuses a type that cannot be sent.
 func checkElement[T any]() error { return lookElement[T]().err }
 
-// lookElement looks at a type. Each is looked at once and remembered.
+// lookElement returns whether a type can be sent. Each type is checked once.
 func lookElement[T any]() *knownType {
 	key := any((*T)(nil))
 	var k *knownType

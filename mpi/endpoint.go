@@ -33,10 +33,10 @@ func OnEndpoint(number int) DupOption {
 	return func(o *dupOptions) { o.endpoint = number }
 }
 
-// Bulk makes the completion handler of the duplicate's endpoint one of the bulk class: on its core it makes
-// way for the handlers of other endpoints, though not for ever. It is for communicators of long messages
-// beside which short ones are to be fast. It concerns all communicators of the endpoint at this rank, and
-// nothing where the rank has no completion handlers.
+// Bulk makes the completion handler of the duplicate's endpoint one of the bulk class, with low priority: on
+// its core it yields to the handlers of other endpoints, but not for ever. It is for communicators of long
+// messages that must not slow down short ones. It applies to all communicators of the endpoint at this rank,
+// and has no effect if the rank has no completion handlers.
 func Bulk() DupOption {
 	return func(o *dupOptions) { o.bulk = true }
 }
@@ -67,9 +67,9 @@ func (c *Comm) setBulk(bulk bool) error {
 	return c.e.MoveHandler(at)
 }
 
-// MoveHandler has the completion handler of the communicator's endpoint run on another core of this rank from
-// now on. It concerns all communicators of the endpoint. It fails with ErrArg if the rank has no completion
-// handlers, or may not use the core.
+// MoveHandler moves the completion handler of the communicator's endpoint to another core of this rank. It
+// applies to all communicators of the endpoint. It fails with ErrArg if the rank has no completion handlers,
+// or may not use the core.
 func (c *Comm) MoveHandler(core int) error {
 	err := c.check()
 	if err == nil {
@@ -83,7 +83,7 @@ func (c *Comm) MoveHandler(core int) error {
 	return c.fail("MoveHandler", NoPeer, NoPeer, err)
 }
 
-// endpointOf is the endpoint of the communicator with an id. It is there: the rank has made it before it
+// endpointOf returns the endpoint of the communicator with an id. It exists: the rank has made it before it
 // accepted the id.
 func (j *job) endpointOf(id uint32) *engine.Engine {
 	e, err := j.hub.Endpoint(contextid.Endpoint(id))

@@ -59,8 +59,8 @@ type Error struct {
 	world *worldRanks // nil if the world ranks are equal to Rank and Peer, or not known
 }
 
-// worldRanks are the ranks in the world of this process and of the peer of an Error; NoPeer where they are
-// equal to those in Comm, or not known.
+// worldRanks has the world ranks of this process and of the peer of an Error; NoPeer if they are equal to
+// those in Comm, or unknown.
 type worldRanks struct{ rank, peer int }
 
 // NoPeer is the Peer or Tag of an Error whose operation has none.
@@ -109,7 +109,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// preposition is what stands between the name of a call and its peer.
+// preposition returns the word between the name of a call and its peer.
 func preposition(call string) string {
 	switch {
 	case strings.Contains(call, "endrecv"):
@@ -129,7 +129,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 		return nil
 	}
 	f := &Error{Op: op, Rank: process.number(), Peer: peer, Tag: tag, Err: err}
-	var inner *Error // of a call that this one consists of
+	var inner *Error // error of a call that this one makes
 	if errors.As(err, &inner) {
 		f.Err = inner.Err
 		if peer == NoPeer {

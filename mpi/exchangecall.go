@@ -14,13 +14,13 @@ import (
 )
 
 // exchangeCall is an exchange at one rank. A send is complete when its receiver has matched it. A rank whose
-// sends are complete begins a barrier; when that is complete, so are all sends of all ranks, and no message
-// can come any more.
+// sends are complete begins a barrier; when that is complete, so are all sends of all ranks, and no further
+// message can arrive.
 //
 // If several hosts have several ranks, records for ranks of another host travel together, to one of these
-// ranks. It hands them on when the barrier is complete: again by synchronous sends, and then a barrier of the
-// ranks of its host. A rank may be handed records while it is still in the first barrier. It takes them as it
-// takes others, so both rounds share their tags.
+// ranks. It forwards them when the barrier is complete: again by synchronous sends, and then a barrier of the
+// ranks of its host. A rank may get forwarded records while it is still in the first barrier. It takes them
+// as it takes others, so both rounds share their tags.
 //
 // All records from a rank to another are in one message, in order.
 type exchangeCall struct {
@@ -31,25 +31,25 @@ type exchangeCall struct {
 	wrong error          // the first invalid message; others wait for this rank, so the exchange goes on
 
 	elem     int
-	calls    [2]engine.GroupCall  // of messages, and of what follows them
-	begun    int                  // of calls
-	barriers [2]engine.Collective // of all ranks, and of those of this host
+	calls    [2]engine.GroupCall  // one for messages, one for their second messages
+	begun    int                  // number of calls that have begun
+	barriers [2]engine.Collective // of all ranks, and of the ranks of this host
 
 	records   []exchangeRecord // to send
 	own       []exchangeRecord // the records to this rank that next has not found yet
 	out       []byte           // messages to send
-	kept      []exchangeRecord // to hand on
+	kept      []exchangeRecord // to forward
 	keptBytes []byte           // their blocks
 
-	heads      [2][]uint64 // receive messages in turn
-	turn       int         // the one that receives the next message
+	heads      [2][]uint64 // buffers that alternately receive messages
+	turn       int         // index of the one that receives the next message
 	receive    engine.Request
-	operations []exchangeOperation // all others
-	sends      int                 // of operations
-	ends       []exchangeEnd       // of the latest wait, in order
-	dealt      int                 // how many of ends have been dealt with
+	operations []exchangeOperation // all requests except the receive of the next message
+	sends      int                 // number of sends in operations
+	ends       []exchangeEnd       // results of the latest wait, in order
+	dealt      int                 // number of ends that have been processed
 	stream     []byte              // records of a message that next has not found yet
-	streaming  *exchangeMemory     // which holds them; nil for one of heads
+	streaming  *exchangeMemory     // buffer of stream; nil if it is one of heads
 	memories   []*exchangeMemory
 
 	hosts     *coll.Hosts // nil if every record travels to its rank
@@ -65,9 +65,9 @@ type exchangeState uint8
 const (
 	exchangeSending       exchangeState = iota // initial; left when all sends of this rank are complete
 	exchangeInBarrier                          // left when the sends of all ranks are
-	exchangeHandingOn                          // left when all that this rank hands on has been matched
+	exchangeHandingOn                          // left when its forwarded messages have been matched
 	exchangeInHostBarrier                      // left when that holds for all ranks of the host
-	exchangeOver                               // no message can come; what follows a message may be missing
+	exchangeOver                               // no further message can arrive, except second messages
 )
 
 // exchangeOperation is a request other than the receive of the next message.
@@ -81,7 +81,7 @@ type exchangeKind uint8
 
 const (
 	exchangeHead    exchangeKind = iota // the receive of the next message
-	exchangeRest                        // the receive of what follows a message
+	exchangeRest                        // the receive of a second message
 	exchangeSend                        // of either
 	exchangeBarrier                     // begun when all sends are complete
 )
@@ -322,12 +322,12 @@ func (x *exchangeCall) sort() {
 	c := x.c
 	for i := range x.records {
 		r := &x.records[i]
-		r.place = (r.dest - c.rank + c.size) % c.size
+		r.order = (r.dest - c.rank + c.size) % c.size
 		if x.hosts != nil {
-			r.place += x.hosts.Distance(c.rank, r.dest) * c.size
+			r.order += x.hosts.Distance(c.rank, r.dest) * c.size
 		}
 	}
-	slices.SortStableFunc(x.records, func(a, b exchangeRecord) int { return cmp.Compare(a.place, b.place) })
+	slices.SortStableFunc(x.records, func(a, b exchangeRecord) int { return cmp.Compare(a.order, b.order) })
 }
 
 // send sends records that are sorted: those to a rank in one message, and if they combine, those to several

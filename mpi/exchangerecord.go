@@ -5,27 +5,26 @@ import (
 	"fmt"
 )
 
-// A message of an exchange is the number of bytes of its records, and the records. A record is a header, and
-// bytes that one rank sends to another, padded to the next header's alignment. If the records are longer than
-// exchangeInline, the message ends after the first header, and all that follows that comes in a second
-// message.
+// A message of an exchange is the length of its records in bytes, and the records. A record is a header and
+// the bytes that one rank sends to another, padded to the next header's alignment. If the records are longer
+// than exchangeInline, the message ends after the first header, and the rest comes in a second message.
 const (
 	exchangeLengthBytes = 8
 	exchangeHeaderBytes = 16 // origin, destination, length
 	exchangeInline      = 4 << 10
 )
 
-// exchangeRecord is what one rank sends to another.
+// exchangeRecord is the bytes that one rank sends to another.
 type exchangeRecord struct {
 	origin, dest int
 	block        []byte
-	place        int // in the order in which an exchange sends
+	order        int // sort key: the order in which an exchange sends
 }
 
 // size is the number of bytes of a record in a message.
 func (r *exchangeRecord) size() int { return exchangeHeaderBytes + len(r.block) + r.padding() }
 
-// sizeAtEnd is size without padding, which the only record of a long message has none of.
+// sizeAtEnd is size without padding: the only record of a long message has none.
 func (r *exchangeRecord) sizeAtEnd() int { return exchangeHeaderBytes + len(r.block) }
 
 func (r *exchangeRecord) padding() int { return -len(r.block) & 7 }
@@ -42,7 +41,7 @@ func (r *exchangeRecord) append(b []byte) []byte {
 	return append(b, zeroes[:r.padding()]...)
 }
 
-// cutRecord cuts the first record off. The last one may have no padding.
+// cutRecord removes the first record. The last one may have no padding.
 func cutRecord(b []byte) (r exchangeRecord, rest []byte, err error) {
 	if len(b) < exchangeHeaderBytes {
 		return r, nil, fmt.Errorf("%w: %d bytes are no record of an exchange", ErrCount, len(b))

@@ -26,7 +26,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
-// job is what a communicator needs of the job it runs in.
+// job is a rank's state in its job, shared by its communicators.
 type job struct {
 	wire      *wireup.Job
 	log       *slog.Logger
@@ -36,12 +36,12 @@ type job struct {
 	survive   bool // a failed rank does not end the job
 	observer  *observe.Observer
 	checker   *checker       // nil unless in checking mode
-	choices   coll.Selection // of algorithms
+	choices   coll.Selection // selects the algorithms of collectives
 	host      uint64         // equal at processes that share memory, and different at others
 	placement start.Placement
-	explained sync.Map       // what WEFT_COLL=explain has printed, so that a loop prints once
+	explained sync.Map       // lines that WEFT_COLL=explain has printed, so that a loop prints once
 	ended     atomic.Bool    // Finalize has begun
-	out       io.Writer      // standard error, as a rule
+	out       io.Writer      // usually standard error
 	exit      func(code int) // does not return
 }
 
@@ -61,7 +61,8 @@ var started = time.Now()
 // Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
 
-// causeFirst is how long a rank that fails because another rank has failed waits before it ends the job.
+// causeFirst is a delay before a rank aborts the job for a failure caused by another rank. It lets the
+// launcher see the original failure first.
 const causeFirst = 200 * time.Millisecond
 
 // Run is the whole life of a rank: Init, body, Finalize. When ctx ends, every current and later call fails
@@ -118,8 +119,8 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 	return nil
 }
 
-// yieldToCause gives the launcher time to learn of the rank that failed first, if an error is a consequence
-// of that. Most often the launcher ends this process meanwhile, so that only the cause is reported.
+// yieldToCause waits for causeFirst if an error is the consequence of another rank's failure. Usually the
+// launcher ends this process meanwhile, so that only the original failure is reported.
 func yieldToCause(err error) {
 	if errors.Is(err, ErrProcFailed) || errors.Is(err, ErrAborted) {
 		time.Sleep(causeFirst)
@@ -161,17 +162,17 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	} else {
 		world.job.observer.Joined(reporter)
 	}
-	r.world.Store(world) // from here on, the owner of the place may ask
+	r.world.Store(world) // from here on, package mpitest may call the rank
 	world.job.observer.BeginTrace(world.gatherWords)
 	return world, nil
 }
 
-// gatherWords puts a word of each rank into all.
+// gatherWords gathers a word of each rank.
 func (c *Comm) gatherWords(mine uint64, all []uint64) error {
 	return c.newCompoundCall().allgather([]uint64{mine}, all)
 }
 
-// join makes the rank a part of its job. told is whether the launcher tells it of ranks that have failed.
+// join joins the rank to its job. told reports whether the launcher reports failed ranks.
 func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error) {
 	set, err := r.values(conf)
 	if err != nil {
@@ -187,13 +188,13 @@ func (r *rank) join(ctx context.Context, conf []Config, told bool) (*Comm, error
 	}
 	log := o.Engine.Log.With("rank", wire.Identity.Rank, "host", hostName())
 	o.Engine.Log = log
-	// weft's own launcher has said it already.
+	// weft's own launcher has printed it already.
 	if wire.Identity.Rank == 0 && r.place == nil && os.Getenv("WEFT_JOB") == "" {
 		for _, text := range setting.Unknown(os.Environ()) {
 			log.Warn(text)
 		}
 	}
-	o.Engine.FailuresTold = o.Survive && told
+	o.Engine.LauncherReportsFailures = o.Survive && told
 	world, err := r.newWorld(ctx, o, wire)
 	if err != nil {
 		return nil, errors.Join(err, wire.Leave())
@@ -217,7 +218,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 		return nil, err
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
-	conf.FindsFailures = wire.SurvivesAlone()
+	conf.DetectsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
 	if j.observer, err = observe.New(o.Observe); err != nil {
 		return nil, err
@@ -249,7 +250,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	return j.newComm("world", contextid.World, j.hub.Rank(), nil), nil
 }
 
-// enter publishes the addresses of this rank, and connects its engines with what the job tells of its ranks.
+// enter publishes the addresses of this rank, and passes failures that the job reports to its engines.
 func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Options) error {
 	if err := j.wire.Publish(ctx, start.Card(j.hub, fabrics)); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Optio
 	if err != nil {
 		return err
 	}
-	// no mutex: whoever has the lock may sleep
+	// not a mutex: its holder may sleep
 	j.ids = contextid.NewClaims(e.Rank(), e.Size(), j.hub.Endpoints(), e.NewLock(),
 		j.hub)
 	j.wire.WhenEnded(func(why error) {
@@ -282,7 +283,7 @@ func (j *job) enter(ctx context.Context, fabrics []engine.Fabric, o *start.Optio
 		End: j.endAll})
 }
 
-// whyEnding is why a rank of the job does not come to Finalize: it has failed, or the launcher ends the job.
+// whyEnding returns why some rank will not reach Finalize: it has failed, or the launcher ends the job.
 func whyEnding(err error) error {
 	var failed *engine.PeerError
 	if errors.As(err, &failed) {
@@ -291,7 +292,7 @@ func whyEnding(err error) error {
 	return fmt.Errorf("%w: %w", ErrAborted, err)
 }
 
-// awaitFinalize returns when all ranks that have not failed are in Finalize.
+// awaitFinalize waits until all ranks that have not failed are in Finalize.
 func (j *job) awaitFinalize(world *Comm) error {
 	if !j.wire.SurvivesAlone() {
 		return j.hub.ExternalBarrier(j.wire.Barrier, j.survive)
@@ -300,7 +301,7 @@ func (j *job) awaitFinalize(world *Comm) error {
 	if _, err := world.e.Recovery.Agree(contextid.Finalize, agree.Neutral, nil); err != nil {
 		return err
 	}
-	return j.hub.Drain() // others learn of the agreement from this rank
+	return j.hub.Drain() // this rank still passes the agreement on
 }
 
 // Finalize ends this rank's part in the job (MPI 4.1, 11.2.2). It returns when every rank has called it and
@@ -340,7 +341,7 @@ func (r *rank) finalize() error {
 	c.job.observer.CompareClocks()
 	err := c.job.hub.Drain()
 	if err == nil {
-		// Every rank is on its way out when the barrier is through: only then may connections close.
+		// After the barrier every rank is in Finalize: only then may connections close.
 		if err = c.job.awaitFinalize(c); err != nil {
 			err = whyEnding(err)
 		}
@@ -361,5 +362,5 @@ func (r *rank) finalize() error {
 // end refuses every call from now on.
 func (j *job) end() {
 	j.ended.Store(true)
-	j.comms.lookInFull()
+	j.comms.disableFastPath()
 }

@@ -8,29 +8,30 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// mailboxesAfter is the number of collectives of a communicator after which its ranks prepare mailboxes,
-// which do not pay for a few calls. After as many for which these are too small they prepare larger ones.
+// mailboxesAfter is the number of collectives of a communicator after which its ranks set up mailboxes, which
+// do not pay off for few calls: the next collective does it. After that many calls that do not fit the
+// mailboxes, the ranks replace them by larger ones.
 const mailboxesAfter = 8
 
-// mailboxState is how far the ranks of a communicator are with mailboxes. All ranks are in the same state at
-// the same call.
+// mailboxState is the state of a communicator's mailboxes. All ranks are in the same state at the same call.
 type mailboxState uint32
 
 const (
-	mailboxesUntried   mailboxState = iota // initial; left by the ninth collective
-	mailboxesPreparing                     // left when all ranks have said whether they have memory for them
+	mailboxesUntried   mailboxState = iota // initial; left by a collective after mailboxesAfter others
+	mailboxesPreparing                     // left when all ranks know whether each has memory for them
 	mailboxesReady                         // short collectives go through them; final
 	mailboxesMissing                       // the ranks do not share memory, or one has none left; final
 )
 
-// mailboxes are those of a communicator. The lock of its collState guards them.
+// mailboxes are the mailboxes of a communicator: shared memory for short collectives (engine.Mailboxes). The
+// lock of its collState guards them.
 type mailboxes struct {
 	state    atomic.Uint32 // a mailboxState
 	current  *engine.Mailboxes
 	pulls    bool              // the ranks read each other's memory
 	stage    [2]int            // see coll.Call
-	larger   *engine.Mailboxes // that the ranks prepare to replace them; else nil
-	outgrown int               // calls that they were too small for, up to mailboxesAfter
+	larger   *engine.Mailboxes // being set up to replace current; else nil
+	outgrown int               // calls that did not fit, up to mailboxesAfter
 }
 
 func (m *mailboxes) is(s mailboxState) bool { return m.state.Load() == uint32(s) }
@@ -39,8 +40,9 @@ func (m *mailboxes) become(s mailboxState)  { m.state.Store(uint32(s)) }
 // mayBeInUse reports whether blocking calls wait for one another, because mailboxes may be in use.
 func (m *mailboxes) mayBeInUse() bool { return m.is(mailboxesPreparing) || m.is(mailboxesReady) }
 
-// prepareMailboxesLocked sets up mailboxes at the ninth collective, if all ranks share memory, and tells the
-// call whether there are any. All ranks do that at the same call. The lock of the functions below is k's.
+// prepareMailboxesLocked sets up mailboxes after mailboxesAfter collectives, if all ranks share memory, and
+// tells the call whether there are any. All ranks do that at the same call. Here and below, Locked means the
+// lock of k.
 func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	c, m := a.comm, &k.mailboxes
 	if m.is(mailboxesUntried) {
@@ -69,7 +71,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)
-			m.larger = nil // the other ranks have not begun to prepare any
+			m.larger = nil // the other ranks have not begun to set up any
 		}
 	}
 	if m.larger != nil {
@@ -85,7 +87,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	return nil
 }
 
-// worldRanks are the world ranks of the communicator; nil for the world.
+// worldRanks returns the world ranks of the communicator; nil for the world.
 func (c *Comm) worldRanks() []int32 {
 	if c.members == nil {
 		return nil
@@ -93,16 +95,16 @@ func (c *Comm) worldRanks() []int32 {
 	return c.members.world
 }
 
-// newMailboxes makes mailboxes for messages of up to longest bytes, which the ranks agree on by messages with
-// the tag.
+// newMailboxes makes mailboxes for messages of up to longest bytes. The messages of their set-up have the
+// tag.
 func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
 	context := contextid.Collective.In(c.context)
 	return c.e.Collectives.NewMailboxes(context, tag, c.worldRanks(), c.rank, c.size, longest)
 }
 
-// growMailboxesLocked has the ranks prepare larger mailboxes when the present ones were too small for enough
-// calls, of which this is one. All ranks do that after the same call, whatever its result. In checking mode
-// the ranks keep the first ones: preparing others is a collective that no comparison precedes.
+// growMailboxesLocked counts a call that does not fit the mailboxes, and after enough of them begins to set
+// up larger ones. All ranks do that after the same call, whatever its result. In checking mode the ranks keep
+// the first ones: the set-up is a collective without a comparison.
 func (a *collectiveCall) growMailboxesLocked(k *collState) {
 	c := a.comm
 	larger := engine.MailboxBytes(a.call.Size)
@@ -113,14 +115,13 @@ func (a *collectiveCall) growMailboxesLocked(k *collState) {
 	if m.outgrown++; m.outgrown < mailboxesAfter {
 		return
 	}
-	k.keys = [2]callKey{} // no call goes through the present ones before it is known whether the others do
+	k.keys = [2]callKey{} // no call may use the current ones before the ranks have agreed on the larger ones
 	// no persistent call has this number
 	m.larger = c.newMailboxes(engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0), larger)
-	_ = c.replaceMailboxesLocked(k) // if that fails, the next call finds out
+	_ = c.replaceMailboxesLocked(k) // if this fails, the next call returns the error
 }
 
-// replaceMailboxesLocked lets the larger mailboxes take the place of the present ones, if all ranks have
-// memory for them.
+// replaceMailboxesLocked replaces the mailboxes by the larger ones, if all ranks have memory for them.
 func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	m := &k.mailboxes
 	ready, err := m.larger.Prepare(c.canceller)
@@ -135,8 +136,8 @@ func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	return nil
 }
 
-// skipLocked counts a call that has failed before its way was chosen, as the other ranks may have carried it
-// out: through the larger mailboxes if there are any, or else through the present ones.
+// skipLocked counts a call that has failed before its algorithm was chosen, as the other ranks may have
+// executed it through mailboxes: the larger ones if there are any, or else the current ones.
 func (a *collectiveCall) skipLocked(k *collState) {
 	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.larger} {
 		if m == nil {
@@ -160,8 +161,8 @@ func (a *collectiveCall) skipLocked(k *collState) {
 	}
 }
 
-// releaseMailboxes ends this rank's use of the mailboxes. Where a goroutine still uses them they stay until
-// the engine ends.
+// releaseMailboxes ends this rank's use of the mailboxes. If a goroutine still uses them they stay until the
+// engine ends.
 func (c *Comm) releaseMailboxes() {
 	k := &c.coll
 	if !k.mu.TryLock() {

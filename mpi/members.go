@@ -6,11 +6,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// members are the ranks of a communicator that are not those of the world: the engine knows ranks of the
-// world alone.
+// members maps the ranks of a communicator to world ranks, which the engine uses, and back.
 type members struct {
 	world []int32         // by rank in the communicator
-	local map[int32]int32 // the other way
+	local map[int32]int32 // by world rank
 }
 
 func newMembers(world []int32) *members {
@@ -21,7 +20,7 @@ func newMembers(world []int32) *members {
 	return m
 }
 
-// worldRank is the rank in the world of a rank of the communicator. Wildcards stay as they are.
+// worldRank returns the world rank of a rank of the communicator. Wildcards stay as they are.
 func (s *commState) worldRank(rank int) int {
 	if s.members == nil || rank < 0 {
 		return rank
@@ -29,7 +28,7 @@ func (s *commState) worldRank(rank int) int {
 	return int(s.members.world[rank])
 }
 
-// localRank is the rank in the communicator of one of its members. ProcNull stays as it is.
+// localRank returns the rank in the communicator of a world rank that is a member. ProcNull stays as it is.
 func (s *commState) localRank(world int) int {
 	if s.members == nil || world < 0 {
 		return world
@@ -46,16 +45,16 @@ func (s *commState) isMember(world int) bool {
 	return ok
 }
 
-// commPlacement is where the ranks of a communicator are.
+// commPlacement describes where the ranks of a communicator are.
 type commPlacement struct {
 	once   sync.Once
 	hosts  *coll.Hosts // nil unless some of several hosts have several ranks
 	fabric coll.Fabric
 }
 
-// place returns the fabric between the ranks of a communicator, their hosts, and the number of processors
-// that they share; 0 if each has one.
-func (s *commState) place() (coll.Fabric, *coll.Hosts, int) {
+// topology returns the fabric between the ranks of a communicator, their hosts, and the number of CPUs that
+// they share; 0 if each has its own.
+func (s *commState) topology() (coll.Fabric, *coll.Hosts, int) {
 	p := &s.job.placement
 	if p.Hosts == nil {
 		if s.size <= p.Processors {

@@ -33,7 +33,7 @@ func neighborAllgather[T any](t Topology, in, out []T) (a collectiveCall) {
 		a.call.Count = len(in)
 	}
 	a.call.Recv = coll.Even(a.call.Count * a.call.ElemSize)
-	exchanged(&a, in, out)
+	neighborBuffers(&a, in, out)
 	return a
 }
 
@@ -60,7 +60,7 @@ func neighborAllgatherv[T any](t Topology, in, out []T, counts, displs []int) (a
 	sources, _ := a.degrees()
 	a.call.Count = len(in)
 	a.call.Recv = a.layout(sources, "out", counts, displs, len(out))
-	exchanged(&a, in, out)
+	neighborBuffers(&a, in, out)
 	return a
 }
 
@@ -87,7 +87,7 @@ func neighborAlltoall[T any](t Topology, in, out []T) (a collectiveCall) {
 		a.fail(ErrCount, "%d elements in for each neighbor, room for %d of each", send, receive)
 	}
 	a.call.Send, a.call.Recv = coll.Even(send*a.call.ElemSize), coll.Even(receive*a.call.ElemSize)
-	exchanged(&a, in, out)
+	neighborBuffers(&a, in, out)
 	return a
 }
 
@@ -120,7 +120,7 @@ func neighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out []
 	sources, destinations := a.degrees()
 	a.call.Send = a.layout(destinations, "in", scounts, sdispls, len(in))
 	a.call.Recv = a.layout(sources, "out", rcounts, rdispls, len(out))
-	exchanged(&a, in, out)
+	neighborBuffers(&a, in, out)
 	return a
 }
 
@@ -129,7 +129,7 @@ func onNeighbors[T any](a *collectiveCall, t Topology, o coll.Operation) {
 	var c *Comm
 	switch t := t.(type) {
 	case *Cart:
-		if t != nil { // of a rank that is left over it is nil
+		if t != nil { // nil at a rank outside the grid
 			c = t.comm
 		}
 	case *Graph:
@@ -143,7 +143,7 @@ func onNeighbors[T any](a *collectiveCall, t Topology, o coll.Operation) {
 	}
 }
 
-// degrees are the numbers of neighbors to receive from and to send to.
+// degrees returns the numbers of neighbors to receive from and to send to.
 func (a *collectiveCall) degrees() (sources, destinations int) {
 	if a.err != nil {
 		return 0, 0
@@ -151,7 +151,7 @@ func (a *collectiveCall) degrees() (sources, destinations int) {
 	return len(a.call.Neighbors.Sources), len(a.call.Neighbors.Destinations)
 }
 
-// equalBlocks is the number of elements of each of n blocks of one length.
+// equalBlocks returns the number of elements of each of n equal blocks.
 func equalBlocks[T any](a *collectiveCall, what string, buf []T, n int) int {
 	if len(buf)%max(n, 1) != 0 || n == 0 && len(buf) > 0 && what == "out" {
 		a.fail(ErrCount, "the %d elements of %s are no multiple of %d neighbors", len(buf), what, n)
@@ -159,8 +159,8 @@ func equalBlocks[T any](a *collectiveCall, what string, buf []T, n int) int {
 	return len(buf) / max(n, 1)
 }
 
-// exchanged sets the buffers of a call on neighbors, which MPI has no InPlace for.
-func exchanged[T any](a *collectiveCall, in, out []T) {
+// neighborBuffers sets the buffers of a call on neighbors, for which MPI has no InPlace.
+func neighborBuffers[T any](a *collectiveCall, in, out []T) {
 	noInPlace(a, "in", in)
 	noInPlace(a, "out", out)
 	buffers(a, in, out)

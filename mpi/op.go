@@ -43,13 +43,13 @@ func NewOp[T any](f func(inout, in []T), commutative bool) Op[T] {
 	return Op[T]{&engine.Operator{Apply: onBytes(f), Commutative: commutative, Func: f}}
 }
 
-// onBytes is a function on elements as one on their bytes, which are aligned and whole elements.
+// onBytes converts a function on elements to one on bytes, which must be aligned and whole elements.
 func onBytes[T any](f func(inout, in []T)) func(inout, in []byte) {
 	return func(inout, in []byte) { f(elements[T](inout), elements[T](in)) }
 }
 
 func elements[T any](b []byte) []T {
-	size := max(sizeOf[T](), 1) // AllreduceValue carries values without bytes, too
+	size := max(sizeOf[T](), 1) // AllreduceValue sends values without bytes, too
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/size)
 }
 
@@ -67,11 +67,11 @@ type predefinedEntry struct {
 // predefined has the predefined operators that have been used: each is made once, so that a call of Sum
 // allocates nothing.
 var predefined struct {
-	last atomic.Pointer[predefinedEntry] // the one that was found last, and most often is the next one too
+	last atomic.Pointer[predefinedEntry] // the last one found, which usually is the next one too
 	all  sync.Map                        // by predefinedKey
 }
 
-// lookup finds a predefined operator that was used before; nil if it was not.
+// lookup returns a predefined operator that was used before, or nil.
 func lookup[T any](name string) *engine.Operator {
 	key := predefinedKey{name, any((*T)(nil))}
 	if e := predefined.last.Load(); e != nil && e.key == key {
@@ -102,7 +102,7 @@ func define[T any](name string, f func(inout, in []T)) Op[T] {
 	return Op[T]{e.(*predefinedEntry).operator}
 }
 
-// operatorCodes are the predefined operators that accumulates have.
+// operatorCodes are the predefined operators of accumulates.
 var operatorCodes = map[string]rma.Code{
 	"Sum": rma.Sum, "Prod": rma.Prod, "Max": rma.Max, "Min": rma.Min, "BAnd": rma.BAnd, "BOr": rma.BOr,
 	"BXor": rma.BXor, "LAnd": rma.LAnd, "LOr": rma.LOr, "MaxLoc": rma.MaxLoc, "MinLoc": rma.MinLoc,
@@ -307,7 +307,7 @@ func minLoc[T Ordered](inout, in []Loc[T]) {
 	}
 }
 
-// precedes orders two locations if neither value is selected: a NaN first, then the smaller index.
+// precedes orders two locations with equal or unordered values: a NaN first, then the smaller index.
 func precedes[T Ordered](b, a Loc[T]) bool {
 	if nan := b.Value != b.Value; nan != (a.Value != a.Value) {
 		return nan

@@ -187,27 +187,27 @@ func irecv[T any](c *Comm, op string, buf []T, src, tag int) (Request, error) {
 	return r, nil
 }
 
-// buffer is what a message is sent from or received into: one of its first four.
+// buffer is a buffer to send or to receive: one of its first four fields.
 type buffer struct {
 	bytes  []byte
-	vec    [][]byte       // several pieces; else nil
-	layout *layout.Layout // bytes of memory that are not contiguous; else nil
-	sized  *engine.Sized  // memory that a receive allocates for its message; else nil
+	vec    [][]byte       // several buffers; else nil
+	layout *layout.Layout // selects bytes of memory that are not contiguous; else nil
+	sized  *engine.Sized  // memory that a receive allocates; else nil
 
-	memory  unsafe.Pointer // of the layout
+	memory  unsafe.Pointer // memory of the layout
 	element *check.Element // in checking mode
 	elem    int            // bytes of an element
 }
 
-// bufferOf is a slice as a buffer.
+// bufferOf returns a slice as a buffer.
 func bufferOf[T any](c *Comm, buf []T) (buffer, error) {
 	b, err := bytesOf(buf)
 	return buffer{bytes: b, element: elementOf[T](c), elem: sizeOf[T]()}, err
 }
 
-// The four below are what all calls come down to, except for those that fastPathOK lets go straight to the
-// engine. Only a communicator with a context has its blocking calls take a request, which the end of the
-// context can find.
+// All calls end in one of the four functions below, except those that go directly to the engine because of
+// fastPathOK. Blocking calls use a request only if the communicator has a context, whose end cancels the
+// request.
 
 func (c *Comm) send(b *buffer, dst, tag int, sync bool) error {
 	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {

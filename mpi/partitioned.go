@@ -45,16 +45,16 @@ type Partitioned struct {
 	announced engine.Request // the announcement, until it is known to be complete
 	words     [announcementWords]uint64
 	first     int // tag of the message of the sender's first partition
-	own       int // tag of a message of this rank to itself, by which all messages are begun
-	// A request of the current Start that is complete when all messages are begun: at the sender by Pready,
-	// at the receiver when it knows the sender's partitions.
+	own       int // tag of a message of this rank to itself, which reports that all messages are begun
+	// A request of the current Start that completes when all messages are begun: at the sender by Pready, at
+	// the receiver when it knows the sender's partitions.
 	begun    engine.Request
 	messages []engine.Request // one for each partition of the sender
-	awaited  []engine.Request // memory for those that the next Wait waits for
-	left     int              // a send: partitions that are not marked
-	marked   []bool           // a send
-	mismatch error            // a receive: the sender's buffer does not fit
-	err      error            // of the current Start: a message could not be begun
+	awaited  []engine.Request // memory for the requests of the next Wait
+	left     int              // for a send: partitions that are not marked
+	marked   []bool           // for a send
+	mismatch error            // for a receive: the sender's buffer does not match
+	err      error            // why a message of the current Start could not be begun
 }
 
 // MaxPartitions is the largest number of partitions of a buffer.
@@ -132,7 +132,7 @@ func newPartitioned[T any](c *Comm, buf []T, partitions int) (*Partitioned, erro
 
 func (p *Partitioned) context() uint32 { return contextid.Exposure.In(p.c.context) }
 
-// announce takes tags for a send, and tells the receiver.
+// announce takes tags for a send, and sends the announcement.
 func (p *Partitioned) announce() error {
 	c := p.c
 	first, ok := c.takePartitionTags(p.partitions + 1)
@@ -156,7 +156,7 @@ func (p *Partitioned) announce() error {
 	return nil
 }
 
-// awaitAnnouncement begins the receive of the announcement.
+// awaitAnnouncement posts the receive of the announcement.
 func (p *Partitioned) awaitAnnouncement() error {
 	c := p.c
 	own, ok := c.takePartitionTags(1)
@@ -230,7 +230,7 @@ func (p *Partitioned) begin() error {
 			if err := p.awaitOwn(); err != nil {
 				return err
 			}
-			// the messages are to come in even if the program waits for something else
+			// the messages must be received even if the program waits for something else
 			announced, begun := p.announced, p.begun
 			c.e.Go(func() { p.postWhenAnnounced(announced, begun) })
 		}
@@ -247,8 +247,8 @@ func (p *Partitioned) begin() error {
 	return nil
 }
 
-// awaitOwn begins the receive of the message by which this rank tells itself that all messages are begun. It
-// ends with the context of the handle, and when the communicator is revoked.
+// awaitOwn posts the receive of the message of this rank to itself that reports that all messages are begun.
+// The context of the handle, and Revoke, end it.
 func (p *Partitioned) awaitOwn() (err error) {
 	p.begun, err = p.c.e.Recvs.Irecv(p.context(), nil, p.c.worldRank(p.c.rank), p.own, 1)
 	if err == nil {
@@ -265,7 +265,8 @@ func (p *Partitioned) allBegun() {
 	}
 }
 
-// postWhenAnnounced begins the receives of a Start, whose request begun is, when the announcement has come.
+// postWhenAnnounced waits for the announcement and then posts the receives of the Start to which the request
+// begun belongs.
 func (p *Partitioned) postWhenAnnounced(announced, begun engine.Request) {
 	_, err := p.c.e.Requests.Wait(announced)
 	p.mu.Lock()
@@ -282,8 +283,8 @@ func (p *Partitioned) postWhenAnnounced(announced, begun engine.Request) {
 	p.allBegun()
 }
 
-// parseAnnouncement learns what the sender's partitions are. Messages that do not fit are received all the
-// same, into no memory.
+// parseAnnouncement reads the number and size of the sender's partitions. Messages that do not match the
+// buffer are still received, without memory.
 func (p *Partitioned) parseAnnouncement() {
 	partitions, bytes, first := p.words[0], p.words[1], p.words[2]
 	if partitions < 1 || partitions > MaxPartitions || first < firstPartitionTag ||
@@ -305,7 +306,7 @@ func (p *Partitioned) parseAnnouncement() {
 	}
 }
 
-// post begins the receives.
+// post posts the receives of the messages.
 func (p *Partitioned) post() {
 	for i := range p.messages {
 		var b []byte
@@ -322,7 +323,7 @@ func (p *Partitioned) post() {
 	}
 }
 
-// partitionOf is the i-th of n equal parts of a buffer.
+// partitionOf returns the i-th of n equal parts of a buffer.
 func partitionOf(buf []byte, i, n int) []byte {
 	size := len(buf) / n
 	return buf[i*size:][:size:size]
@@ -445,10 +446,10 @@ func (p *Partitioned) look(h engine.Request) (bool, error) {
 	return done, err
 }
 
-// result is the error of the current Start, if that of a message is err.
+// result returns the error of the current Start, given the first error err of its messages.
 func (p *Partitioned) result(err error) error {
 	if p.mismatch != nil {
-		return p.mismatch // and not that the messages have no room
+		return p.mismatch // instead of the truncation errors of the messages
 	}
 	if p.err != nil {
 		return p.err
@@ -487,7 +488,7 @@ func (p *Partitioned) wait(op string) (Status, error) {
 	messages, announced := append(p.awaited[:0], p.messages...), p.announced
 	p.awaited = nil
 	if first != nil {
-		p.active = false // nothing is begun any more
+		p.active = false // no further message is begun
 	}
 	p.mu.Unlock()
 	for _, h := range messages {
@@ -495,7 +496,7 @@ func (p *Partitioned) wait(op string) (Status, error) {
 			first = err
 		}
 	}
-	if !p.receive { // which has been received if the messages have
+	if !p.receive { // a receive has received the announcement if it has the messages
 		if _, err := e.Requests.Wait(announced); first == nil {
 			first = err
 		}
@@ -590,8 +591,7 @@ type partitionTags struct {
 
 type tagRange struct{ first, end int }
 
-// takePartitionTags takes n tags that follow one another, and returns the first. It reports false if there
-// are none.
+// takePartitionTags takes n consecutive tags, and returns the first. It reports false if there are none.
 func (s *commState) takePartitionTags(n int) (int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -611,7 +611,7 @@ func (s *commState) takePartitionTags(n int) (int, bool) {
 	return 0, false
 }
 
-// returnPartitionTags returns the tags that were taken with the first one.
+// returnPartitionTags returns the tags of a takePartitionTags that has returned first.
 func (s *commState) returnPartitionTags(first int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

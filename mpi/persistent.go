@@ -19,7 +19,7 @@ type Persistent struct {
 	peer, tag int
 
 	collective *engine.Collective // nil for a send or a receive
-	memory2    *engine.Memory     // of its other buffer, if it comes from Alloc
+	memory2    *engine.Memory     // its other buffer, if that comes from Alloc
 	memoryUse  check.Operation    // of the collective, in checking mode
 
 	mu    *engine.Lock
@@ -139,7 +139,7 @@ func (p *Persistent) startable() error {
 	return p.readyLocked()
 }
 
-// readyLocked refuses a Start that cannot take place now.
+// readyLocked returns an error if p cannot be started now.
 func (p *Persistent) readyLocked() error {
 	switch {
 	case p.freed:

@@ -19,29 +19,28 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
-// rank is one rank of one job, from its Init to its Finalize. What it has between them is in the job of its
-// communicators.
+// rank is one rank of a job. Its state between Init and Finalize is in the job of its communicators.
 type rank struct {
-	place *inprocess.Place // nil for the rank that is a process
+	place *inprocess.Place // nil if the rank is a process
 	mu    sync.Mutex
 	stage stage
 	world atomic.Pointer[Comm] // nil before Init
 }
 
-// process is the rank that this process is. Calls without a communicator, a window or the context of another
-// rank act on it; no other call looks at it.
+// process is the rank of this process. Only calls without a communicator, a window or the context of another
+// rank use it.
 var process rank
 
-// stage of a rank's life in its job.
+// stage is the state of a rank in its job.
 type stage uint8
 
 const (
 	stageBefore    stage = iota // Init has not been called; left by Init
-	stageRunning                // the world is there; left by Finalize
+	stageRunning                // the world exists; left by Finalize
 	stageFinalized              // final
 )
 
-// rankFor is the rank whose context it is.
+// rankFor returns the rank to which a context.Context belongs.
 func rankFor(ctx context.Context) *rank {
 	p := inprocess.FromContext(ctx)
 	if p == nil {
@@ -50,7 +49,7 @@ func rankFor(ctx context.Context) *rank {
 	return p.RankOr(func() inprocess.Rank { return &rank{place: p} }).(*rank)
 }
 
-// running is the rank's world between Init and Finalize, and nil at other times.
+// running returns the rank's world between Init and Finalize, else nil.
 func (r *rank) running() *Comm {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +59,7 @@ func (r *rank) running() *Comm {
 	return r.world.Load()
 }
 
-// number is the rank's number in the world; NoPeer before Init.
+// number returns the rank's world rank; NoPeer before Init.
 func (r *rank) number() int {
 	if c := r.world.Load(); c != nil {
 		return c.rank
@@ -68,7 +67,7 @@ func (r *rank) number() int {
 	return NoPeer
 }
 
-// tracing is where the rank's records go; nil where it is not traced.
+// tracing returns the buffer for the rank's trace records; nil if it is not traced.
 func (r *rank) tracing() *trace.Buffer {
 	if c := r.world.Load(); c != nil {
 		return c.job.observer.Tracing()
@@ -76,7 +75,7 @@ func (r *rank) tracing() *trace.Buffer {
 	return nil
 }
 
-// What a rank takes from its process, or from its place.
+// The methods below return the rank's environment: that of its process, or of its place.
 
 func (r *rank) settings() setting.Values {
 	if r.place != nil {
@@ -133,16 +132,16 @@ func (r *rank) openRecorder() (*recorder.Recorder, error) {
 	return observe.OpenRecorder()
 }
 
-// What the owner of a rank's place has of it.
+// The methods below implement inprocess.Rank, for package mpitest.
 
-// Fail has every current and later call of the rank fail with a cause.
+// Fail makes every current and later call of the rank fail with cause.
 func (r *rank) Fail(cause error) {
 	if c := r.world.Load(); c != nil {
 		c.job.hub.Fail(cause)
 	}
 }
 
-// Snapshot says what the rank does. Goroutines that are in no call of it are left out.
+// Snapshot describes the calls of the rank that are in progress.
 func (r *rank) Snapshot() *snapshot.Rank {
 	c := r.world.Load()
 	if c == nil {
@@ -152,7 +151,7 @@ func (r *rank) Snapshot() *snapshot.Rank {
 	return c.job.observer.Reporter().Snapshot()
 }
 
-// Moves is a number that grows whenever a message of the rank moves.
+// Moves returns a number that grows whenever a message of the rank moves.
 func (r *rank) Moves() uint64 {
 	if c := r.world.Load(); c != nil {
 		return c.job.hub.Activity()
@@ -160,7 +159,7 @@ func (r *rank) Moves() uint64 {
 	return 0
 }
 
-// Engine is that of the rank's first endpoint; nil before it is there.
+// Engine returns the engine of the rank's first endpoint; nil before it exists.
 func (r *rank) Engine() *engine.Engine {
 	if c := r.world.Load(); c != nil {
 		return c.e
@@ -168,7 +167,7 @@ func (r *rank) Engine() *engine.Engine {
 	return nil
 }
 
-// Discard releases what the rank still has if it has not come through Finalize.
+// Discard releases the resources of a rank that has not completed Finalize.
 func (r *rank) Discard(cause error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

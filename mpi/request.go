@@ -44,7 +44,7 @@ func (s Status) Err() error { return s.err }
 // emptyStatus is the status of an inactive request (MPI 4.1, 3.7.3), and of a send.
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 
-// statusOf turns a status of the engine, whose source is a world rank, into one of the communicator.
+// statusOf converts a status of the engine, whose source is a world rank, to one of the communicator.
 func (c *Comm) statusOf(s engine.Status) Status {
 	if s.Elem == 0 {
 		st := emptyStatus
@@ -115,8 +115,8 @@ func RequestStatus(r Request) (Status, bool, error) {
 	return r.c.statusOf(st), ok, err
 }
 
-// withdraw ends a receive that nothing may answer, and tells what it has received: its status is cancelled if
-// that is nothing.
+// withdraw ends a receive that may never get a message, and returns its status, which is cancelled if it has
+// got none.
 func (r Request) withdraw() Status {
 	st, err := emptyStatus, r.Cancel()
 	if err == nil {
@@ -151,7 +151,7 @@ func (r Request) Cancel() error {
 	return nil
 }
 
-// asError makes the error of an operation that belongs to no communicator, or to the world.
+// asError returns the error of an operation that belongs to no communicator, or to the world.
 func asError(op string, err error) error {
 	if err == nil {
 		return nil // before e: it escapes

@@ -52,8 +52,8 @@ func (c *Comm) split(color, key int) (*Comm, error) {
 	return child, err
 }
 
-// finish agrees on an id and makes the communicator of some ranks of the calling one, in this order. It is
-// nil at other ranks.
+// finish agrees on an id and makes the communicator of some ranks of the calling one, in this order. It
+// returns nil at the other ranks.
 func (x *compoundCall) finish(ranks []int) (*Comm, error) {
 	id, err := x.agree()
 	if err != nil {
@@ -62,7 +62,7 @@ func (x *compoundCall) finish(ranks []int) (*Comm, error) {
 	c := x.comm
 	rank := slices.Index(ranks, c.rank)
 	if rank < 0 {
-		c.job.ids.Refuse(id) // other ranks use it, and none of their communicators has this rank
+		c.job.ids.Refuse(id) // other ranks use the id, for communicators without this rank
 		return nil, nil
 	}
 	if len(ranks) == c.size && slices.IsSorted(ranks) {
@@ -133,7 +133,7 @@ func (c *Comm) splitBy(kind Domain, key int) (*Comm, error) {
 		w := all[len(mine)*rank:]
 		return place{w[0], w[1], w[2], w[3]}
 	}
-	first := -1 // of the ranks that pass a kind
+	first := -1 // first rank that passes a kind
 	var ranks []int
 	for rank := range c.size {
 		p := at(rank)

@@ -6,21 +6,23 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// Stats holds a rank's counters since Init, for all communicators together (E13).
+// Stats holds a rank's counters since Init, for all communicators together. A message is eager, copied
+// through the ring of slots that its receiver has for the sender, or goes by rendezvous: it is announced, and
+// its bytes move directly between the buffers.
 type Stats struct {
 	Connections int    // open channels to peers
 	Registered  int    // bytes of registered buffers of these channels
 	Collective  int    // bytes of registered buffers that collectives between ranks of this host use besides
-	Kept        int    // bytes of messages that have arrived before their receive and wait for it
+	Kept        int    // bytes of unexpected messages, which have arrived before their receive
 	EagerSent   uint64 // messages copied into a peer's receive ring
 	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
 	Unexpected  uint64 // messages that arrived before their receive
-	// times that a peer was told to hold its payload back, because memory for unexpected messages ran short
+	// times that a peer was told to announce payload instead of sending it, for lack of memory
 	Holds       uint64
-	HeadsNoTail uint64 // polls that found the head of a message but not yet its tail
+	HeadsNoTail uint64 // polls that found only part of a message
 	Stalls      uint64 // times that a channel ran out of credits
-	Passes      uint64 // rounds of polling
-	Events      uint64 // that completion handlers were told of
+	Passes      uint64 // progress passes
+	Events      uint64 // events of completion handlers
 	Sleeps      uint64 // waits in which the goroutine went to sleep
 	// completions, and rings that something has come to, that passes have found
 	Completions uint64
@@ -38,11 +40,11 @@ type EndpointStats struct {
 	EagerSent   uint64 // messages copied into a peer's receive ring
 	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
 	Unexpected  uint64 // messages that arrived before their receive
-	Passes      uint64 // rounds of polling
-	Events      uint64 // that its completion handler was told of
+	Passes      uint64 // progress passes
+	Events      uint64 // events of its completion handler
 	Sleeps      uint64 // waits in which the goroutine went to sleep
-	HandlerCore int    // of its completion handler; -1 if it has none
-	HandlerBulk bool   // the handler makes way for others on its core: see Bulk
+	HandlerCore int    // core of its completion handler; -1 if it has none
+	HandlerBulk bool   // the handler yields to others on its core: see Bulk
 
 	// one for each core on which its completion handler has run, and each class that it has had there, by the
 	// order in which that began: see Comm.MoveHandler and Bulk
@@ -50,10 +52,10 @@ type EndpointStats struct {
 
 	// completions, and rings that something has come to, that passes have found
 	Completions   uint64
-	HandlerWakes  uint64        // times that something has woken the endpoint's completion handler
-	HandlerPasses uint64        // of the handler over the endpoint's queue pairs
+	HandlerWakes  uint64        // times that the endpoint's completion handler was woken
+	HandlerPasses uint64        // passes of the handler over the endpoint's queue pairs
 	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
-	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
+	LockHandOvers uint64        // number of these that ended with a hand-over, after a long wait
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
@@ -61,13 +63,14 @@ type EndpointStats struct {
 type HandlerStats struct {
 	Core        int
 	Bulk        bool
-	Events      uint64 // that the handler was told of
-	Wakes       uint64 // times that something has woken it
+	Events      uint64 // events of the handler
+	Wakes       uint64 // times that it was woken
 	Passes      uint64 // over the endpoint's queue pairs
-	Completions uint64 // that it has found after an event, and rings that something has come to
+	Completions uint64 // found after an event, and rings with arrivals
 }
 
-// ChannelStats holds the counters of the channel to one peer.
+// ChannelStats holds the counters of the channel to one peer. Each end has a receive ring for the other,
+// which is enlarged and shrunk on demand, in phases.
 type ChannelStats struct {
 	Peer     int    // world rank
 	Endpoint int    // of this rank, whose channel it is
@@ -79,7 +82,7 @@ type ChannelStats struct {
 	Received         uint64 // messages received
 	SentBytes        uint64 // bytes of the messages sent
 	RecvBytes        uint64 // bytes of the messages received
-	ViaLargeRing     uint64 // messages sent through a large ring while the small one stayed
+	ViaLargeRing     uint64 // messages sent through a large ring beside the small one
 	Credits          uint64 // CREDIT messages sent
 	Stalls           uint64 // times that credits ran out
 	EnlargesSent     uint64 // ENLARGE messages sent
@@ -89,34 +92,34 @@ type ChannelStats struct {
 	ShrinksGranted   uint64 // of these, granted
 	RequestsRefused  uint64 // resize requests of the peer that this rank refused
 	ZeroTransfers    uint64 // transfers that moved nothing because the channel first had to get larger slots
-	HeadsWithoutTail uint64 // looks that found the head of a message but not yet its tail
+	HeadsWithoutTail uint64 // polls that found only part of a message
 	CorruptReplies   uint64 // replies to ENLARGE and SHRINK with a wrong checksum
-	OverdueReplies   uint64 // replies that were asked for again because they had not come in time
+	OverdueReplies   uint64 // overdue replies, for which this rank asked again
 	RepliesResent    uint64 // replies resent because the peer asked for them again
 
 	Eager, EagerBytes           uint64 // messages and bytes that were copied through the channel's rings
 	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved directly between user buffers
 	Granted                     uint64 // announcements whose bytes this rank wrote into the receiver's buffer
 
-	// bytes of RDMA Reads of the peer that this rank's end of the connection has answered, and those of them
-	// that it copied before they went out (R2)
+	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied before
+	// sending
 	ReadBytes, ReadBytesCopied uint64
 
-	Lanes LaneStats // of the connections below the channel; zero if the fabric has no lanes
+	Lanes LaneStats // counters of the channel's connections; zero if the fabric has no lanes
 }
 
-// LaneStats holds the counters of the connections, or lanes, to one peer (H5).
+// LaneStats holds the counters of the lanes of a channel: the TCP connections that carry it.
 type LaneStats struct {
 	Lanes       int           // connections that carry data now
 	Down        uint64        // lanes that were lost
 	Up          uint64        // lanes that were made again, or joined
 	Resent      uint64        // bytes that were sent again
 	Duplicates  uint64        // segments that had arrived before and were dropped
-	Holes       int           // holes in the sequence that are open now
-	MaxHoles    int           // holes open at once
-	HolesClosed uint64        // holes closed
-	LongestHole time.Duration // the longest that a hole was open
-	HoleTime    time.Duration // the time that holes were open, in total
+	Holes       int           // gaps in the sequence that are open now, because lanes reorder
+	MaxHoles    int           // largest number of gaps open at once
+	HolesClosed uint64        // gaps closed
+	LongestHole time.Duration // the longest time that a gap was open
+	HoleTime    time.Duration // total time that gaps were open
 }
 
 // Stats returns the counters of this rank. After Finalize all are zero.

@@ -67,7 +67,7 @@ func (c *Comm) Agree(flag uint64) (uint64, error) {
 	return flag, c.failColl("Agree", err)
 }
 
-// agree is one agreement. flag is the common one afterwards, if there is no error or it is ErrProcFailed.
+// agree makes one agreement. If there is no error, or it is ErrProcFailed, flag is then the common flag.
 func (c *Comm) agree(flag *uint64) error {
 	v := agree.Neutral
 	v.And = *flag
@@ -157,8 +157,8 @@ func (c *Comm) agreeOnRanks() (left []int, err error) {
 	return left, nil
 }
 
-// agreeOnID agrees on the id of the new communicator: the leader proposes one, and all ranks that are left
-// vote, until they accept one. It reports false if the leader has failed.
+// agreeOnID agrees on the id of the new communicator: the leader proposes ids, and all remaining ranks vote,
+// until they accept one. It reports false if the leader has failed.
 func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 	for {
 		proposal, vote := agree.Neutral, agree.Neutral
@@ -197,11 +197,11 @@ func (c *Comm) agreeOnID(leader int) (id uint32, ok bool, err error) {
 // noID is proposed by a leader that has no id left.
 const noID = 1 << 32
 
-// turns keep a communicator's agreements, and Shrinks, which consist of several, in the order of their calls:
-// a rank begins one when it has returned from the one before.
+// turns orders a communicator's agreements, and Shrinks, which make several: a rank begins each one only
+// after the one before has returned.
 type turns struct{ last chan struct{} }
 
-// takeTurn gives the next turn: what to wait for, and what to close when it is over.
+// takeTurn returns the next turn: a Go channel to wait for, and one to close at its end.
 func (c *Comm) takeTurn() (mine <-chan struct{}, over chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +210,7 @@ func (c *Comm) takeTurn() (mine <-chan struct{}, over chan struct{}) {
 	return mine, over
 }
 
-// inTurn carries out an agreement after those that were called before.
+// inTurn makes an agreement after those that were called before.
 func (c *Comm) inTurn(agreement func() error) error {
 	mine, over := c.takeTurn()
 	defer close(over)

@@ -68,7 +68,7 @@ func AllgatherValues[T any](c *Comm, v T) ([]T, error) {
 	return all, c.failColl("AllgatherValues", err)
 }
 
-// gatherValues collects the values of all ranks, at the root or everywhere: first their headers, then the
+// gatherValues gathers the values of all ranks, at the root or everywhere: first their headers, then the
 // bytes.
 func gatherValues[T any](x *compoundCall, v *T, root int, everywhere bool) ([]T, error) {
 	c := x.comm
@@ -195,9 +195,8 @@ func alltoallValues[T any](c *Comm, in []T) ([]T, error) {
 	return value.AllReceived[T](headers, b)
 }
 
-// AllreduceValue combines the values of all ranks and returns the result at every rank. Values that have to
-// be value.Encoded (see SendValue) are combined in rank order. Ranks that pass values of different types get
-// ErrType.
+// AllreduceValue combines the values of all ranks and returns the result at every rank. Values without a
+// fixed size are combined in rank order. Ranks that pass values of different types get ErrType.
 func AllreduceValue[T any](c *Comm, v T, op Op[T]) (T, error) {
 	v, err := reduceValue(c, v, op, noRoot, func(in, out []T) error { return Allreduce(c, in, out, op) })
 	return v, c.failColl("AllreduceValue", err)
@@ -265,7 +264,7 @@ func beginReduction[T any](c *Comm, op Op[T], root int) (*compoundCall, error) {
 	t := value.Of[T]()
 	x := c.newValueCall(root, t)
 	word := uint64(t.Word &^ value.KindMask)
-	common := []uint64{word, ^word} // the bits that all have set, and those that none has
+	common := []uint64{word, ^word} // bits set at all ranks, and bits set at none
 	if err := x.allreduceAnd(common); err != nil {
 		return nil, err
 	}
@@ -295,7 +294,7 @@ func (c *Comm) checkRoot(root int) error {
 	return nil
 }
 
-// lengths returns the lengths of values and their sum, which make this rank allocate memory.
+// lengths returns the lengths of values and their sum, by which this rank allocates memory.
 func lengths(headers []value.Header, counts []int) (int, error) {
 	total, err := value.Lengths(headers, counts, mostBytes())
 	if err != nil {

@@ -27,7 +27,7 @@ func SendValue[T any](c *Comm, v T, dst, tag int) error {
 	return c.fail("SendValue", dst, tag, err)
 }
 
-// valueBuffer is a value as the message that is sent to a rank.
+// valueBuffer encodes a value as a message to a rank.
 func valueBuffer[T any](c *Comm, v *T, dst, tag int) (b buffer, err error) {
 	if err = c.checkSend(dst, tag); err != nil {
 		return b, err
@@ -106,7 +106,7 @@ func (r ValueRequest[T]) Test() (v T, st Status, ok bool, err error) {
 // reports whether nothing was received.
 func (r ValueRequest[T]) Cancel() error { return r.request.Cancel() }
 
-// open takes the value out of a message that has been received.
+// open decodes the value of a received message.
 func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _ error) {
 	c := r.request.c
 	if c == nil || err == nil && (st.Source == ProcNull || st.Cancelled()) {
@@ -114,7 +114,7 @@ func (r ValueRequest[T]) open(op string, st Status, err error) (v T, _ Status, _
 	}
 	if err == nil {
 		if err = value.Open(r.message.Bytes, &v); err != nil && c.checker != nil && st.Bytes() > 0 {
-			err = fmt.Errorf("%w: %w", errChecked, err) // reported, as the message is of another type
+			err = fmt.Errorf("%w: %w", errChecked, err) // already reported as a message of another type
 		}
 		r.src, r.tag = st.Source, st.Tag
 	}

@@ -1,8 +1,8 @@
 package mpi
 
 // SendVec sends one message made of several pieces of memory, in order, and returns when they may be reused
-// (E2; MPI 4.1, 4.1.2 describes such a message by a datatype). Any receive of as many bytes receives it, such
-// as Recv or RecvVec.
+// (MPI 4.1, 4.1.2 describes such a message by a datatype). Any receive of as many bytes receives it, such as
+// Recv or RecvVec.
 func SendVec(c *Comm, vec [][]byte, dst, tag int) error {
 	r, err := isendVec(c, "SendVec", vec, dst, tag)
 	if err != nil {
@@ -51,7 +51,7 @@ func irecvVec(c *Comm, op string, vec [][]byte, src, tag int) (Request, error) {
 	return r, nil
 }
 
-// orNoPieces is a vector that is not nil.
+// orNoPieces returns vec, or an empty vector if it is nil.
 func orNoPieces(vec [][]byte) [][]byte {
 	if vec == nil {
 		return [][]byte{}

@@ -13,25 +13,25 @@ import (
 // nothing. The zero View has no elements. A View whose arguments do not fit its slice has no elements either,
 // and every call that takes it returns the reason.
 type View[T any] struct {
-	// Four words in as many fields are what the compiler keeps in registers. What is more it writes to
-	// memory and reads back in each call: longer than all copies of a message of a few words take.
-	first    *T        // where the offsets of the elements begin
-	bytes    int       // of all elements
-	rows               // where the elements are
-	selected *selected // the same, where rows cannot say it; else nil
+	// The compiler keeps structs of up to four one-word fields in registers. It spills larger ones to memory
+	// in each call, which costs more than copying a message of a few words.
+	first    *T        // the base of the elements' offsets
+	bytes    int       // total size of the elements
+	rows               // the positions of the elements
+	selected *selected // the positions if rows cannot describe them; else nil
 }
 
-// rows are blocks at equal distances that do not overlap, from the first on, in bytes.
-type rows struct{ block, stride int32 } // stride is 0 where all bytes are contiguous
+// rows describes blocks at equal distances that do not overlap, in bytes.
+type rows struct{ block, stride int32 } // stride is 0 if all bytes are contiguous
 
-// selected is what a View or a Place has of its elements. Copies share it.
+// selected describes the elements of a View or a Place. Copies share it.
 type selected struct {
-	layout   layout.Layout // which nothing changes
-	err      error         // what is wrong with the selection; then the layout has no bytes
-	distinct atomic.Bool   // no element is in it twice, as a look has found: there is one for all receives
+	layout   layout.Layout // constant
+	err      error         // the mistake in the selection; then the layout has no bytes
+	distinct atomic.Bool   // a check has found that no element is in it twice
 }
 
-// elements is a method of selected for the reason that rows.layout gives.
+// elements is a method of selected for the same reason as rows.layout.
 func (s *selected) elements(size int) (at []int, step int) { return s.layout.Elements(size) }
 
 func (s *selected) isDistinct() bool { return s.distinct.Load() || s.lookDistinct() }
@@ -104,10 +104,10 @@ func viewOf[T any](first *T, l layout.Layout, err error) View[T] {
 	return v
 }
 
-// badSelection is a selection whose arguments do not fit.
+// badSelection returns the selection for invalid arguments.
 func badSelection(err error) *selected { return &selected{err: fmt.Errorf("%w: %w", ErrCount, err)} }
 
-// of makes a selection of the view's elements a view of its slice.
+// of converts a selection of the view's elements to a view of its slice.
 func (v View[T]) of(l layout.Layout, err error) View[T] {
 	if v.err() != nil {
 		return v
@@ -119,7 +119,7 @@ func (v View[T]) of(l layout.Layout, err error) View[T] {
 	return viewOf(v.first, l, err)
 }
 
-// err is what is wrong with the view.
+// err returns the mistake in the view, or nil.
 func (v View[T]) err() error {
 	if v.selected != nil {
 		return v.selected.err
@@ -134,7 +134,7 @@ func (v View[T]) Err() error { return v.err() }
 // order.
 func (v View[T]) Slice() ([]T, bool) { return v.slice() }
 
-// layout is where the elements are, from base on. It is own, which has no bytes yet, where rows say it.
+// layout returns the layout of the elements, relative to base. If rows describes it, it is built in own.
 func (v View[T]) layout(own *layout.Layout) *layout.Layout {
 	if v.selected != nil {
 		return &v.selected.layout
@@ -142,16 +142,16 @@ func (v View[T]) layout(own *layout.Layout) *layout.Layout {
 	return v.rows.layout(v.bytes, own)
 }
 
-// layout is apart from the View's, as what only generic code calls in other packages is not compiled into it.
+// layout is a method of rows, not of View: calls of other packages from generic code are not inlined.
 func (r rows) layout(n int, own *layout.Layout) *layout.Layout {
 	own.SetRows(n, r.block, r.stride)
 	return own
 }
 
-// scattered reports whether there are elements that are not contiguous, in order.
+// scattered reports whether the elements, in order, are not contiguous.
 func (v View[T]) scattered() bool { return v.selected != nil || v.stride != 0 }
 
-// unitOf is the size of an element in a layout, which counts those of no bytes too.
+// unitOf returns the size of an element in a layout. It is at least 1, so that elements without bytes count.
 func unitOf[T any]() int { return max(sizeOf[T](), 1) }
 
 // Len is the number of elements.
@@ -187,8 +187,8 @@ func (v View[T]) Unpack(src []T) int {
 	return len(src)
 }
 
-// gather copies the elements to memory where they are contiguous. T says how to copy one, which is quicker
-// than to look for how to copy so many bytes.
+// gather copies the elements to memory where they are contiguous. Copying values of T is faster than copying
+// a variable number of bytes.
 func (v View[T]) gather(to unsafe.Pointer) {
 	var at []int
 	var step int
@@ -214,7 +214,7 @@ func (v View[T]) gather(to unsafe.Pointer) {
 	}
 }
 
-// scatter is gather the other way.
+// scatter copies contiguous elements to the view.
 func (v View[T]) scatter(from unsafe.Pointer) {
 	var at []int
 	var step int
@@ -243,14 +243,14 @@ func (v View[T]) scatter(from unsafe.Pointer) {
 // isPlain reports whether elements may be copied as bytes.
 func (v View[T]) isPlain() bool { return lastKnown[T]() || checkElement[T]() == nil }
 
-// span is the elements from a place of the view's order on that are contiguous.
+// span returns the contiguous elements from an index of the view on.
 func (v View[T]) span(at int) []T {
 	var own layout.Layout
 	from, n := v.layout(&own).Span(at * unitOf[T]())
 	return unsafe.Slice((*T)(unsafe.Add(v.base(), from/unitOf[T]()*sizeOf[T]())), n/unitOf[T]())
 }
 
-// base is the memory that the layout is of.
+// base returns the memory of the layout.
 func (v View[T]) base() unsafe.Pointer { return unsafe.Pointer(v.first) }
 
 // slice returns the elements as a slice, if they are contiguous in order.
@@ -264,13 +264,13 @@ func (v View[T]) slice() ([]T, bool) {
 	return unsafe.Slice(v.first, v.Len()), true
 }
 
-// contiguousBytes is the memory of the elements, which are contiguous, in order.
+// contiguousBytes returns the memory of the elements, which must be contiguous.
 func (v View[T]) contiguousBytes() []byte { return unsafe.Slice((*byte)(v.base()), v.bytes) }
 
 // isDistinct reports whether the view has no element twice.
 func (v View[T]) isDistinct() bool { return v.selected == nil || v.selected.isDistinct() }
 
-// distinct refuses a view that has an element twice: what a receive leaves there would depend on the order of
+// distinct refuses a view that has an element twice: the result of a receive would depend on the order of
 // copies.
 func (v View[T]) distinct() error {
 	if v.isDistinct() {

@@ -26,7 +26,7 @@ func WaitallStatus(rs []Request, st []Status) error {
 	return waitall("WaitallStatus", rs, st)
 }
 
-// empty makes statuses those of inactive requests.
+// empty sets statuses to those of inactive requests.
 func empty(st []Status) {
 	for i := range st {
 		st[i] = emptyStatus
@@ -71,7 +71,7 @@ func waitall(op string, rs []Request, st []Status) error {
 	return o.first
 }
 
-// failureOf is the error of one of several requests: that of the last.
+// failureOf returns the error of one of several requests.
 func failureOf(err error, last bool) error {
 	if last {
 		return err
@@ -216,8 +216,7 @@ type outcomes struct {
 	first error    // by index
 }
 
-// add adds the result of the i-th request, which the engine has given back. Most have not failed, and their
-// status is not wanted.
+// add adds the result of the i-th request. Most requests succeed, and need no status.
 func (o *outcomes) add(i int, r Request, s *engine.Status, failure error) {
 	if failure != nil || o.st != nil || r.c.checker != nil {
 		o.tell(i, r, s, failure)
@@ -234,7 +233,7 @@ func (o *outcomes) tell(i int, r Request, s *engine.Status, failure error) {
 	}
 }
 
-// taken is the outcome of a request that the engine has given back.
+// taken processes the result of a request.
 func (r Request) taken(op string, s engine.Status, err error) (Status, error) {
 	r.c.checker.waitedFor(r.c, r.h, &s, err)
 	st := r.c.statusOf(s)
@@ -244,7 +243,7 @@ func (r Request) taken(op string, s engine.Status, err error) (Status, error) {
 	return st, st.err
 }
 
-// engineOf finds the engine in which requests live; nil if none is active.
+// engineOf returns the engine of the first active request; nil if none is active.
 func engineOf(rs []Request) *engine.Engine {
 	for i := range rs {
 		if rs[i].c != nil {
@@ -254,7 +253,7 @@ func engineOf(rs []Request) *engine.Engine {
 	return nil
 }
 
-// mixed reports whether some of the requests that are active live at another endpoint than e.
+// mixed reports whether an active request belongs to an endpoint other than e.
 func mixed(e *engine.Engine, rs []Request) bool {
 	if !e.Hub().Several() {
 		return false
@@ -263,8 +262,8 @@ func mixed(e *engine.Engine, rs []Request) bool {
 	return len(of) < len(rs)
 }
 
-// atOneEndpoint returns the first of some requests, as far as those that are active live at one endpoint, and
-// that endpoint; e if none of them is active.
+// atOneEndpoint returns the longest prefix of rs whose active requests belong to one endpoint, and that
+// endpoint; e if none is active.
 func atOneEndpoint(e *engine.Engine, rs []Request) (*engine.Engine, []Request) {
 	var of *engine.Engine
 	for i := range rs {
@@ -282,7 +281,8 @@ func atOneEndpoint(e *engine.Engine, rs []Request) (*engine.Engine, []Request) {
 	return of, rs
 }
 
-// endpointsAt gives the endpoint and the handle of each request; no endpoint for one that is not active.
+// endpointsAt returns a function that yields the endpoint and the handle of each request; nil for one that is
+// not active.
 func endpointsAt(rs []Request) func(i int) (*engine.Engine, engine.Request) {
 	return func(i int) (*engine.Engine, engine.Request) {
 		if rs[i].c == nil {
@@ -301,7 +301,7 @@ func someAnywhere(hub *engine.Hub, rs []Request, limit int, take func(int, *engi
 	return hub.TestSome(len(rs), endpointsAt(rs), limit, take)
 }
 
-// enough refuses statuses that are fewer than the requests.
+// enough refuses fewer statuses than requests.
 func enough(op string, rs []Request, st []Status) error {
 	if len(st) < len(rs) {
 		return asError(op, fmt.Errorf("%w: room for only %d statuses of %d requests", ErrCount, len(st),

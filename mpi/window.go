@@ -28,29 +28,29 @@ type Win[T any] struct {
 	calls *sync.Pool // of *cells[T]
 }
 
-// window is a handle to a window of whatever type.
+// window is a handle to a window of any element type. Here the part of a rank is its memory in the window.
 type window struct {
 	*windowState
-	via  *Comm // the window's communicator; of WithContext, with a canceller
-	long bool  // operations take the long way, also on mapped memory: there is a canceller, or a hook
+	via      *Comm // the window's communicator; of WithContext, with a canceller
+	slowPath bool  // operations take the slow path even on mapped memory: there is a canceller, or a hook
 }
 
-// windowState is what all handles to a window share.
+// windowState is the state that all handles to a window share.
 type windowState struct {
 	comm      *Comm // of its own
 	w         *engine.Window
 	elem      int
-	operators uint32          // a bit for each that accumulates have
-	dynamic   bool            // parts are what ranks attach
+	operators uint32          // a bit for each operator of accumulates
+	dynamic   bool            // the window is dynamic
 	sizes     []int           // elements of each rank's part; 0 in a dynamic window
 	epoch     atomic.Uint32   // epochNone, epochFence or epochAll
-	access    []atomic.Uint32 // to each target: accessNone and so on
-	owned     []byte          // memory that Free gives back
+	access    []atomic.Uint32 // access to each target: accessNone and so on
+	owned     []byte          // memory that Free frees
 	freed     atomic.Bool
 
 	mu              *engine.Lock
 	posted, started []int       // ranks of the last Post and Start; nil for none
-	arrived         map[int]int // Posts that have come for a Start that was given up, by rank
+	arrived         map[int]int // Posts that have arrived for a cancelled Start, by rank
 }
 
 // WinAllocate makes a window with n elements of newly allocated, zeroed memory at this rank (MPI 4.1,
@@ -139,8 +139,8 @@ func WinAllocateShared[T any](c *Comm, n int) (*Win[T], error) {
 	return w, nil
 }
 
-// makeWindow agrees with the other ranks on a window. A rank that cannot have its part takes part all the
-// same, with its error, so that all fail.
+// makeWindow agrees with the other ranks on a window. A rank that cannot make its part participates with its
+// error, so that the call fails at all ranks.
 func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T], error) {
 	own, err := c.Dup()
 	if err != nil {
@@ -189,7 +189,7 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	w.Join(c.rank, worlds, cards)
 	x.operators = operatorSet(w.Type())
 	own.window.Store(&x)
-	// Nobody reaches for a part before its rank knows of the window.
+	// No rank accesses a part before its owner has the window.
 	if err := Barrier(own.within(c)); err != nil {
 		x.abandonNew(err)
 		return nil, fmt.Errorf("%w: %w", errPartKept, err)
@@ -269,7 +269,7 @@ func (w *window) free() error {
 	return w.release()
 }
 
-// release gives back what this rank has.
+// release frees the resources of this rank.
 func (w *window) release() error {
 	w.freed.Store(true)
 	err := w.w.Free()
@@ -280,17 +280,16 @@ func (w *window) release() error {
 	return errors.Join(err, w.comm.Free())
 }
 
-// abandon ends this rank's use of a window when the ranks could not agree that all are done with it. Those
-// that are left may not know yet and be at this rank's part: it stays registered, and the communicator's
-// context in use.
+// abandon frees the window locally after Free has failed to synchronize. Surviving ranks may still access
+// this rank's part, so it stays registered and the communicator's context id stays reserved.
 func (w *window) abandon() { w.freed.Store(true) }
 
-// abandonNew is abandon of a window that others may have got, and on which they would wait for this rank: the
-// caller here has nothing to revoke.
+// abandonNew is abandon for a window whose creation failed here. Other ranks may have it and wait for this
+// one there, so it revokes the window's communicator: the program has no handle to do that.
 func (w *window) abandonNew(why error) {
 	w.abandon()
 	if isLoss(why) {
-		_ = w.comm.Revoke() // it fails when all has ended
+		_ = w.comm.Revoke() // it fails only after the end of the job
 	}
 }
 
@@ -299,8 +298,8 @@ func (w *window) gaveUp(err error) bool {
 	return err != nil && w != nil && w.windowState != nil && w.via.canceller.Err() != nil
 }
 
-// errPartKept is the error of a window whose creation failed here, but whose part is kept because others may
-// have it.
+// errPartKept marks the error of a window whose creation failed here, but whose part stays because others may
+// have the window.
 var errPartKept = errors.New("the window may exist at other ranks")
 
 // isLoss reports whether an error is that ranks have failed, or that the communicator was revoked.
@@ -329,15 +328,15 @@ func isLoss(err error) bool { return errors.Is(err, ErrProcFailed) || errors.Is(
 // but may exist at others.
 func (w *Win[T]) WithContext(ctx context.Context) *Win[T] {
 	if w.base() == nil {
-		return w // whose calls say what is wrong
+		return w // its calls return the error
 	}
 	handle := *w
 	handle.via = w.comm.WithContext(ctx)
-	handle.long = handle.via.canceller != nil || w.comm.job.hub.Hooked()
+	handle.slowPath = handle.via.canceller != nil || w.comm.job.hub.Hooked()
 	return &handle
 }
 
-// base is the window, nil for none.
+// base returns the window, or nil.
 func (w *Win[T]) base() *window {
 	if w == nil || w.windowState == nil {
 		return nil
@@ -369,34 +368,34 @@ func (w *window) fail(call engine.Call, peer int, err error) error {
 	return w.comm.fail(call.String(), peer, NoPeer, err)
 }
 
-// longCall is a call whose beginning and end hooks are told of: one on a window that may last, or Finalize.
-// No hook is told of the zero longCall.
-type longCall struct {
+// blockingCall is a call whose beginning and end are reported to the hook: one on a window that may block, or
+// Finalize. The zero blockingCall has no hook.
+type blockingCall struct {
 	hook  *engine.Hook
 	call  engine.Call
 	start int64
 }
 
 // beginLong tells hooks that a call on a communicator, which may be nil, begins.
-func (c *Comm) beginLong(call engine.Call) longCall {
+func (c *Comm) beginLong(call engine.Call) blockingCall {
 	if c == nil || c.commState == nil || !c.job.hub.Hooked() {
-		return longCall{}
+		return blockingCall{}
 	}
 	h := c.e.Hook()
-	return longCall{h, call, h.BeginLong(call, NoPeer)}
+	return blockingCall{h, call, h.BeginLong(call, NoPeer)}
 }
 
 // beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
-func (w *window) beginLong(call engine.Call, rank int) longCall {
+func (w *window) beginLong(call engine.Call, rank int) blockingCall {
 	if w == nil || !w.comm.job.hub.Hooked() {
-		return longCall{}
+		return blockingCall{}
 	}
 	h := w.comm.e.Hook()
-	return longCall{h, call, h.BeginLong(call, w.worldRank(rank))}
+	return blockingCall{h, call, h.BeginLong(call, w.worldRank(rank))}
 }
 
 // end tells hooks that the call ends.
-func (l longCall) end() {
+func (l blockingCall) end() {
 	if l.hook != nil {
 		l.hook.EndLong(l.call, l.start)
 	}

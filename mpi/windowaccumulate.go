@@ -45,7 +45,7 @@ func (w *Win[T]) RgetAccumulate(src, result []T, rank, at int, op Op[T]) (Reques
 
 func (w *Win[T]) getAccumulate(call engine.Call, src, result []T, rank, at int, op Op[T]) (Request, error) {
 	if len(src) == 0 && op.code() == rma.NoOp {
-		src = result // any elements will do, if there are as many
+		src = result // any elements of the same number will do
 	}
 	if len(src) != len(result) {
 		return Request{}, w.base().fail(call, rank, fmt.Errorf("%w: %d elements, and room for %d results",
@@ -54,7 +54,7 @@ func (w *Win[T]) getAccumulate(call engine.Call, src, result []T, rank, at int, 
 	return w.base().update(call, memory(src), memory(result), rank, at, len(result), op.code())
 }
 
-// update carries out an accumulate of n elements, or begins it.
+// update executes an accumulate of n elements, or begins it.
 func (w *window) update(call engine.Call, src, result []byte, rank, at, n int, code rma.Code) (Request,
 	error) {
 	start := w.beginCall(call, n)
@@ -84,10 +84,10 @@ func (w *Win[T]) FetchAndOp(value T, rank, at int, op Op[T]) (T, error) {
 	return w.fetch(engine.CallFetchAndOp, value, value, rank, at, code)
 }
 
-// cells are a call's elements, in memory that stays where it is.
+// cells has the elements of a call in heap memory.
 type cells[T any] struct{ value, compare, was T }
 
-// fetch changes one element and waits for what was there, whatever way that takes.
+// fetch changes one element and waits for the old value.
 func (w *Win[T]) fetch(call engine.Call, value, compare T, rank, at int, code rma.Code) (was T, err error) {
 	start := w.base().beginCall(call, 1)
 	t, offset, err := w.base().accumulate(rank, at, 1, code)
@@ -121,8 +121,8 @@ func (w *Win[T]) CompareAndSwap(compare, swap T, rank, at int) (T, error) {
 	return w.fetch(engine.CallCompareAndSwap, swap, compare, rank, at, rma.Swap)
 }
 
-// word is the address in this process of an element that is a word of the processor; nil if it is not mapped,
-// or if any check fails.
+// word returns the address in this process of an element that is a machine word; nil if it is not mapped, or
+// if any check fails.
 func (w *Win[T]) word(rank, at int, code rma.Code) unsafe.Pointer {
 	there := w.base().mapped(rank, at, 1)
 	if there == nil || !w.w.Type().IsWord() || w.operators>>code&1 == 0 {
@@ -157,12 +157,12 @@ func operatorSet(t *rma.Type) (set uint32) {
 	return set
 }
 
-// bytesOfElement is the memory of one element.
+// bytesOfElement returns the memory of one element.
 func bytesOfElement[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
-// lowest gives an element that is a word as the lowest bytes of one.
+// lowest returns an element in the lowest bytes of a word.
 func lowest[T any](v *T, size int) uint64 {
 	switch p := unsafe.Pointer(v); size {
 	case 1:
@@ -176,7 +176,7 @@ func lowest[T any](v *T, size int) uint64 {
 	}
 }
 
-// element is the element that lowest has made a word of.
+// element undoes lowest.
 func element[T any](v uint64) (e T) {
 	switch p := unsafe.Pointer(&e); unsafe.Sizeof(e) {
 	case 1:
@@ -191,7 +191,7 @@ func element[T any](v uint64) (e T) {
 	return e
 }
 
-// windowType says how windows change elements of type T.
+// windowType returns how windows change elements of type T.
 func windowType[T any]() rma.Type {
 	t := rma.Type{Size: sizeOf[T]()}
 	switch reflect.TypeFor[T]().Kind() {
@@ -218,7 +218,7 @@ func applies[T any](t *rma.Type, ops ...Op[T]) {
 	}
 }
 
-// locApplies gives a Loc its operators.
+// locApplies sets the operators of a Loc.
 func locApplies[T any](t *rma.Type) {
 	switch any((*T)(nil)).(type) {
 	case *Loc[int8]:
@@ -250,7 +250,7 @@ func locApplies[T any](t *rma.Type) {
 
 func locOf[V Ordered](t *rma.Type) { applies(t, MaxLoc[V](), MinLoc[V]()) }
 
-// code is the operator's name among ranks; rma.None for one of NewOp and for none.
+// code returns the operator's code in messages; rma.None for an operator of NewOp and for none.
 func (o Op[T]) code() rma.Code {
 	if o.operator == nil {
 		return rma.None

@@ -60,7 +60,7 @@ func (w *window) attach(mem []byte) (int, error) {
 	return at, err
 }
 
-// maxAttached is how many elements an attachment has at most.
+// maxAttached bounds the elements of an attachment.
 const maxAttached = 1 << engine.AttachedShift
 
 // Detach removes memory from a dynamic window (MPI 4.1, 12.2.4), by the position that Attach returned.
@@ -92,7 +92,7 @@ func (w *window) checkDynamic() error {
 	return nil
 }
 
-// attachedAt finds n elements of what a rank has attached.
+// attachedAt finds n elements of a rank's attachment.
 func (w *window) attachedAt(rank, at, n int) (*engine.Target, int, error) {
 	t, err := w.w.Target(rank).Hold(at, w.via.canceller)
 	if errors.Is(err, engine.ErrNothingAttached) {

@@ -42,7 +42,7 @@ func (w *Win[T]) Rget(dst []T, rank, at int) (Request, error) {
 	return w.base().move(engine.CallRget, memory(dst), rank, at, len(dst))
 }
 
-// move carries out a Put or a Get of n elements, or begins it.
+// move executes a Put or a Get of n elements, or begins it.
 func (w *window) move(call engine.Call, buf []byte, rank, at, n int) (Request, error) {
 	start := w.beginCall(call, n)
 	t, offset, err := w.target(rank, at, n)
@@ -88,7 +88,7 @@ func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Re
 	return Request{h: h, c: w.via}, nil
 }
 
-// alone is mapped, for moves in which the rank does not help with so many elements.
+// alone is mapped for a Put or Get that is too short for the target's help.
 func (w *window) alone(rank, at, n int) unsafe.Pointer {
 	if w == nil || n*w.elem >= engine.SharedMove {
 		return nil
@@ -99,7 +99,7 @@ func (w *window) alone(rank, at, n int) unsafe.Pointer {
 // mapped is the address in this process of n elements (n > 0) of a rank's part; nil if they are not mapped,
 // or if any check fails.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
-	if w == nil || w.freed.Load() || w.long || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
+	if w == nil || w.freed.Load() || w.slowPath || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
 		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||
 		w.access[rank].Load() < accessShared && w.epoch.Load() != epochFence {
 		return nil
@@ -111,8 +111,8 @@ func (w *window) mapped(rank, at, n int) unsafe.Pointer {
 	return unsafe.Add(base, at*w.elem)
 }
 
-// target checks an access to n elements of a rank's part, and gives their offset in bytes. It is nil for
-// ProcNull, without an error. The target is to be released when the operation has begun.
+// target checks an access to n elements of a rank's part, and returns their offset in bytes. The target is
+// nil for ProcNull, without an error. The caller releases it when the operation has begun.
 func (w *window) target(rank, at, n int) (t *engine.Target, offset int, err error) {
 	if err := w.check(); err != nil {
 		return nil, 0, err

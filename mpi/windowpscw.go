@@ -59,7 +59,7 @@ func (w *window) post(g *Group) error {
 	}
 	var first error
 	for i, rank := range ranks {
-		// all of them: a rank that is left waits in Start
+		// to all, even after an error: the remaining ranks wait in Start
 		err := w.tell(w.via, rank, contextid.PostTag)
 		if w.gaveUp(err) {
 			w.posted = ranks[:i]
@@ -104,7 +104,7 @@ func (w *window) startEpoch(g *Group) error {
 	return nil
 }
 
-// awaitPosts waits for the Post of all ranks. After an error it frees those that have posted from their Wait.
+// awaitPosts waits for the Post of all ranks. After an error it ends the Wait of those that have posted.
 func (w *window) awaitPosts(ranks []int) (first error) {
 	var posted []int
 	for _, rank := range ranks {
@@ -123,12 +123,12 @@ func (w *window) awaitPosts(ranks []int) (first error) {
 		return nil
 	}
 	for _, rank := range posted {
-		_ = w.tell(w.comm, rank, contextid.CompleteTag) // if it fails nobody waits for it
+		_ = w.tell(w.comm, rank, contextid.CompleteTag) // if this fails nobody waits for it
 	}
 	return first
 }
 
-// awaitPost takes a rank's Post: one that came for an earlier Start, or the next.
+// awaitPost takes a rank's Post: one that arrived for an earlier Start, or the next.
 func (w *window) awaitPost(rank int) error {
 	w.mu.Lock()
 	kept := w.arrived[rank] > 0
@@ -142,7 +142,7 @@ func (w *window) awaitPost(rank int) error {
 	return w.hear(rank, contextid.PostTag)
 }
 
-// keepPosts leaves Posts that have come to the next Start.
+// keepPosts keeps arrived Posts for the next Start.
 func (w *window) keepPosts(ranks []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +223,7 @@ func (w *window) waitPosted() error {
 	return first
 }
 
-// members are the ranks of a group in the window.
+// members returns the ranks of a group in the window.
 func (w *window) members(g *Group) ([]int, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%w: the group is nil", ErrArg)

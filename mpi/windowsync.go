@@ -14,7 +14,7 @@ const (
 	epochAll          // LockAll: the lock of each target is taken at the first operation on it
 )
 
-// What access a rank has to one target. From accessShared on, operations may go to it.
+// The access of a rank to one target. From accessShared on, operations on it are allowed.
 const (
 	accessNone      = iota
 	accessTaking    // the lock is being taken
@@ -40,7 +40,7 @@ func (w *window) enter(rank int) error {
 		rank)
 }
 
-// holds reports whether an epoch is open that the rank has to close.
+// holds reports whether an epoch is open that the rank must close.
 func (w *window) holds() bool {
 	if w.epoch.Load() == epochAll {
 		return true
@@ -105,7 +105,7 @@ func (w *window) fence() error {
 		return fmt.Errorf("%w: Fence while a lock is held or a Start is open", ErrEpoch)
 	}
 	err := w.w.FlushAll(w.via.canceller)
-	if err == nil || w.gaveUp(err) { // one that is given up counts as called
+	if err == nil || w.gaveUp(err) { // a cancelled Fence counts as called
 		err = cmp.Or(Barrier(w.via), err)
 	}
 	if w.gaveUp(err) {
@@ -129,13 +129,13 @@ func (w *window) leaveFence() error {
 	return err
 }
 
-// LockMode says who else may have the lock of a part of a window at the same time.
+// LockMode is the mode of a lock: shared or exclusive.
 type LockMode bool
 
 const (
-	// Shared lets others have the lock that also take it shared (MPI_LOCK_SHARED).
+	// Shared is compatible with other Shared locks (MPI_LOCK_SHARED).
 	Shared LockMode = false
-	// Exclusive lets nobody else have the lock (MPI_LOCK_EXCLUSIVE).
+	// Exclusive excludes all other locks (MPI_LOCK_EXCLUSIVE).
 	Exclusive LockMode = true
 )
 
@@ -162,7 +162,7 @@ func (w *Win[T]) Lock(rank int, mode LockMode) error {
 	})
 }
 
-// lock takes a target's lock. One goroutine takes it; those that need it for LockAll meanwhile sleep.
+// lock takes a target's lock. One goroutine takes it; others that need it for LockAll sleep meanwhile.
 func (w *window) lock(rank int, kind uint32) error {
 	a := &w.access[rank]
 	for !a.CompareAndSwap(accessNone, accessTaking) {
@@ -213,7 +213,7 @@ func (w *window) unlock(rank int) error {
 	if w.gaveUp(err) {
 		return err
 	}
-	// Whatever has failed, others may wait for the lock.
+	// Release the lock even after an error: others may wait for it.
 	if err2 := t.Unlock(a == accessExclusive, w.via.canceller); w.gaveUp(err2) {
 		return err2
 	} else if err == nil {

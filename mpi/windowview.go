@@ -11,22 +11,22 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 )
 
-// Place is a selection of the elements of a rank's part of a window with elements of type T: where PutView
-// puts to, and GetView gets from. Win.At makes it.
+// Place is a selection of the elements of a rank's part of a window with elements of type T: the target of
+// PutView and the source of GetView. Win.At makes it.
 type Place[T any] struct{ place }
 
-// place is a Place, of whatever type.
+// place is a Place of any element type.
 type place struct {
-	// A place has at most as many words as a call passes in registers. A larger one would pass through
-	// memory, which takes as long as the rest of a PutView of a few bytes.
+	// A place fits the registers of a call. A larger one would be passed through memory, which takes as long
+	// as the rest of a PutView of a few bytes.
 	from, n  int       // elements
 	unit     int       // bytes of an element
 	selected *selected // nil for all n elements
 }
 
 // At selects n elements of a rank's part, beginning with element from. The methods of the Place select from
-// these elements, as the methods of a View select from the elements of a view. A call that takes a Place
-// returns what is wrong with its arguments.
+// these elements, as the methods of a View select from the elements of a view. If the arguments of a Place
+// are invalid, calls that take it return the error.
 func (w *Win[T]) At(from, n int) Place[T] {
 	return Place[T]{place{from: from, n: n, unit: sizeOf[T]()}}
 }
@@ -62,7 +62,7 @@ func (p place) selection(l layout.Layout, err error) place {
 	return p
 }
 
-// layout is where the elements of the place are, from its first element on.
+// layout returns the layout of the place, relative to its first element.
 func (p place) layout() layout.Layout {
 	if p.selected != nil {
 		return p.selected.layout
@@ -70,7 +70,7 @@ func (p place) layout() layout.Layout {
 	return layout.Whole(0, p.n, p.unit)
 }
 
-// err is what is wrong with the place.
+// err returns the mistake in the place, or nil.
 func (p place) err() error {
 	switch {
 	case p.selected != nil:
@@ -123,7 +123,7 @@ func (w *Win[T]) GetView(v View[T], rank int, at Place[T]) error {
 	return w.moveView(engine.CallGetView, v, rank, at, cmp.Or(v.err(), v.distinct()))
 }
 
-// moveView carries out a PutView or a GetView. wrong is what is wrong with the view.
+// moveView executes a PutView or a GetView. wrong is the mistake in the view, or nil.
 func (w *Win[T]) moveView(call engine.Call, v View[T], rank int, at Place[T], wrong error) error {
 	start := w.base().beginCall(call, v.Len())
 	t, offset, err := w.base().viewTarget(wrong, v.Len(), rank, at.place)
@@ -138,7 +138,8 @@ func (w *Win[T]) moveView(call engine.Call, v View[T], rank int, at Place[T], wr
 	return err
 }
 
-// moveLayout moves the bytes of a layout of memory here to or from those of a place that begins at an offset.
+// moveLayout transfers the bytes of a layout of local memory to or from those of a place that begins at an
+// offset.
 func (w *window) moveLayout(call engine.Call, t *engine.Target, offset int, here *layout.Layout,
 	mem unsafe.Pointer, at place) error {
 	get := call == engine.CallGetView
@@ -169,7 +170,7 @@ func (w *window) moveLayout(call engine.Call, t *engine.Target, offset int, here
 // contiguous reports whether the elements are contiguous.
 func (p place) contiguous() bool { return p.selected == nil || !p.selected.layout.Scattered() }
 
-// offset is how many bytes after the first element of the place the contiguous elements begin.
+// offset returns the offset in bytes of the contiguous elements from the first element of the place.
 func (p place) offset() int {
 	if p.selected == nil {
 		return 0
@@ -178,12 +179,12 @@ func (p place) offset() int {
 	return from
 }
 
-// takes reports whether the place is n bytes of a part, from its first element on, and elements are of unit
+// takes reports whether the place is n contiguous bytes, from its first element on, of elements of unit
 // bytes.
 func (p place) takes(n, unit int) bool { return p.selected == nil && p.unit == unit && p.n*unit == n }
 
-// viewTarget checks an access to a place by a view of n elements, and gives the offset of what the place
-// selects from. The target is nil, without an error, where nothing is to be done; else it is to be released.
+// viewTarget checks an access to a place by a view of n elements, and returns the offset of the place's first
+// element. The target is nil, without an error, if there is nothing to do; otherwise the caller releases it.
 func (w *window) viewTarget(wrong error, n, rank int, at place) (t *engine.Target, offset int,
 	err error) {
 	switch {
@@ -213,16 +214,16 @@ func (w *window) viewTarget(wrong error, n, rank int, at place) (t *engine.Targe
 	return t, offset, t.Reach(w.via.canceller)
 }
 
-// windowView moves bytes of a layout here to or from those of a layout of a part. It has memory for pieces
-// that are contiguous at neither end, or not here; some of them are under way at once.
+// windowView transfers bytes of a local layout to or from those of a layout of a part. It has buffers for
+// pieces that are not contiguous locally; several of them are under way at once.
 type windowView struct {
 	t          *engine.Target
-	offset     int // of what the place selects from
+	offset     int // offset of the place's first element
 	here       layout.Cursor
 	layout, at layout.Layout
-	get        bool // to here
+	get        bool // GetView
 	pieces     [viewPieces]viewPiece
-	next       int // of pieces
+	next       int // index in pieces
 	buf        [viewPieces * pieceBytes]byte
 }
 
@@ -231,7 +232,7 @@ const (
 	pieceBytes = 28 << 10
 )
 
-// viewPiece is bytes that are put or got, in the order of both layouts from a position on.
+// viewPiece is a buffer for bytes of the layouts, from a position on.
 type viewPiece struct {
 	request engine.Request // zero for none
 	at, n   int
@@ -252,10 +253,10 @@ func (m *windowView) release() {
 	windowViews.Put(m)
 }
 
-// copiedAtOnce is the length up to which the engine copies what it puts.
+// copiedAtOnce is the length up to which the engine copies the bytes of a Put at once.
 const copiedAtOnce = 128
 
-// move leaves the memory with the operations if it fails: they go on, and m must not be released.
+// move transfers all bytes. After an error m must not be released: the operations go on and use its buffers.
 func (m *windowView) move(s *engine.Canceller) error {
 	if m.t.Mapped() {
 		m.mapped()
@@ -285,7 +286,7 @@ func (m *windowView) move(s *engine.Canceller) error {
 	return m.endAll(s)
 }
 
-// movePiece begins to move n bytes through the next piece of memory.
+// movePiece begins to transfer n bytes through the next buffer.
 func (m *windowView) movePiece(done, n, offset int, s *engine.Canceller) (err error) {
 	p, buf := &m.pieces[m.next], m.piece(m.next)[:n]
 	p.at, p.n = done, n
@@ -304,7 +305,7 @@ func (m *windowView) movePiece(done, n, offset int, s *engine.Canceller) (err er
 
 func (m *windowView) piece(i int) []byte { return m.buf[i*pieceBytes:][:pieceBytes] }
 
-// end waits until the memory of a piece is free again. What was got goes to its place here.
+// end waits until the buffer of a piece is free again. For a Get it copies the bytes to local memory.
 func (m *windowView) end(i int, s *engine.Canceller) error {
 	p := &m.pieces[i]
 	if p.request == (engine.Request{}) {
@@ -318,7 +319,7 @@ func (m *windowView) end(i int, s *engine.Canceller) error {
 	return err
 }
 
-// endAll is end of all pieces, in their order.
+// endAll is end for all pieces, in order.
 func (m *windowView) endAll(s *engine.Canceller) (err error) {
 	for i := range viewPieces {
 		err = cmp.Or(err, m.end((m.next+i)%viewPieces, s))
@@ -326,13 +327,13 @@ func (m *windowView) endAll(s *engine.Canceller) (err error) {
 	return err
 }
 
-// span is the bytes here from a position on that are contiguous.
+// span returns the contiguous local bytes from a position on.
 func (m *windowView) span(at int) ([]byte, int) {
 	offset, n := m.here.Layout.Span(at)
 	return unsafe.Slice((*byte)(unsafe.Add(m.here.Memory, offset)), n), n
 }
 
-// mapped copies between memory here and a part that is in this process.
+// mapped copies between local memory and a part that is mapped in this process.
 func (m *windowView) mapped() {
 	there := layout.Cursor{Layout: &m.at, Memory: unsafe.Add(m.t.Base(), m.offset)}
 	from, to := &m.here, &there

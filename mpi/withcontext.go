@@ -21,7 +21,7 @@ import "context"
 // other release. One made from such a handle has only the new context.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.commState == nil {
-		return c // whose calls say what is wrong
+		return c // its calls return the error
 	}
 	handle := &Comm{commState: c.commState}
 	if ctx != nil && ctx.Done() != nil {
@@ -30,7 +30,7 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	return handle
 }
 
-// withoutContext is a handle whose calls no context ends.
+// withoutContext returns a handle without a context.
 func (c *Comm) withoutContext() *Comm {
 	if c.canceller == nil {
 		return c
@@ -41,7 +41,7 @@ func (c *Comm) withoutContext() *Comm {
 // hasCanceller reports whether the calls through this handle can end with a context.
 func (c *Comm) hasCanceller() bool { return c != nil && c.canceller != nil }
 
-// within is the handle to a communicator whose calls end with the context of another.
+// within returns a handle to a communicator whose calls end with the context of another handle.
 func (c *Comm) within(other *Comm) *Comm {
 	if other.canceller == nil {
 		return c

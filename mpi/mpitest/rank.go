@@ -186,7 +186,7 @@ func (r *rank) checked(err error) {
 	}
 }
 
-// isConsequence tells whether an error says no more than that the job ends with a cause: calls return one
+// isConsequence reports whether an error says no more than that the job ends with a cause: calls return one
 // that wraps it, or says that a peer is gone, and the context of the body has ended.
 func isConsequence(err, cause error) bool {
 	return errors.Is(err, cause) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, context.Canceled)

@@ -53,7 +53,7 @@ func (j *job) watch(done <-chan struct{}) {
 	}
 }
 
-// allReturned tells whether all bodies have.
+// allReturned reports whether all bodies have.
 func (j *job) allReturned() bool {
 	return !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.returned.Load() && !r.ended.Load() })
 }
@@ -200,7 +200,7 @@ func (j *job) rankOf(g program.Goroutine, byID map[uint64]program.Goroutine) *ra
 	return nil
 }
 
-// maySleep tells whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel
+// maySleep reports whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel
 // that may be a timer's, or in a call that ends with a context.
 func (j *job) maySleep(list []ownGoroutine) bool {
 	for i := range list {
@@ -334,7 +334,7 @@ func abandoned(bubble string) bool {
 // playFunction is where the test waits for its job.
 const playFunction = program.Module + "mpi/mpitest.(*job).play"
 
-// clockStopped tells whether the goroutines of a bubble all wait, some of them for what stops its clock: a
+// clockStopped reports whether the goroutines of a bubble all wait, some of them for what stops its clock: a
 // mutex, or a channel that was made outside.
 func (j *job) clockStopped(list []ownGoroutine) bool {
 	stopped := false

@@ -154,7 +154,7 @@ func (in *instance) sendUp(out []Send) []Send {
 	return out
 }
 
-// commit ends the agreement, and tells the neighbors in the tree.
+// commit ends the agreement, and informs the neighbors in the tree.
 func (in *instance) commit(out []Send, from int, v Value) []Send {
 	if in.committed {
 		return out

@@ -1,7 +1,7 @@
 package coll
 
-// Allgather brings a block of Input from every rank to Output at every rank, in rank order. Input may be the
-// rank's own block of Output.
+// allgatherAlgorithms are the algorithms of Allgather, which gathers the blocks of Input of all ranks in
+// Output at every rank, in rank order. Input may be the rank's own block of Output.
 var allgatherAlgorithms = []algorithm{
 	{"bruck", nil, func(s *Schedule, c *Call) {
 		allgatherBruck(s, c.Rank, c.Size,
@@ -16,7 +16,8 @@ var allgatherAlgorithms = []algorithm{
 	}},
 }
 
-// Allgatherv is Allgather with blocks of different lengths, Recv, which all ranks know.
+// allgathervAlgorithms are the algorithms of Allgatherv, which is Allgather with blocks of different lengths,
+// Recv, which all ranks know.
 var allgathervAlgorithms = []algorithm{
 	{"bruck", nil, func(s *Schedule, c *Call) {
 		allgatherBruck(s, c.Rank, c.Size,

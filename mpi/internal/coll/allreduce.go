@@ -1,8 +1,8 @@
 package coll
 
-// Allreduce combines count elements of Input at all ranks into Output at all ranks, in rank order unless the
-// operator is commutative. All ranks get the same bits, as each element is combined by one rank for all, or
-// by all in the same order of operands. Input may be Output.
+// allreduceAlgorithms are the algorithms of Allreduce, which combines count elements of Input at all ranks
+// into Output at all ranks, in rank order unless the operator is commutative. All ranks get the same bits, as
+// each element is combined by one rank for all, or by all in the same order of operands. Input may be Output.
 var allreduceAlgorithms = []algorithm{
 	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
 		allreduceDoubling(s, c.Rank, c.Size, c.Count, c.ElemSize)

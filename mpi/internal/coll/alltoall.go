@@ -1,7 +1,8 @@
 package coll
 
-// Alltoall brings the block of Input for each rank to that rank's Output, where blocks lie in the order of
-// the ranks from which they came. Input and Output do not overlap, unless the call is in place.
+// alltoallAlgorithms are the algorithms of Alltoall, which sends the block of Input for each rank to that
+// rank's Output, where blocks are in the order of their senders. Input and Output do not overlap, unless the
+// call is in place.
 var alltoallAlgorithms = []algorithm{
 	{"bruck", nil, func(s *Schedule, c *Call) {
 		outOfPlace(s, c, func() { alltoallBruck(s, c.Rank, c.Size, c.bytes()) })
@@ -15,8 +16,9 @@ func alltoallEven(s *Schedule, c *Call, window int) {
 	outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, blocks, blocks, window) })
 }
 
-// Alltoallv is Alltoall with blocks of different lengths: Send are those of Input, Recv those of Output. Both
-// are this rank's own; what one rank sends to another is as long as what that one expects.
+// alltoallvAlgorithms are the algorithms of Alltoallv, which is Alltoall with blocks of different lengths:
+// Send are those of Input, Recv those of Output. Both are this rank's own; what one rank sends to another is
+// as long as what that one expects.
 var alltoallvAlgorithms = []algorithm{
 	{"scattered", nil, func(s *Schedule, c *Call) {
 		window := alltoallWindow
@@ -78,7 +80,7 @@ func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) 
 	}
 }
 
-// orNowhere is the span; of an empty one no place is left, where there may be no memory.
+// orNowhere returns p, or the zero Span if p is empty: an empty span may point outside the buffer.
 func (p Span) orNowhere() Span {
 	if p.Len == 0 {
 		return Span{}
@@ -86,8 +88,9 @@ func (p Span) orNowhere() Span {
 	return p
 }
 
-// alltoallBruck (J. Bruck et al., 1997) moves a block by the powers of two of which the distance it has to go
-// is the sum. Blocks are numbered by that distance; those that move together are packed first.
+// alltoallBruck (J. Bruck et al., 1997) moves each block in steps of powers of two, by the binary
+// representation of its distance. Blocks are numbered by that distance; those that move together are packed
+// first.
 func alltoallBruck(s *Schedule, rank, size, block int) {
 	held := s.scratch(size * block)
 	packed := s.scratch(size / 2 * block)

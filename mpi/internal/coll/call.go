@@ -38,36 +38,36 @@ func (o Operation) String() string {
 	return fmt.Sprintf("operation %d", uint8(o))
 }
 
-// Call is what one rank passes to a collective operation, without types: lengths are in elements of ElemSize
-// bytes. Two calls that are equal have the same schedule.
+// Call has the arguments of one rank to a collective operation, without types: lengths are in elements of
+// ElemSize bytes. Equal calls have the same schedule.
 type Call struct {
 	Operation   Operation
 	Rank, Size  int
-	Root        int  // 0 where the operation has none
+	Root        int  // 0 if the operation has none
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
 	// of Reduce: Input may be the right operand of the operator, as it is not Output, and is not overwritten.
 	// It may differ from rank to rank, as may Stage
 	OwnRight bool
-	InOrder  bool // all operands of an element are to be combined at once, in rank order
-	InPlace  bool // of Alltoall and Alltoallv: the blocks to send are those of Output; of
+	InOrder  bool // combine all operands of an element at once, in rank order
+	InPlace  bool // for Alltoall and Alltoallv: the blocks to send are those of Output; for
 	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
-	Staged     bool   // of Alltoallv: long messages go through memory of their own
-	Fabric     Fabric // that carries messages, between hosts if there are several
-	Processors int    // of the host that the ranks share; 0 if each has one. All ranks say the same
-	Mailbox    int    // bytes of a message that the ranks' mailboxes take; 0 where they have none
-	Pull       bool   // the ranks have mailboxes, and read each other's memory
-	// up to how many bytes this rank copies memory for one other to read, alone and where both do so at once.
-	// They may differ from rank to rank, so no rounds depend on them
+	Staged     bool   // for Alltoallv: long messages go through bounce buffers
+	Fabric     Fabric // carries messages, between hosts if there are several
+	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
+	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
+	Pull       bool   // the ranks have mailboxes, and can read each other's memory
+	// lengths up to which this rank copies memory for one other to read: alone, and if both do so at once.
+	// They may differ between ranks, so rounds do not depend on them
 	Stage, StageByBoth int
 	Send, Recv         *Blocks
 	Neighbors          *Neighbors
-	Hosts              *Hosts // nil where all ranks share a host, or it is not known
+	Hosts              *Hosts // nil if all ranks share a host, or it is not known
 }
 
-// Repeats reports whether two calls on one communicator are equal. Of what such calls have alike, it compares
-// the size, which an empty Call has not; what pointers lead to it does not compare.
+// Repeats reports whether two calls on one communicator are equal. It compares only fields that can differ
+// between such calls, and Size, so that a zero Call equals none. It does not compare pointers.
 func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
@@ -75,11 +75,11 @@ func (c *Call) Repeats(d *Call) bool {
 		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Staged == d.Staged && c.Pull == d.Pull
 }
 
-// bytes is the length of the vector, or of this rank's block.
+// bytes returns the length of the vector, or of this rank's block.
 func (c *Call) bytes() int { return c.Count * c.ElemSize }
 
-// Bytes is the length of the vector, or of this rank's block; where blocks differ, that of all blocks that
-// the rank receives, or else sends.
+// Bytes returns the length of the vector, or of this rank's block; if blocks differ, the total length of the
+// blocks that the rank receives, or else sends.
 func (c *Call) Bytes() int {
 	for _, b := range [...]*Blocks{c.Recv, c.Send} {
 		if b != nil && b.Counts != nil { // of neighbors, if the ranks have some
@@ -89,14 +89,13 @@ func (c *Call) Bytes() int {
 	return c.bytes()
 }
 
-// Signature condenses what all ranks have to pass alike, so that a difference can be found. It is the same at
-// all ranks of a correct program, and most often another where a length, the root or the size of the elements
-// differs.
+// Signature returns a hash of the arguments that must be the same at all ranks. It is equal at all ranks of a
+// correct program, and usually different if a length, the root or the size of the elements differs.
 func (c *Call) Signature() uint32 {
 	h := uint64(c.Root) + 1
 	switch c.Operation {
 	case OpGatherv, OpScatterv, OpAlltoallv, OpNeighborAllgatherv, OpNeighborAlltoallv, OpNeighborAlltoall:
-		// Lengths are matters of two ranks, which each message shows.
+		// Lengths concern pairs of ranks; each message shows a difference.
 	case OpAllgatherv, OpReduceScatter:
 		h += uint64(c.Recv.before(c.Size)) << 8
 	default:
@@ -109,10 +108,10 @@ func (c *Call) Signature() uint32 {
 	return uint32(h >> 32)
 }
 
-// algorithm is one way to carry out an operation.
+// algorithm is an algorithm of an operation.
 type algorithm struct {
 	name string
-	// whether it can carry out the call; nil if it always can. All ranks find the same
+	// reports whether it can execute the call; nil if it always can. The result is the same at all ranks
 	fits  func(c *Call) bool
 	build func(s *Schedule, c *Call)
 }
@@ -121,12 +120,12 @@ type algorithm struct {
 type operation struct {
 	name       string
 	algorithms []algorithm
-	// the predicted time of each algorithm, in ns; nil for one that is chosen by other rules, or not at all.
-	// Without any the first algorithm is chosen
+	// the predicted time of each algorithm, in ns; nil for an algorithm that is chosen by other rules, or
+	// never. Without any, the first algorithm is chosen
 	costs   []func(c *Call) float64
 	direct  int // the index of the direct algorithm, plus one; 0 for none
-	pull    int // of the pulling one, likewise
-	inOrder int // of the one that is in order, likewise
+	pull    int // likewise the pulling algorithm
+	inOrder int // likewise the algorithm that combines in rank order
 }
 
 // operations is filled in by init because a composed algorithm builds other operations out of it.
@@ -163,7 +162,7 @@ func init() {
 	}
 }
 
-// Build writes the schedule of a call by the algorithm that suits it best.
+// Build builds the schedule of a call with the best algorithm.
 func (c *Call) Build(s *Schedule) {
 	s.Reset()
 	c.append(s)
@@ -175,7 +174,7 @@ func (c *Call) append(s *Schedule) {
 	op.algorithms[op.suits(c)].build(s, c)
 }
 
-// suits is the index of the algorithm that suits a call best.
+// suits returns the index of the best algorithm for a call.
 func (op *operation) suits(c *Call) int {
 	switch {
 	case op.direct > 0 && op.may(op.direct-1, c) && suitsDirect(c):
@@ -189,7 +188,7 @@ func (op *operation) suits(c *Call) int {
 	return best
 }
 
-// may reports whether an algorithm can carry out a call.
+// may reports whether an algorithm can execute a call.
 func (op *operation) may(i int, c *Call) bool {
 	if c.InOrder && op.inOrder > 0 && i != op.direct-1 && i != op.pull-1 && i != op.inOrder-1 {
 		return false

@@ -1,8 +1,8 @@
 package coll
 
-// The direct algorithms have each rank send what others need straight to them, in one round, and combine what
-// it receives by itself. That is many messages, and the fewest turns that a rank waits for others: it suits
-// short messages where a message costs little, as through the mailboxes of ranks that share a host.
+// In the direct algorithms each rank sends all ranks what they need in one round, and combines what it
+// receives itself. That takes many messages, but a rank waits only once: it suits short messages if a message
+// costs little, as through the mailboxes of ranks that share a host.
 
 const directName = "direct"
 
@@ -14,7 +14,7 @@ const (
 	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square
 )
 
-// direct are the operations that can be carried out so.
+// direct has the direct algorithms by operation.
 var direct = map[Operation]algorithm{
 	OpBarrier:   {directName, nil, barrierDirect},
 	OpBcast:     {directName, nil, bcastDirect},
@@ -39,7 +39,7 @@ func (op *operation) addDirect(o Operation) {
 
 func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
-// directLimit is the longest message with which ranks that have mailboxes do best without a tree.
+// directLimit returns the length of the longest message for which, with mailboxes, no tree is faster.
 func directLimit(c *Call) int {
 	switch c.Operation {
 	case OpAllreduce:
@@ -144,8 +144,8 @@ func reduceDirect(s *Schedule, c *Call) {
 	s.round()
 }
 
-// combinesInput reports whether the root of a Reduce has the other rank's vector come to where the result is
-// to be, and combines its own into it.
+// combinesInput reports whether the root of a Reduce receives the other rank's vector into the result, and
+// combines its own vector into it.
 func (c *Call) combinesInput() bool {
 	return c.Size == 2 && c.Commutative && c.OwnRight && !c.InOrder
 }
@@ -166,8 +166,8 @@ func (s *Schedule) vectors(c *Call, n int) (all Span, vector func(rank int) Span
 	}
 }
 
-// combine leaves in result what this rank's vector and the others' come to, from the lowest rank on, one
-// after another: so it is the same to the last bit wherever it is done.
+// combine combines this rank's vector and the others' into result, in rank order, so that the result is the
+// same at every rank, to the last bit.
 func (s *Schedule) combine(c *Call, result, own, all Span, vector func(rank int) Span) {
 	if c.InOrder {
 		s.copy(vector(c.Rank), own)
@@ -201,7 +201,7 @@ func reduceScatterDirect(s *Schedule, c *Call) {
 	s.round()
 }
 
-// scanDirect has every rank send its vector to all above it, and combine those from below.
+// scanDirect sends every rank's vector to all higher ranks, which combine those from below.
 func scanDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
 	n, vectors, inclusive := c.bytes(), c.Rank, c.Operation == OpScan
@@ -258,8 +258,8 @@ func alltoallDirect(s *Schedule, c *Call) {
 	s.round()
 }
 
-// ExchangeAll has every rank send Input to every other rank, and receive so many bytes from each into its
-// block of Output.
+// ExchangeAll builds a schedule in which every rank sends its Input, of bytes bytes, to every other rank, and
+// receives theirs into the blocks of Output.
 func ExchangeAll(s *Schedule, rank, size, bytes int) {
 	s.Reset()
 	s.exchangeAll(rank, size, func(int) Span { return Span{Input, 0, bytes} },

@@ -1,7 +1,7 @@
 package coll
 
-// Gather brings a block of Input from every rank to Output at the root, in rank order. Output is not used
-// elsewhere. At the root Input may be its own block of Output.
+// gatherAlgorithms are the algorithms of Gather, which gathers the blocks of Input of all ranks in Output at
+// the root, in rank order. Output is not used elsewhere. At the root Input may be its own block of Output.
 var gatherAlgorithms = []algorithm{
 	{"binomial", nil, func(s *Schedule, c *Call) {
 		gatherTree(s, c.Rank, c.Size, c.Root,
@@ -12,8 +12,9 @@ var gatherAlgorithms = []algorithm{
 	}},
 }
 
-// Gatherv is Gather with blocks of different lengths: the call's count is that of this rank's own, and Recv,
-// significant at the root only, tells where blocks go.
+// gathervAlgorithms are the algorithms of Gatherv, which is Gather with blocks of different lengths: the
+// call's count is that of this rank's own block, and Recv, significant only at the root, describes the blocks
+// in Output.
 var gathervAlgorithms = []algorithm{
 	{"linear", nil, func(s *Schedule, c *Call) {
 		gatherLinear(s, c.Rank, c.Size, c.Root, c.bytes(),

@@ -1,39 +1,38 @@
 package coll
 
-// The pulling algorithms have each rank read what it needs straight out of the memory of the ranks that have
-// it: a byte is copied once. Messages of no bytes tell when memory may be read, and when it has been. That
-// suits long vectors of ranks that share a host and may read each other's memory.
+// In the pulling algorithms each rank reads the bytes that it needs directly from the memory of other ranks:
+// a single copy. Messages without bytes tell when memory may be read, and when it was read. That suits long
+// vectors of ranks that share a host and may read each other's memory.
 //
 // Every rank has the same number of rounds, and a message of one round is received in that round.
 
 const pullName = "pull"
 
-// Where the pulling algorithms take over, in bytes of one message.
+// Lengths from which the pulling algorithms are used, in bytes of one message.
 const (
 	pullMin      = 8 << 10
-	pullBcastMin = 16 << 10 // a root that waits for all ranks loses what it gains before
-	// Up to how many bytes memory is copied for several others to read where only the root copies. For one
-	// other it is copied up to Call.Stage bytes: it gains no more than one system call.
+	pullBcastMin = 16 << 10 // the root's wait for all ranks must pay off
+	// Length up to which a root copies its buffer for several others to read. For one other the limit is
+	// Call.Stage, since that saves only one system call.
 	stageBcast = 32 << 10
-	// Between these lengths a root whose peers have processors of their own copies one piece while they read
-	// the one before. The stage has no room for more.
+	// Between these lengths a root copies one piece while its peers, if they have CPUs of their own, read the
+	// one before. The stage has no room for more.
 	pipelineBcastMin = 256 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePiece    = 64 << 10
-	// From so many bytes on two ranks with processors of their own share the work. In a Reduce the share is
-	// moved twice.
+	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
-	// From so many bytes of all ranks on, which no cache holds, messages do better than an Alltoall that
-	// pulls, if ranks take turns on their processors: a rank then leaves before the others have all.
-	pullAlltoallMost = 8 << 20
-	// pullChunk is how much of a vector is read and combined at a time: it stays in the cache in between.
+	// Above this total size, which exceeds the caches, messages are faster than an Alltoall that pulls if
+	// ranks share CPUs, since a rank can then leave before the others have finished.
+	pullAlltoallLimit = 8 << 20
+	// pullChunk is the number of bytes of a vector that are read and then combined, in the cache, at a time.
 	pullChunk = 64 << 10
 
-	pageBytes = 4 << 10 // of what the system makes accessible at a time
+	pageBytes = 4 << 10 // page of memory
 )
 
-// pulling are the operations that can be carried out so.
+// pulling has the pulling algorithms by operation.
 var pulling = map[Operation]algorithm{
 	OpBcast:     {pullName, pulls, bcastPull},
 	OpReduce:    {pullName, pulls, reducePull},
@@ -57,7 +56,7 @@ func pulls(c *Call) bool { return c.Pull }
 
 func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
 
-// suitsPull reports whether ranks that read each other's memory do best so. All ranks find the same.
+// suitsPull reports whether pulling is the fastest for a call. The result is the same at all ranks.
 func suitsPull(c *Call) bool {
 	if suitsMessages(c) {
 		return false
@@ -75,7 +74,7 @@ func suitsPull(c *Call) bool {
 
 // suitsMessages reports whether messages do better than an Alltoall that pulls.
 func suitsMessages(c *Call) bool {
-	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallMost
+	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallLimit
 }
 
 // pull reads a span of a peer's memory.

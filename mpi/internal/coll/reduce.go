@@ -1,7 +1,8 @@
 package coll
 
-// Reduce combines count elements of Input at all ranks into Output at the root, in rank order unless the
-// operator is commutative. Output is not used elsewhere. At the root Input may be Output.
+// reduceAlgorithms are the algorithms of Reduce, which combines count elements of Input at all ranks into
+// Output at the root, in rank order unless the operator is commutative. Output is not used elsewhere. At the
+// root Input may be Output.
 var reduceAlgorithms = []algorithm{
 	{"binomial", nil, func(s *Schedule, c *Call) {
 		reduceTree(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize, c.Commutative)

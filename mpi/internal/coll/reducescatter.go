@@ -1,8 +1,9 @@
 package coll
 
-// ReduceScatter combines Input at all ranks, in rank order unless the operator is commutative, and brings to
-// Output at each rank its block of the result, after Recv. Blocks follow one another. Input may begin where
-// Output does. ReduceScatterBlock has blocks of the call's count, and no Recv.
+// reduceScatterAlgorithms are the algorithms of ReduceScatter, which combines Input at all ranks, in rank
+// order unless the operator is commutative, and stores each rank's block of the result, as described by Recv,
+// in its Output. Blocks are consecutive. Input may begin where Output does. ReduceScatterBlock has blocks of
+// the call's count, and no Recv.
 var reduceScatterAlgorithms = []algorithm{
 	{"recursive-doubling", nil, func(s *Schedule, c *Call) {
 		reduceScatterDoubling(s, c.Rank, c.Size, c.reduced())
@@ -15,7 +16,7 @@ var reduceScatterAlgorithms = []algorithm{
 	}},
 }
 
-// reduced are the blocks of the result.
+// reduced returns the blocks of the result.
 func (c *Call) reduced() Blocks {
 	if c.Recv == nil {
 		return even(c.bytes())
@@ -23,8 +24,8 @@ func (c *Call) reduced() Blocks {
 	return *c.Recv
 }
 
-// blockOfResult is where this rank's block of the result goes, and where it is combined: elsewhere if the
-// input lies there.
+// blockOfResult returns the span of this rank's block of the result, and the span in which to combine it:
+// scratch memory if the input is in Output.
 func (s *Schedule) blockOfResult(c *Call, n int) (output, result Span) {
 	output = Span{Output, 0, n}
 	if c.InPlace {

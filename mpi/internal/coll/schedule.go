@@ -1,29 +1,29 @@
-// Package coll holds the algorithms of the collective operations. Each is a function that writes down, for
-// one rank, which messages it sends and receives and what it does with the bytes: a [Schedule]. Nothing is
-// sent here; an executor carries the schedule out, round by round, at once or bit by bit, so that blocking
-// and non-blocking collectives are the same schedules.
+// Package coll has the algorithms of the collective operations. An algorithm is a function that builds, for
+// one rank, a [Schedule]: which messages the rank sends and receives, and how it combines and copies bytes.
+// Call.Build chooses the algorithm. Nothing is sent here; an executor executes the schedule round by round,
+// so blocking and non-blocking collectives use the same schedules.
 //
-// # Carrying out a schedule
+// # Execution of a schedule
 //
-// A round's steps stand in the order Recv, Send, then the others. The executor posts the receives, posts the
-// sends, waits until all of them are complete, carries out the other steps in their order, and goes on with
-// the next round. Rounds of different ranks need not correspond; what corresponds is the n-th Send of one
-// rank to another and the n-th Recv of that one from the first, and their lengths. So one tag serves a whole
-// schedule, if no other schedule that uses the same context and tag is under way.
+// The steps of a round are in the order Recv, Send, then the others. The executor posts the receives, posts
+// the sends, waits until all of them are complete, executes the other steps in order, and goes on with the
+// next round. Rounds of different ranks need not correspond; but the n-th Send of one rank to another
+// corresponds to the n-th Recv there, with the same length. So one tag serves a whole schedule, if no other
+// schedule with the same context and tag is under way.
 //
-// A Send may be completed by the receiver alone, at any later time, as a rendezvous is: no schedule relies on
-// a Send being complete before its Recv is posted.
+// A Send may complete only when the receiver has posted its Recv, as in a rendezvous: no schedule relies on a
+// Send being complete before that.
 //
 // # Buffers
 //
 // Input is the caller's and is only read; Output is the caller's and is written; Scratch is Schedule.Scratch
 // bytes that the executor provides, aligned for the element type, with any content. Spans that a Reduce names
-// start at a multiple of the element size. Where a function says so, Input may be (a part of) Output, for
-// MPI_IN_PLACE.
+// start at a multiple of the element size. Where the comment of an operation's algorithms says so, Input may
+// be (a part of) Output, for MPI_IN_PLACE.
 //
-// All ranks must call a function with the same arguments, except for rank and for arguments that are
-// significant only at some ranks; otherwise the schedules do not match. Arguments must be valid: 0 <= rank <
-// size, 0 <= root < size, and no negative count; sums of counts fit an int, as the callers' slices do.
+// All ranks must build a Call with the same fields, except for Rank and for fields that are significant only
+// at some ranks; otherwise the schedules do not match. Calls must be valid: 0 <= Rank < Size, 0 <= Root <
+// Size, and no negative count; sums of counts must fit an int.
 package coll
 
 import "slices"
@@ -58,47 +58,48 @@ const (
 	ReduceLeft  // Dst = op(Src, Dst): Src comes from lower ranks
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
 
-	// Dst = Src, which is in Input or Output of Peer. Peer takes no part in the copy: other messages ensure
-	// that the bytes are there before it and stay until it is done.
+	// Pull reads the memory of another rank directly (a single copy): Dst = Src, which is in Input or Output
+	// of Peer. Messages ensure that the bytes are there before it and stay until it is done.
 	Pull
 
-	// Src goes to Dst, which is in a buffer of Schedule.Written of Peer. Peer takes no part in that: other
-	// messages tell that the memory may be written, and that it has been.
+	// Push writes Src to Dst, which is in a buffer of Schedule.Written of Peer. Other messages tell the two
+	// when the memory may be written, and that it has been.
 	Push
 
-	// Src, of a buffer in Schedule.Late, is ready for others to Pull once they have had a message of a later
+	// Publish makes Src, of a buffer in Schedule.Late, ready for others to Pull after a message of a later
 	// round. Dst is Src.
 	Publish
 
-	// Dst = op of all vectors in Src, which stand one after another, each as long as Dst, in rank order.
-	// The contents of Src are undefined afterwards.
+	// Combine sets Dst to the combination of all vectors in Src, which are consecutive, each as long as Dst,
+	// in rank order. The contents of Src are undefined afterwards.
 	Combine
 )
 
-// Step is one thing to do. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all but
-// Send. The two have the same length, but in Combine.
+// Step is one step of a schedule. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all
+// but Send. Src and Dst have the same length, except in Combine.
 type Step struct {
 	Kind     Kind
 	Peer     int
 	Src, Dst Span
 }
 
-// Schedule is what one rank does in a collective operation. The zero Schedule is empty. It can be used again
-// and again: Call.Build resets it first, and the memory is kept.
+// Schedule is the sequence of steps of one rank in a collective operation. The zero Schedule is empty. It can
+// be reused: Call.Build resets it first, and keeps its memory.
 type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
-	// its messages are short enough for the mailboxes of the call; it has one round, or it pulls
+	// its messages go through the ranks' mailboxes: shared memory for short messages; it has one round, or it
+	// pulls
 	Mailboxes bool
 	Pulls     bool  // some rank's schedule has a Pull or a Push; no message has bytes then
-	Exposed   uint8 // the buffers out of which others pull, or to which they push, a bit for each
+	Exposed   uint8 // the buffers from which others pull, or to which they push, a bit for each
 	Written   uint8 // those of them to which others push
-	Late      uint8 // those of them that others may not read before a Publish has named the span
-	// it pays to copy the exposed buffers, none of which others write to, to where they are read without a
-	// system call
+	Late      uint8 // those of them whose spans others may read only after a Publish
+	// the exposed buffers, to none of which others write, should be copied to memory that others read without
+	// a system call
 	Stages bool
 
 	steps []Step
-	ends  []int // where each round ends in steps
+	ends  []int // the end of each round in steps
 }
 
 // Reset empties the schedule and keeps its memory.
@@ -108,7 +109,7 @@ func (s *Schedule) Reset() {
 	s.steps, s.ends = s.steps[:0], s.ends[:0]
 }
 
-// Rounds is the number of rounds.
+// Rounds returns the number of rounds.
 func (s *Schedule) Rounds() int {
 	return len(s.ends)
 }
@@ -122,7 +123,7 @@ func (s *Schedule) Round(i int) []Step {
 	return s.steps[first:s.ends[i]]
 }
 
-// Messages is how many of the steps of a round are messages, which stand before the others.
+// Messages returns the number of messages among the steps of a round, which precede the others.
 func Messages(steps []Step) int {
 	for i := range steps {
 		if steps[i].Kind > Recv {
@@ -132,7 +133,7 @@ func Messages(steps []Step) int {
 	return len(steps)
 }
 
-// begin is where the round that is being written began.
+// begin returns the start of the current round in steps.
 func (s *Schedule) begin() int {
 	if n := len(s.ends); n > 0 {
 		return s.ends[n-1]
@@ -140,16 +141,16 @@ func (s *Schedule) begin() int {
 	return 0
 }
 
-// round ends a round. A round without a step is none.
+// round ends the current round, unless it is empty.
 func (s *Schedule) round() {
 	if len(s.steps) > s.begin() {
 		s.ends = append(s.ends, len(s.steps))
 	}
 }
 
-// mirror turns the schedule round: what was sent is received and what was received is sent, copies go the
-// other way, Input and Output change places, and the last round comes first. Steps keep their order within a
-// round. A round must receive or send, not both, and nothing may be reduced.
+// mirror reverses the schedule: sends become receives and receives sends, copies go the other way, Input and
+// Output are exchanged, and the last round comes first. Steps keep their order within a round. A round must
+// receive or send, not both, and nothing may be reduced.
 func (s *Schedule) mirror() {
 	all, last := len(s.steps), len(s.ends)-1
 	slices.Reverse(s.steps)
@@ -174,15 +175,16 @@ func (s *Schedule) mirror() {
 	}
 }
 
-// scratch reserves so many bytes.
+// scratch reserves scratch memory.
 func (s *Schedule) scratch(bytes int) Span {
 	at := s.Scratch
 	s.Scratch += bytes
 	return Span{Scratch, at, bytes}
 }
 
-// An empty span is a message too: so ranks that pass different lengths, of which one is 0, find out. Only
-// algorithms in which both ends of a message know that it is empty from their own arguments may leave it out.
+// An empty span is a message too, so that ranks that pass different lengths, one of them 0, find the
+// difference. Only algorithms in which both ends of a message know from their own arguments that it is empty
+// may omit it.
 
 func (s *Schedule) recv(peer int, dst Span) {
 	s.steps = append(s.steps, Step{Kind: Recv, Peer: peer, Dst: dst})
@@ -192,7 +194,7 @@ func (s *Schedule) send(peer int, src Span) {
 	s.steps = append(s.steps, Step{Kind: Send, Peer: peer, Src: src})
 }
 
-// copy joins a copy that goes on where the step before it ended to that step.
+// copy appends a Copy, merged with the previous one if contiguous.
 func (s *Schedule) copy(dst, src Span) {
 	if dst.Len == 0 || dst == src {
 		return
@@ -207,7 +209,7 @@ func (s *Schedule) copy(dst, src Span) {
 	s.steps = append(s.steps, Step{Kind: Copy, Src: src, Dst: dst})
 }
 
-// reduce combines src into dst. It stands left of it if it comes from lower ranks.
+// reduce combines src into dst. src is the left operand if it comes from lower ranks.
 func (s *Schedule) reduce(dst, src Span, left bool) {
 	if dst.Len == 0 {
 		return
@@ -219,7 +221,7 @@ func (s *Schedule) reduce(dst, src Span, left bool) {
 	s.steps = append(s.steps, Step{Kind: kind, Src: src, Dst: dst})
 }
 
-// redirect has the steps from the first of them on use a span in place of the beginning of a buffer.
+// redirect makes the steps from index first on use a span instead of the beginning of a buffer.
 func (s *Schedule) redirect(first int, from Buffer, to Span) {
 	move := func(p *Span) {
 		if p.Len > 0 && p.Buf == from {
@@ -238,7 +240,7 @@ func (p Span) precedes(q Span) bool {
 	return p.Buf == q.Buf && p.Off+p.Len == q.Off
 }
 
-// mirror is the span in the other buffer of the caller's.
+// mirror returns the same span in the caller's other buffer.
 func (p Span) mirror() Span {
 	switch {
 	case p.Len == 0:
@@ -251,7 +253,7 @@ func (p Span) mirror() Span {
 	return p
 }
 
-// part is the piece of the span from byte from up to byte to.
+// part returns the bytes of the span from from up to to.
 func (p Span) part(from, to int) Span {
 	return Span{p.Buf, p.Off + from, to - from}
 }

@@ -15,21 +15,21 @@ import (
 type Memory struct {
 	mr    transport.MR
 	bytes []byte
-	pins  int // by PinMemory
+	pins  int // calls of PinMemory that no UnpinMemory has ended
 }
 
-// memory is all that the user of a rank has. A message does not look here: the rendezvous registers what it
-// announces for as long as it is announced, whatever memory that is (docs/internals/adr/0008).
+// memory is all memory that Alloc gave to a rank's program. Messages do not look here: the rendezvous
+// registers each announced buffer while it is announced, wherever it comes from (docs/internals/adr/0008).
 type memory struct {
-	mu   orderedMutex // a leaf in the order of locks; it guards the domain too
+	mu   orderedMutex // guards pd too
 	pd   transport.PD
-	list []*Memory // in the order of addresses
-	// all that was ever allocated lies between these addresses, for those who do not have the lock
+	list []*Memory // sorted by address
+	// bounds of all memory ever allocated; may be read without the lock
 	low, high atomic.Uintptr
 }
 
-// Alloc gives n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: nobody
-// is told its key. It is Mappable, so that peers on this host reach directly what is announced out of it.
+// Alloc returns n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: its
+// key is never sent. The region is Mappable, so peers on this host map it and read announced messages there.
 func (h *Hub) Alloc(n int) ([]byte, error) {
 	if err := h.stopped(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (h *Hub) Alloc(n int) ([]byte, error) {
 	return m.bytes, nil
 }
 
-// widen has the bounds enclose memory.
+// widen extends the bounds to enclose mem.
 func (l *memory) widen(mem []byte) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if low := l.low.Load(); low == 0 || at < low {
@@ -59,13 +59,13 @@ func (l *memory) widen(mem []byte) {
 	}
 }
 
-// mayHave tells whether memory may be of the list, without the lock.
+// mayHave reports whether mem may be in the list. It takes no lock.
 func (l *memory) mayHave(mem []byte) bool {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	return at >= l.low.Load() && at < l.high.Load()
 }
 
-// has tells whether memory is of the list.
+// has reports whether mem is in the list.
 func (l *memory) has(mem []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,14 +73,14 @@ func (l *memory) has(mem []byte) bool {
 	return m != nil
 }
 
-// Free gives back what Alloc gave. It refuses, with ErrBuffer, what is anything else, and what is in use.
+// Free frees memory of Alloc. It returns ErrBuffer for any other memory, and for memory in use.
 func (h *Hub) Free(b []byte) error {
 	m, err := h.memory.whole(b)
 	if err != nil {
 		return err
 	}
 	for e := range h.each() {
-		if err := e.leaves(m); err != nil {
+		if err := e.stillUses(m); err != nil {
 			return err
 		}
 	}
@@ -100,11 +100,11 @@ func (h *Hub) Free(b []byte) error {
 
 var (
 	errNotAllocated = fmt.Errorf("%w: it does not come from Alloc, or has been freed", ErrBuffer)
-	errPinned       = fmt.Errorf("%w: a collective or a persistent request still uses it; let the one end, "+
-		"free the other", ErrBuffer)
+	errPinned       = fmt.Errorf("%w: a collective or a persistent request still uses it; wait for the "+
+		"collective, or free the request, first", ErrBuffer)
 )
 
-// whole gives the memory that b is all of.
+// whole returns the memory that b covers entirely.
 func (l *memory) whole(b []byte) (*Memory, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,12 +120,12 @@ func (l *memory) whole(b []byte) (*Memory, error) {
 	return m, nil
 }
 
-// leaves says what of the endpoint still uses memory; nil if nothing does.
-func (e *Engine) leaves(m *Memory) error {
+// stillUses returns an error that names the operation of the endpoint that uses m, or nil.
+func (e *Engine) stillUses(m *Memory) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil && (e.hub.memory.pinned(m) || e.usesLocked(m) != nil) {
-		e.progress.poll() // what uses it may have been given up by its caller, and nobody wait for it
+		e.progress.poll() // the operation may be over but for a pass, if nobody waits for it any more
 	}
 	return e.usesLocked(m)
 }
@@ -136,7 +136,7 @@ func (l *memory) pinned(m *Memory) bool {
 	return m.pins > 0
 }
 
-// usesLocked says which message of the endpoint uses memory; nil if none does.
+// usesLocked is stillUses without a pass.
 func (e *Engine) usesLocked(m *Memory) error {
 	e.mu.assertHeld()
 	for r := range e.Requests.underWay() {
@@ -145,7 +145,7 @@ func (e *Engine) usesLocked(m *Memory) error {
 			vec = [][]byte{r.view.memory()}
 		}
 		for _, b := range vec {
-			if !m.holds(b) {
+			if !m.contains(b) {
 				continue
 			}
 			what, tag := "a send to", r.msg.Tag
@@ -159,16 +159,16 @@ func (e *Engine) usesLocked(m *Memory) error {
 	return nil
 }
 
-// holds tells whether b begins in the memory.
-func (m *Memory) holds(b []byte) bool {
+// contains reports whether b begins in the memory.
+func (m *Memory) contains(b []byte) bool {
 	at, start := uintptr(unsafe.Pointer(unsafe.SliceData(b))), m.start()
 	return at >= start && at < start+uintptr(len(m.bytes))
 }
 
 func (m *Memory) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))) }
 
-// PinMemory keeps the memory that buf is of from being freed until UnpinMemory, for a use that is no request;
-// nil if Alloc did not give it.
+// PinMemory prevents Free of the memory that contains buf until UnpinMemory, for a use without a request. It
+// returns nil if buf is not memory of Alloc.
 func (h *Hub) PinMemory(buf []byte) *Memory {
 	l := &h.memory
 	if len(buf) == 0 || !l.mayHave(buf) {
@@ -193,7 +193,7 @@ func (h *Hub) UnpinMemory(m *Memory) {
 	m.pins--
 }
 
-// detachAll leaves to the process what the user has not freed.
+// detachAll leaves memory that the program has not freed to the process.
 func (l *memory) detachAll() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +204,8 @@ func (l *memory) detachAll() (err error) {
 	return err
 }
 
-// find gives the memory in which b begins, or nil, and its place in the list, or the place where it belongs.
+// find returns the memory in which b begins, or nil, and its index in the list, or the index at which to
+// insert it.
 func (l *memory) find(b []byte) (*Memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	i := sort.Search(len(l.list), func(i int) bool {

@@ -1,7 +1,8 @@
 package engine
 
-// Call says which call of package mpi an event is of. A call that consists of several, such as Sendrecv,
-// comes as those.
+// Call is the call of package mpi to which an event belongs. A call that consists of several, such as
+// Sendrecv, produces the events of those. A call without a constant of its own counts as the first of its
+// family: Issend as Isend.
 type Call uint8
 
 const (
@@ -15,7 +16,7 @@ const (
 	CallTest // likewise
 	CallCollective
 
-	// Those from here on are told of by package mpi. What they consist of comes within them.
+	// Package mpi reports the calls from here on. Events of the calls that they consist of come within them.
 	CallFinalize
 	CallWinAllocate
 	CallWinCreate
@@ -49,7 +50,7 @@ const (
 	CallStart
 	CallComplete
 	CallWinWait
-	Calls // how many there are
+	Calls // the number of calls
 )
 
 var callNames = [Calls]string{
@@ -62,8 +63,8 @@ var callNames = [Calls]string{
 	"Win.Complete", "Win.Wait",
 }
 
-// String is the name of the MPI call, or of the first of its family.
+// String returns the name of the MPI call, or of the first of its family.
 func (c Call) String() string { return callNames[c] }
 
-// Composite reports whether a call may consist of others, which come within it.
+// Composite reports whether a call may consist of others, whose events come within it.
 func (c Call) Composite() bool { return c >= CallFinalize }

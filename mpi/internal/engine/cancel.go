@@ -8,23 +8,23 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A send of which something has left this rank is cancelled together with its receiver: WITHDRAW asks for the
-// announced message back. If no receive has matched the message there, the receiver forgets it and says so,
-// and the send is cancelled; otherwise the send completes as if nobody had asked. So both ends see the same
-// outcome, and the send ends soon whatever the receiver's program does: one whose message a matched probe has
-// taken has its bytes fetched (matchedprobe.go).
+// Both ends of a send take part in its cancellation once part of it has left this rank: WITHDRAW asks the
+// receiver to release the announced message. If no receive has matched the message, the receiver drops it and
+// says so, and the send is cancelled; otherwise the send completes as usual. So both ends see the same
+// outcome, and the send ends soon whatever the receiver's program does: if a matched probe has taken the
+// message, the engine there fetches its bytes (matchedprobe.go).
 
 // cancelState is how far the cancellation of a send has come.
 type cancelState uint8
 
 const (
-	cancelNone      cancelState = iota // nobody has asked; left by Cancel or a Canceller
-	cancelWanted                       // asked for, and part of the message is not sent; left when it is
-	withdrawSent                       // WITHDRAW is with the peer, who ends the announcements in either way
+	cancelNone      cancelState = iota // not requested; left by Cancel or a Canceller
+	cancelWanted                       // requested while part of the message is unsent; left when all is sent
+	withdrawSent                       // WITHDRAW was sent; the peer ends the announcements in either case
 	withdrawGranted                    // the peer has released the message; final
 )
 
-// Cancels cancels operations. It has no state of its own: how far a cancel has come is in the request.
+// Cancels cancels operations. It has no state of its own: the request has the state of its cancellation.
 //
 // Invariants, under the lock: an operation is cancelled only while no other has matched it, and both ends see
 // the same outcome; its request completes when its buffer is free, never before.
@@ -32,16 +32,16 @@ type Cancels struct {
 	e *Engine
 }
 
-// register has the router hand over the messages by which a send is withdrawn.
+// register registers the handlers for the messages by which a send is withdrawn.
 func (n *Cancels) register(t *router) {
 	t.onMessage(channel.ATS, n.onATS)
 	t.onMessage(channel.Withdraw, n.onWithdraw)
 }
 
-// Cancel cancels an operation that no other has matched: a receive, or a send. Its request completes with
-// Status.Cancelled set. An operation that was matched completes as if Cancel had not been called. Cancel of a
-// send does not block; Cancel of a receive returns when nothing more is placed in its buffer. The request is
-// to be waited for in any case.
+// Cancel cancels a send or a receive that has not been matched. Its request completes with Status.Cancelled
+// set. A matched operation completes as if Cancel had not been called. Cancel of a send does not block;
+// Cancel of a receive returns when nothing more is placed in its buffer. The caller must wait for the request
+// in any case.
 func (n *Cancels) Cancel(h Request) error {
 	e := n.e
 	if h == (Request{}) || h == Null {
@@ -60,13 +60,13 @@ func (n *Cancels) Cancel(h Request) error {
 	e.mu.Unlock()
 	if underWay {
 		at := func(int) Request { return h }
-		e.waiters.waitUntil(1, at, func() bool { return e.waiters.anyDoneLocked(1, at) })
+		e.waiting.waitUntil(1, at, func() bool { return e.waiting.anyDoneLocked(1, at) })
 	}
 	return nil
 }
 
-// cancelLocked cancels an operation that is not complete, or begins to. The request of one that was cancelled
-// completes with cause, or if that is nil as Cancel says.
+// cancelLocked cancels an operation that is not complete, or begins to. The request of a cancelled operation
+// completes with cause; if cause is nil, as Cancel says.
 func (n *Cancels) cancelLocked(r *request, cause error) {
 	n.e.mu.assertHeld()
 	switch {
@@ -82,7 +82,7 @@ func (n *Cancels) cancelLocked(r *request, cause error) {
 	case n.cancelLocallyLocked(r):
 		r.status.Cancelled = cause == nil
 		n.e.Requests.complete(r, cause)
-	case r.unexpected != nil: // a Message of this rank has it
+	case r.unexpected != nil: // a Message of this rank holds it
 		n.e.Probes.copyToMessage(r)
 	case r.kind == kindSend && r.cancel == cancelNone:
 		r.cause, r.observed, r.cancel = cause, true, cancelWanted
@@ -94,8 +94,8 @@ func (n *Cancels) cancelLocked(r *request, cause error) {
 	}
 }
 
-// cancelLocallyLocked takes an operation of which nothing has left this rank out of wherever it waits; the
-// caller completes it. It reports false, and does nothing, if it is too late for that.
+// cancelLocallyLocked removes an operation of which nothing has left this rank from the list or table in
+// which it waits; the caller completes it. It reports false, and does nothing, if it is too late for that.
 func (n *Cancels) cancelLocallyLocked(r *request) bool {
 	n.e.mu.assertHeld()
 	switch {
@@ -115,8 +115,8 @@ func (n *Cancels) cancelLocallyLocked(r *request) bool {
 	return false
 }
 
-// sendWithdrawLocked asks the peer for a message back that has been sent, and whose announcements have not
-// all ended. The error is of the peer.
+// sendWithdrawLocked sends WITHDRAW for a message that has been sent, and whose announcements have not all
+// ended. After an error the caller fails the peer.
 func (n *Cancels) sendWithdrawLocked(p *peer, r *request) error {
 	n.e.mu.assertHeld()
 	r.cancel = withdrawSent
@@ -147,7 +147,7 @@ func (n *Cancels) onATS(p *peer, body []byte) error {
 	return nil
 }
 
-// setOutcomeLocked gives a send that was to be withdrawn its outcome, as it completes.
+// setOutcomeLocked sets the outcome of a send for which cancellation was requested, as it completes.
 func (n *Cancels) setOutcomeLocked(r *request) {
 	n.e.mu.assertHeld()
 	if r.cancel == withdrawGranted {
@@ -155,13 +155,13 @@ func (n *Cancels) setOutcomeLocked(r *request) {
 	}
 	switch {
 	case r.err != nil && r.cause != nil:
-		r.err = r.located(fmt.Errorf("%w, and %w", r.cause, r.err))
+		r.err = r.annotated(fmt.Errorf("%w, and %w", r.cause, r.err))
 	case r.err == nil && r.cancel == withdrawGranted:
-		r.err, r.status.Cancelled = r.located(r.cause), r.cause == nil
+		r.err, r.status.Cancelled = r.annotated(r.cause), r.cause == nil
 	}
 }
 
-// recordAnnouncement notes where bytes of an unexpected message are announced.
+// recordAnnouncement stores where the announced bytes of an unexpected message are.
 func (p *peer) recordAnnouncement(a *unexpectedMessage, s rendezvous.Source) {
 	a.parts = append(a.parts, part{source: s, announced: true})
 	if a.announcement == 0 {
@@ -193,7 +193,7 @@ func (n *Cancels) onWithdraw(p *peer, body []byte) error {
 	return n.discardAnnouncedLocked(p, a)
 }
 
-// discardAnnouncedLocked forgets a message that was taken out of the table, and tells its sender.
+// discardAnnouncedLocked drops a message that was removed from the table, and tells its sender.
 func (n *Cancels) discardAnnouncedLocked(p *peer, a *unexpectedMessage) error {
 	n.e.mu.assertHeld()
 	var sources []rendezvous.Source
@@ -206,7 +206,7 @@ func (n *Cancels) discardAnnouncedLocked(p *peer, a *unexpectedMessage) error {
 	return p.fabric.receiver.Discard(p.ch, sources)
 }
 
-// removeQueued takes a send of which nothing has left out of the queue in which it waits for its peer.
+// removeQueued removes a send of which nothing has left from the queue in which it waits for its peer.
 func (p *peer) removeQueued(r *request) bool {
 	if r.msg.Started() {
 		return false
@@ -221,8 +221,8 @@ func (p *peer) removeQueued(r *request) bool {
 	return false
 }
 
-// CancelAndFree frees a request that the caller will not wait for, because what it was part of has failed. It
-// cancels a receive; if its message is already being read, it waits, since the buffer is in use until then. A
+// CancelAndFree frees a request of a larger call that has failed, so that the caller will not wait for it. It
+// cancels a receive; if the message is already being read, it waits, since the buffer is in use until then. A
 // send goes on by itself: its memory is only read.
 func (n *Cancels) CancelAndFree(h Request) {
 	e := n.e
@@ -236,7 +236,7 @@ func (n *Cancels) CancelAndFree(h Request) {
 		r.detached, r.observed = true, true
 	default:
 		e.mu.Unlock()
-		e.waiters.wait(r)
+		e.waiting.wait(r)
 		return
 	}
 	e.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"weak"
 )
 
-// Canceller ends operations of an endpoint with a context: what is bound to it is cancelled when the context
-// ends. A nil Canceller never ends. The context does not keep it: one that is no longer reachable, from a
-// handle of the program or an operation under way, leaves the context.
+// Canceller ends operations of an endpoint with a context.Context: when the context ends, the operations
+// bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep a Canceller
+// alive: one that no handle of the program and no operation refers to is collected.
 //
-// An operation that is cancelled so ends as soon as its buffer is free: at once where nothing of it has
-// left this rank; a send that was announced when its receiver has answered WITHDRAW; a receive whose bytes
-// are on their way when they are there. What was matched before has not failed. A peer that does not answer
-// in time is given up itself.
+// An operation that is cancelled in this way completes when its buffer is free. That is immediately if
+// nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive
+// whose data is arriving, when it has arrived. An operation that was matched before succeeds. A peer that
+// does not answer within cancelTimeout counts as failed.
 type Canceller struct {
 	e     *Engine
 	ctx   context.Context
@@ -41,7 +41,8 @@ func (n *Cancels) NewCanceller(ctx context.Context) *Canceller {
 	return s
 }
 
-// At is a canceller of the same context for operations of an endpoint: one cancels at its own alone.
+// At returns a canceller of the same context for the operations of endpoint e: a canceller serves a single
+// endpoint.
 func (s *Canceller) At(e *Engine) *Canceller {
 	if s == nil || s.e == e {
 		return s
@@ -49,7 +50,7 @@ func (s *Canceller) At(e *Engine) *Canceller {
 	return e.Cancels.NewCanceller(s.ctx)
 }
 
-// Err is why the canceller has ended; nil while it has not.
+// Err returns why the canceller has ended, or nil while it has not.
 func (s *Canceller) Err() error {
 	if s == nil || s.ctx.Err() == nil {
 		return nil
@@ -68,7 +69,7 @@ func reason(ctx context.Context) error {
 	return fmt.Errorf("given up: %w: %w", err, cause)
 }
 
-// Bind has the end of a canceller give up an operation that was just begun.
+// Bind makes the end of a canceller cancel an operation that was just begun.
 func (n *Cancels) Bind(h Request, s *Canceller) {
 	e := n.e
 	if s == nil {
@@ -82,21 +83,22 @@ func (n *Cancels) Bind(h Request, s *Canceller) {
 	}
 	r.canceller, r.observed = s, true
 	if s.ended.Load() != nil {
-		s.cancelBound()
+		s.cancelBoundLocked()
 	}
 }
 
-// onDone cancels all that is bound to the canceller, and wakes the probes.
+// onDone cancels all operations bound to the canceller, and wakes the goroutines that wait for a condition.
 func (s *Canceller) onDone() {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	err := reason(s.ctx)
 	s.ended.Store(&err)
-	s.cancelBound()
-	s.e.waiters.wakeProbesLocked()
+	s.cancelBoundLocked()
+	s.e.waiting.wakeConditionsLocked()
 }
 
-func (s *Canceller) cancelBound() {
+func (s *Canceller) cancelBoundLocked() {
+	s.e.mu.assertHeld()
 	left := false
 	for r := range s.e.Requests.underWay() {
 		if r.canceller == s && r.cause == nil {

@@ -5,13 +5,13 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
-// Choices has an owner outside the engine decide from whom the receives and probes of any source take their
-// messages, so that it can try all sources. They are numbered in the order of the calls, from 0.
+// Choices lets a systematic tester (package mpitest) decide which source each receive or probe of any source
+// matches, so that it can try all of them. They are numbered in the order of the calls, from 0.
 //
-// A receive of any source is held back until its source is decided. Then it is one that names its source.
+// A receive of any source is deferred until its source is decided. Then it is a receive from that source.
 //
-// Invariants, under the lock: a receive is in held, and not posted, while an earlier one in held may take a
-// message that it would take too. So a message goes to the receive that MPI gives it to, whatever is decided.
+// Invariants, under the lock: a receive stays in held, unposted, while an earlier one in held could match one
+// of the same messages. So each message goes to the receive that MPI requires, whatever is decided.
 type Choices struct {
 	e       *Engine
 	decided func(number int) (source int, ok bool) // called under the lock
@@ -25,13 +25,13 @@ type Choice struct {
 	Sources []int // of the messages that it can take now
 }
 
-// holds keeps a receive back if it waits for a decision, or for another that does. The lock is held.
+// holds puts a receive into held if its source is undecided, or if it must wait for another one in held.
 func (c *Choices) holds(r *request) bool {
 	p := &r.posted
 	if !contextid.PointToPoint.Is(p.Context) {
 		return false
 	}
-	r.observed = true // so that put tells of it
+	r.observed = true // so that put reports it to the hook
 	if p.Source == AnySource {
 		r.choice = c.number + 1
 		c.number++
@@ -49,7 +49,7 @@ func (c *Choices) holds(r *request) bool {
 	return true
 }
 
-// waits reports whether one of the first n receives that are held may take a message that p would take too.
+// waits reports whether one of the first n receives in held could match a message that p could match too.
 func (c *Choices) waits(n int, p *match.Posted[*request]) bool {
 	for _, h := range c.held[:n] {
 		o := &h.posted
@@ -61,13 +61,13 @@ func (c *Choices) waits(n int, p *match.Posted[*request]) bool {
 	return false
 }
 
-// accepts reports whether one of the first n receives that are held takes a message.
+// accepts reports whether one of the first n receives in held could match m.
 func (c *Choices) accepts(n int, m *match.Message[*unexpectedMessage]) bool {
 	return c.waits(n, &match.Posted[*request]{Context: m.Context, Source: m.Source, Tag: m.Tag})
 }
 
-// release posts the receives that need not be held any more: no earlier one could take what they take, or the
-// message that they take is there and is for no earlier one.
+// release posts the receives that need not wait any longer: no earlier one could match the same messages, or
+// their message has arrived and no earlier one could match it.
 func (c *Choices) release() {
 	for i := 0; i < len(c.held); i++ {
 		r := c.held[i]
@@ -83,11 +83,11 @@ func (c *Choices) release() {
 		}
 		c.held = append(c.held[:i], c.held[i+1:]...)
 		c.e.Recvs.post(r)
-		i = -1 // others may have waited for it
+		i = -1 // others may have waited for this one
 	}
 }
 
-// remove takes a receive that is cancelled, or fails, out of those that are held; false if it is none.
+// remove removes a receive that is cancelled or fails from held; false if it is not there.
 func (c *Choices) remove(r *request) bool {
 	for i, h := range c.held {
 		if h == r {
@@ -99,7 +99,7 @@ func (c *Choices) remove(r *request) bool {
 	return false
 }
 
-// onPeerFailed fails the receives that wait for a peer, as those that are posted fail.
+// onPeerFailed fails the receives in held that wait for a peer, as posted receives fail.
 func (c *Choices) onPeerFailed(p *peer) {
 	for _, r := range append([]*request(nil), c.held...) {
 		s := r.posted.Source
@@ -110,7 +110,7 @@ func (c *Choices) onPeerFailed(p *peer) {
 	}
 }
 
-// sources are those of the messages that the i-th receive that is held can take.
+// sources returns the sources of the messages that the i-th receive in held can match.
 func (c *Choices) sources(i int) (list []int) {
 	p := &c.held[i].posted
 	for source := range c.e.size {
@@ -122,7 +122,8 @@ func (c *Choices) sources(i int) (list []int) {
 	return list
 }
 
-// probe is what a probe of any source finds. The first time that there is a message its source is decided.
+// probe returns the message that a probe of any source finds. Its source is decided when a message is there
+// for the first time.
 func (c *Choices) probe(context uint32, tag int) *match.Message[*unexpectedMessage] {
 	source, ok := c.decided(c.number)
 	if !ok {
@@ -140,7 +141,7 @@ func (c *Choices) probe(context uint32, tag int) *match.Message[*unexpectedMessa
 	return m
 }
 
-// Open returns the receives of any source that could take a message if that was decided.
+// Open returns the undecided receives for which messages have arrived.
 func (c *Choices) Open() (list []Choice) {
 	e := c.e
 	e.mu.Lock()
@@ -155,7 +156,7 @@ func (c *Choices) Open() (list []Choice) {
 	return list
 }
 
-// Decide decides from whom a receive that OpenChoices has returned takes its message.
+// Decide sets the source of a receive that Open has returned.
 func (c *Choices) Decide(number, source int) {
 	e := c.e
 	e.mu.Lock()

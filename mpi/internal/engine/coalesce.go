@@ -8,36 +8,37 @@ import (
 	"github.com/weft-mpi/weft/internal/recorder"
 )
 
-// coalescer decides when a send that nobody waits for yet may hold its bytes back, so that many messages to
-// one peer share a write. Peer by peer, the first since the last pass goes out at once: a program that
-// sends a message to each of its neighbors and goes off to compute has sent them. After it small messages
-// are gathered until the next pass (every Wait, Test or Probe makes one), or until there is enough.
-// Messages of middling size are gathered only in a stream of them, large ones never. After a long burst
-// the first of the next one is held too: a program that sends in bursts goes on to.
+// coalescer decides which nonblocking sends are delayed, so that several messages to one peer share a write.
+// The sends to one peer between two passes are a burst. The first of a burst goes out at once: a program that
+// sends a message to each of its neighbors and then computes has sent them. Later small messages are
+// collected until the next pass (every Wait, Test or Probe makes one), or until a batch is full. Medium-sized
+// messages are delayed only in a long burst, large ones never. After a long burst the first message of the
+// next one is delayed too, because a program that sends in bursts usually continues to. The engine's lock
+// guards the coalescer.
 //
-// A timer sends what is coalesced if the rank goes off to compute: after a millisecond, unless it has
-// hardly ever found anything to send. A timer that fires costs more than some bursts take, so a program
-// that has always come back by itself is looked after less and less often.
+// If the rank computes instead of making passes, a timer sends the delayed messages after a millisecond. A
+// timer that fires costs more than some bursts take, so each time that it finds nothing to send its delay
+// doubles, up to maxFlushDelay.
 type coalescer struct {
 	e       *Engine
-	peers   []*peer // that have had sends since the last pass
-	pending bool    // some of these hold bytes
+	peers   []*peer // to which sends have begun since the last pass
+	pending bool    // some of these have delayed bytes
 	armed   bool    // the timer runs
 	delay   time.Duration
 	timer   *time.Timer
-	memory  [][]byte // for the batches of peers, of eager.BatchSize each
+	memory  [][]byte // free buffers for batches, of eager.BatchSize each
 }
 
-// burstStats is what a peer was sent since the last pass.
+// burstStats counts the sends to a peer since the last pass.
 type burstStats struct {
 	count     int
-	previous  int  // of the burst before
-	coalesced bool // something waits in the provider for what follows
+	previous  int  // count of the burst before
+	coalesced bool // some bytes are delayed, here or in the provider
 }
 
 const (
-	longBurst     = 8        // sends between two passes make it likely that more follow
-	coalesceLimit = 16 << 10 // bytes of a message from which a write of its own costs little
+	longBurst     = 8        // sends of a burst from which more are likely to follow
+	coalesceLimit = 16 << 10 // length from which a write for one message costs little
 	flushDelay    = time.Millisecond
 	maxFlushDelay = 64 * time.Millisecond
 )
@@ -61,7 +62,7 @@ func (h *coalescer) init(e *Engine) {
 	h.timer.Stop()
 }
 
-// shouldCoalesce tells whether a message of n bytes to a peer is coalesced.
+// shouldCoalesce reports whether a message of n bytes to a peer is delayed.
 func (h *coalescer) shouldCoalesce(p *peer, n int) bool {
 	b := &p.burst
 	h.count(p)
@@ -80,7 +81,7 @@ func (h *coalescer) count(p *peer) {
 	}
 }
 
-// holdBack has the next pass send what is coalesced for a peer, or the timer.
+// holdBack makes the next pass, or the timer, send the delayed messages to a peer.
 func (h *coalescer) holdBack(p *peer) {
 	h.pending, p.burst.coalesced = true, true
 	if !h.armed {
@@ -89,7 +90,7 @@ func (h *coalescer) holdBack(p *peer) {
 	}
 }
 
-// flush sends what is coalesced.
+// flush sends the delayed messages.
 func (h *coalescer) flush() {
 	if len(h.peers) == 0 {
 		return
@@ -103,23 +104,23 @@ func (h *coalescer) flush() {
 		}
 		if sent, err := h.sendBatch(p, false); err != nil {
 			h.e.failures.failPeer(p, err)
-		} else if sent { // one that lacks credits goes when they come
+		} else if sent { // a batch without credits is sent when they arrive
 			p.ch.QP().Flush()
 		}
 	}
 	h.peers, h.pending = h.peers[:0], false
 }
 
-// Small messages of one burst share a slot (eager.Batch). A message that goes into a batch is copied, and its
-// send complete; the batch goes out with the next pass, when it is full, or before anything else goes to the
-// same peer.
+// Small messages of one burst share a slot (eager.Batch); a run is consecutive messages of a batch with equal
+// envelope and length. A message in a batch is copied, and its send complete; the batch goes out with the
+// next pass, when it is full, or before any other message to the same peer.
 
-// polledBatchLimit is how many messages a batch has for a peer who shares our memory: there a Write costs
-// little, and he takes the first while the next are gathered.
+// polledBatchLimit is the number of messages in a batch to a peer that polls its ring: there a Write costs
+// little, and the peer takes the first batch while the next is collected.
 const polledBatchLimit = 16
 
-// continueRun is shouldCoalesce and add of a message that continues the last run of its peer's batch, as most
-// of a burst do. False means that nothing was done.
+// continueRun is shouldCoalesce and add for a message that continues the last run of its peer's batch, as
+// most messages of a burst do. It does nothing if it returns false.
 func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
 	if !p.burst.coalesced || p.burst.count <= longBurst || p.state != peerOpen || p.queued() ||
 		p.refusesPayload(len(payload)) || !p.batch.Continue(p.ch, env, payload) {
@@ -130,8 +131,8 @@ func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
 	return true
 }
 
-// add puts a message of a burst, of eager.MaxBatched bytes at most, into its peer's batch, and has sent it
-// then; false if it has to go by itself.
+// add puts a message of at most eager.MaxBatched bytes into its peer's batch; false if it must be sent by
+// itself.
 func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 	if len(payload) > p.eagerLimit || p.state != peerOpen || p.queued() ||
 		p.refusesPayload(len(payload)) {
@@ -144,7 +145,7 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 		h.recordRun(p)
 		if !p.batch.Add(p.ch, env, payload) {
 			if sent, err := h.sendBatch(p, true); !sent || err != nil {
-				return false // it is tried again with the message that waits after it
+				return false // retried with the message that waits behind it
 			}
 			h.openBatch(p)
 			if !p.batch.Add(p.ch, env, payload) {
@@ -156,18 +157,17 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 	return true
 }
 
-// added does what a message in a batch gives occasion to.
+// added counts a batched message and sends a full batch.
 func (h *coalescer) added(p *peer, env envelope, n int) {
 	p.unrecorded++
 	p.stats.eager(n)
 	h.e.hook.sent(env, p.rank, n)
 	if p.polled && p.batch.Count() >= polledBatchLimit {
-		h.sendBatch(p, true) // what does not go now goes later, and what is wrong is found then
+		h.sendBatch(p, true) // retried later, where an error is handled too
 	}
 }
 
-// recordRun tells the recorder of the messages of the last run that it has not been told of: together, since
-// that costs as much as to tell of one.
+// recordRun records the messages of the last run that are not recorded yet, as one event.
 func (h *coalescer) recordRun(p *peer) {
 	if p.unrecorded > 0 {
 		env, n := p.batch.LastRun()
@@ -188,7 +188,7 @@ func (h *coalescer) openBatch(p *peer) {
 	p.batch.SetMemory(m)
 }
 
-// sendBatch sends what a peer's batch has gathered. An error is of the peer, who has to be failed.
+// sendBatch sends a peer's batch. After an error the caller fails the peer.
 func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 	if p.batch.Count() == 0 {
 		return true, nil

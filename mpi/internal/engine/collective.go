@@ -16,7 +16,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/rma"
 )
 
-// Errors of collectives whose calls do not fit together at the ranks.
+// Errors of collectives whose calls differ between the ranks.
 var (
 	ErrCount      = errors.New("invalid count")
 	ErrCollective = errors.New("the ranks called different collectives")
@@ -26,19 +26,19 @@ var (
 type Operator struct {
 	Apply       func(inout, in []byte)
 	Commutative bool
-	// of several vectors, one after another, into one as long as dst, rounded once; nil if Apply is all
+	// if not nil, combines several consecutive vectors into dst, with a single rounding
 	ApplyToAll  func(dst, vectors []byte)
-	Associative bool     // to the last bit, as is no addition of floating-point numbers
-	Code        rma.Code // of a predefined operator, by which ranks tell each other of it
-	// it takes no lock and no longer than the bytes need, so short vectors are combined under the engine's
-	// lock
+	Associative bool     // to the last bit, which addition of floating-point numbers is not
+	Code        rma.Code // names a predefined operator in messages
+	// a predefined operator takes no lock and time in proportion to the bytes, so short vectors are combined
+	// under the engine's lock
 	Predefined bool
-	Label      string // of a predefined one
-	Func       any    // of one of the program's
+	Label      string // name of a predefined operator
+	Func       any    // function of an operator of the program
 	digest     atomic.Uint64
 }
 
-// combine leaves in dst what the vectors come to, one after another.
+// combine stores in dst the combination of all vectors, in order.
 func (o *Operator) combine(dst, vectors []byte) {
 	if o.ApplyToAll != nil {
 		o.ApplyToAll(dst, vectors)
@@ -50,7 +50,7 @@ func (o *Operator) combine(dst, vectors []byte) {
 	}
 }
 
-// Digest is equal for operators of equal names.
+// Digest returns a hash of the operator's name.
 func (o *Operator) Digest() uint64 {
 	d := o.digest.Load()
 	if d == 0 {
@@ -62,7 +62,7 @@ func (o *Operator) Digest() uint64 {
 	return d
 }
 
-// Name names an operator in messages: a predefined one, or the function of the program.
+// Name returns the operator's name for messages: its label, or that of the program's function.
 func (o *Operator) Name() string {
 	if o.Func == nil {
 		return o.Label
@@ -74,73 +74,72 @@ func (o *Operator) Name() string {
 	return f.Name()[strings.LastIndexByte(f.Name(), '/')+1:]
 }
 
-// collectiveState is where a collective is.
+// collectiveState is the state of a collective.
 type collectiveState uint8
 
 const (
 	collectiveIdle collectiveState = iota // not begun, or over; left by Run and Start
 	// the messages of a round are under way; left when all of them are complete
 	collectiveMessages
-	// local steps are due that are not for the engine's lock; left by whoever takes them up
-	collectiveReady
-	// a goroutine carries out local steps without the lock; left by that goroutine
+	// local steps are due that must not run under the engine's lock; left by the goroutine that begins them
+	collectiveStepsDue
+	// a goroutine executes local steps without the lock; left by that goroutine
 	collectiveWorking
-	// its messages go through mailboxes, and passes look for them; left when all have come, or one cannot
+	// its messages go through mailboxes, and passes look for them; left when all have arrived, or one cannot
 	collectiveInMailboxes
 )
 
-// Collective is one collective operation of this rank: a schedule, and what it works on. It may be begun
-// again when its request has been collected. The exported fields are set before it is begun, and are the
-// engine's until it is over.
+// Collective is one collective operation of this rank: a schedule and its buffers. It may be started again
+// after its request was collected. The exported fields are set before it starts, and belong to the engine
+// until it is over.
 //
-// Under way it makes progress in every pass: whoever makes one posts the next round when the messages of a
-// round are complete.
+// Each pass advances it: when the messages of a round are complete, the pass posts the next round.
 type Collective struct {
 	Schedule      coll.Schedule
-	Call          coll.Call // of which the schedule is
-	Signature     uint32    // of the call
+	Call          coll.Call // for which the schedule was built
+	Signature     uint32    // hash of the call's arguments
 	Context       uint32
 	Tag           int     // of all its messages: see CollectiveTag
 	Ranks         []int32 // world ranks of the communicator's ranks; nil for the world
 	Input, Output []byte
 	Op            *Operator  // nil without a reduction
-	Canceller     *Canceller // whose end gives it up
-	Beside        *Mailboxes // of the communicator, where its messages do not go through them; may be nil
-	// in place of Input and Output, of a call on memory that is not contiguous: the blocks that are sent, and
-	// those that are received; else nil. A span of the schedule has the number of its block, counted down
-	// from the last one, as its offset.
+	Canceller     *Canceller // cancels it; nil for none
+	Beside        *Mailboxes // checked for messages of ranks that run the call through mailboxes; may be nil
+	// For a call on memory that is not contiguous: the blocks to send and to receive, instead of Input and
+	// Output; else nil. The offset of a span of the schedule is then an index into the blocks, counted from
+	// the end: 0 is the last block.
 	Outgoing, Incoming []Block
 
-	state    collectiveState
-	memory   [3][]byte // by coll.Buffer
-	scratch  []uint64  // aligned for every element type
-	round    int       // the current one
-	step     int       // the next step of the round that is not a message
-	messages []*request
-	pending  int        // messages of the round that are not complete
-	sent     bool       // the round's send is out already
-	queued   bool       // in Collectives.ready
-	failing  bool       // its messages are being given up
-	attended bool       // a goroutine waits, or is about to, that carries out local steps
-	noted    bool       // its beginning is recorded
-	pooled   bool       // back to the pool when it is over
-	err      error      // the first failure
-	wrong    *coll.Step // the receive whose message had another length, if that is err
-	request  *request   // nil while it is carried out by shortRounds
-	pinned   [2]*Memory
+	state     collectiveState
+	memory    [3][]byte // by coll.Buffer
+	scratch   []uint64  // aligned for every element type
+	round     int       // the current one
+	step      int       // the next local step of the round
+	messages  []*request
+	pending   int        // incomplete messages of the round
+	sent      bool       // the round's send is out already
+	queued    bool       // in Collectives.runnable
+	failing   bool       // its messages are being cancelled
+	hasWaiter bool       // a goroutine waits for it, or is about to, and executes its local steps
+	noted     bool       // its beginning is recorded
+	pooled    bool       // returned to the pool when it is over
+	err       error      // the first failure
+	wrong     *coll.Step // if err says that a message had the wrong length, the step that received it
+	request   *request   // nil while shortRounds executes it
+	pinned    [2]*Memory
 
-	// of a call through mailboxes
+	// for a call through mailboxes
 	mailboxes *Mailboxes
 	flagTag   int         // see mailboxTag
 	exchange  []coll.Step // the messages of its round
-	due       uint64      // the messages of its round that are not sent, or have not come; a bit for each
+	due       uint64      // a bit for each message of the round that is not sent, or has not arrived
 
-	over        bool        // of one that wakes probes
-	wakesProbes bool        // when it is over, those wake who wait for something other than a request
-	next        *Collective // in the pool
+	over            bool        // set only with wakesConditions
+	wakesConditions bool        // its end wakes the goroutines that wait for a condition
+	next            *Collective // in the pool
 }
 
-// Block is bytes of a layout of some memory.
+// Block is the bytes that a layout selects from memory.
 type Block struct {
 	Layout *layout.Layout
 	Memory unsafe.Pointer
@@ -148,13 +147,13 @@ type Block struct {
 
 func (b Block) cursor() layout.Cursor { return layout.Cursor{Layout: b.Layout, Memory: b.Memory} }
 
-// noBytes is the layout of an empty block.
-var noBytes layout.Layout
+// emptyLayout is the layout of an empty block.
+var emptyLayout layout.Layout
 
-// blockOf returns the block of a span; an empty one has no offset.
+// blockOf returns the block of a span. The offset of an empty span has no meaning.
 func blockOf(blocks []Block, s coll.Span) Block {
 	if s.Len == 0 {
-		return Block{Layout: &noBytes}
+		return Block{Layout: &emptyLayout}
 	}
 	return blocks[len(blocks)-1-s.Off]
 }
@@ -168,7 +167,7 @@ func (c *Collective) inputLen() int {
 	return n
 }
 
-// span is the memory of a span.
+// span returns the memory of p.
 func (c *Collective) span(p coll.Span) []byte { return c.memory[p.Buf][p.Off:][:p.Len:p.Len] }
 
 func (c *Collective) worldRank(rank int) int {
@@ -178,7 +177,7 @@ func (c *Collective) worldRank(rank int) int {
 	return int(c.Ranks[rank])
 }
 
-// prepare makes the memory ready for the first round.
+// prepare sets up the buffers for the first round.
 func (c *Collective) prepare() {
 	if words := (c.Schedule.Scratch + 7) / 8; len(c.scratch) < words {
 		c.scratch = make([]uint64, words)
@@ -190,9 +189,9 @@ func (c *Collective) prepare() {
 	c.round, c.step, c.err, c.sent, c.failing, c.noted, c.wrong = 0, 0, nil, false, false, false, nil
 }
 
-// carryOut carries out a step that is no message.
+// carryOut executes a local step, which is one that is not a message.
 func (c *Collective) carryOut(s *coll.Step) {
-	if c.Outgoing != nil { // blocks of this rank for itself are all that is copied
+	if c.Outgoing != nil { // only blocks of this rank for itself are copied
 		from, to := blockOf(c.Outgoing, s.Src).cursor(), blockOf(c.Incoming, s.Dst).cursor()
 		buf := copyBuffers.Get().(*copyBuffer)
 		layout.Copy(&to, &from, buf[:])
@@ -213,14 +212,14 @@ func (c *Collective) carryOut(s *coll.Step) {
 	}
 }
 
-// copyBuffer is what a rank copies through between memory that is contiguous at neither end.
+// copyBuffer is a buffer for copies between two layouts.
 type copyBuffer [16 << 10]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
-// A tag of a collective has, from the highest bit on: whether it is persistent, the number of the call on the
-// communicator, which operation it is, and the signature of the call. Messages of one call differ in the last
-// two only where the ranks' calls do not fit together.
+// The tag of a collective consists of, from the highest bit: whether it is persistent, the number of the call
+// on the communicator, its operation, and its signature. Messages of one call differ in the last two only if
+// the ranks' calls differ.
 const (
 	signatureBits = 7
 	operationBits = 5
@@ -228,13 +227,13 @@ const (
 	callBits      = signatureBits + operationBits
 )
 
-// OperationSetup stands for a call that makes a communicator, in the tag of a collective.
+// OperationSetup is the operation, in tags, of a call that makes a communicator, or on values.
 const OperationSetup coll.Operation = 1<<operationBits - 1
 
-// OperationMailboxes stands for the preparation of mailboxes, likewise.
+// OperationMailboxes is the operation, in tags, of the set-up of mailboxes.
 const OperationMailboxes = OperationSetup - 1
 
-// CollectiveTag is the tag of the messages of a collective.
+// CollectiveTag returns the tag of the messages of a collective.
 func CollectiveTag(persistent bool, number uint32, o coll.Operation, signature uint32) int {
 	tag := int(number&(1<<numberBits-1))<<callBits | int(o)<<signatureBits |
 		int(signature&(1<<signatureBits-1))
@@ -244,8 +243,8 @@ func CollectiveTag(persistent bool, number uint32, o coll.Operation, signature u
 	return tag
 }
 
-// CollectiveNumber is the number of a collective's call, of which its tag has only so many bits. It returns
-// false for a persistent one, whose numbers are its own.
+// CollectiveNumber returns the low bits of the number of a collective's call, which are in its tag. It
+// returns false for a persistent collective: those are numbered separately.
 func CollectiveNumber(tag int) (number uint32, bits int, ok bool) {
 	return uint32(tag>>callBits) & (1<<numberBits - 1), numberBits, tag>>(numberBits+callBits)&1 == 0
 }
@@ -254,18 +253,18 @@ func operationOf(tag int) coll.Operation {
 	return coll.Operation(tag >> signatureBits & (1<<operationBits - 1))
 }
 
-// differs tells whether a tag is of the same call as the collective's, and of another operation or other
-// arguments.
+// differs reports whether a tag belongs to the same call as the collective's, but to another operation or
+// other arguments.
 func (c *Collective) differs(tag int) bool { return tag != c.Tag && c.sameCall(tag) }
 
-// sameCall tells whether a tag is of the same call as the collective's.
+// sameCall reports whether a tag belongs to the same call as the collective's.
 func (c *Collective) sameCall(tag int) bool { return tag>>callBits == c.Tag>>callBits }
 
-// unknownLength is that of a message in a mailbox, which is told apart from others by its tag alone.
+// unknownLength stands for the length of a message in a mailbox, where only the tag is known.
 const unknownLength = -1
 
-// mismatch is the error of a collective that meets a message of another operation, or of the same one with
-// other arguments, of so many bytes.
+// mismatch returns the error of a collective that finds a message of another operation, or of the same one
+// with other arguments. sent is the message's length.
 func (c *Collective) mismatch(source, tag, sent int) error {
 	mine, theirs := operationOf(c.Tag), operationOf(tag)
 	from := rankName(c.commRank(source), source)
@@ -284,7 +283,7 @@ func (c *Collective) mismatch(source, tag, sent int) error {
 const sameOrder = "all ranks of a communicator must call its collectives in the same order; " +
 	"WEFT_CHECK=1 names the lines"
 
-// expects is how many bytes the collective expects of a rank in its present round.
+// expects returns how many bytes the collective expects from a rank in the current round.
 func (c *Collective) expects(source int) int {
 	if c.Incoming != nil || c.Schedule.Pulls || c.round >= c.Schedule.Rounds() {
 		return unknownLength
@@ -297,11 +296,12 @@ func (c *Collective) expects(source int) int {
 	return unknownLength
 }
 
-// lengthsText says what is known of the lengths of a message that does not fit.
+// lengthsText describes what is known of the lengths of a message that does not match.
 func (c *Collective) lengthsText(sent, source, tag int) string {
 	if sent == unknownLength {
 		if passed := c.passedBy(tag); passed != unknownLength {
-			return fmt.Sprintf(": it passed %d bytes, and this rank %d", passed, c.Call.Count*c.Call.ElemSize)
+			return fmt.Sprintf(": its length is %d bytes, and this rank's is %d", passed,
+				c.Call.Count*c.Call.ElemSize)
 		}
 	}
 	expected := c.expects(source)
@@ -316,12 +316,12 @@ func (c *Collective) lengthsText(sent, source, tag int) string {
 	return ""
 }
 
-// maxPassed bounds the elements of the calls that passedBy compares.
+// maxPassed bounds the counts that passedBy tries.
 const maxPassed = 8 << 10
 
-// passedBy is how many bytes another rank has passed to the same call, by the tag of its message in a
-// mailbox: the length that, with all else equal, has the tag's signature. It is unknown if none has it, if
-// two have it, or if another root has it with this rank's length.
+// passedBy returns the length with which another rank made the same call, derived from the tag of its message
+// in a mailbox: the length that, with all other arguments equal, yields the tag's signature. It is unknown if
+// no length does, if two do, or if another root does with this rank's length.
 func (c *Collective) passedBy(tag int) int {
 	const seen = 1<<mailboxSignatureBits - 1
 	theirs := mailboxSignature(tag)
@@ -348,7 +348,7 @@ func (c *Collective) passedBy(tag int) int {
 	return passed
 }
 
-// rankName names a rank of a communicator, and of the world where that differs.
+// rankName names a rank of a communicator, and its world rank if that differs.
 func rankName(rank, world int) string {
 	if rank == world {
 		return fmt.Sprint("rank ", rank)
@@ -356,7 +356,7 @@ func rankName(rank, world int) string {
 	return fmt.Sprintf("rank %d (world rank %d)", rank, world)
 }
 
-// commRank is the rank in the communicator of a world rank.
+// commRank returns the rank in the communicator of a world rank.
 func (c *Collective) commRank(world int) int {
 	for rank, w := range c.Ranks {
 		if int(w) == world {

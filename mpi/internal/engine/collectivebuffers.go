@@ -7,9 +7,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// collectiveBuffers allocates the registered memory that collectives use: mailboxes and stages. It counts
-// against the rank's budget for buffers (E10). A collective that gets none goes by messages. The engine's
-// lock guards it.
+// collectiveBuffers allocates the registered memory of collectives: mailboxes and stages. It counts against
+// the rank's budget for buffers (E10). A collective without such memory uses messages. The engine's lock
+// guards it.
 type collectiveBuffers struct {
 	budget *channel.Budget
 	bytes  int // allocated

@@ -9,31 +9,31 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// Collectives are those under way, but for those that a blocking call carries out by itself (see
-// mailboxcall.go).
+// Collectives has the collectives under way, except those that a blocking call executes by itself
+// (mailboxcall.go, and shortRounds in collectivewait.go).
 type Collectives struct {
-	e      *Engine
-	active []*Collective
-	ready  []*Collective // those that can get on
-	pool   *Collective
+	e        *Engine
+	active   []*Collective
+	runnable []*Collective // those that can advance
+	pool     *Collective
 
-	inMailboxes []*Collective // those whose messages passes look for in mailboxes
-	beside      []*Collective // those that would find messages of others in mailboxes
-	begun       uint64        // calls that went through mailboxes
-	owing       []*Mailboxes  // that owe acknowledgements which the next call may be too late for
-	released    []*Mailboxes  // that some rank may still write to
+	inMailboxes []*Collective // those for whose messages passes look in mailboxes
+	beside      []*Collective // those with Beside set
+	begun       uint64        // number of calls that went through mailboxes
+	owing       []*Mailboxes  // with acknowledgements to send, which must not wait for the next call
+	released    []*Mailboxes  // released here, while some rank may still write to them
 	buffers     collectiveBuffers
 	stage       pullStage
 
-	inPass       bool // whoever has the lock looks at ready before it releases it
-	advancing    bool // somebody goes through ready
-	goroutineDue bool // a goroutine will
+	inPass       bool // the holder of the lock looks at runnable before it releases it
+	advancing    bool // a loop over runnable is active
+	goroutineDue bool // a goroutine is about to look at runnable
 }
 
-// quickBytes is the length of a local step up to which it is carried out under the lock: a few µs at most.
+// quickBytes is the length up to which a local step is executed under the lock, in a few µs at most.
 const quickBytes = 16 << 10
 
-// New gives a collective for one use: it is taken back when its request is complete.
+// New returns a collective for one use: it goes back to the pool when its request is complete.
 func (cs *Collectives) New() *Collective {
 	e := cs.e
 	e.mu.Lock()
@@ -62,7 +62,7 @@ func (cs *Collectives) Start(c *Collective) (Request, error) {
 	return r.handle(), nil
 }
 
-// beginLocked posts the current round.
+// beginLocked makes the request of a collective and posts the current round.
 func (cs *Collectives) beginLocked(c *Collective) (*request, error) {
 	cs.e.mu.assertHeld()
 	err := cs.e.stopped
@@ -91,7 +91,7 @@ func (cs *Collectives) beginLocked(c *Collective) (*request, error) {
 	return r, nil
 }
 
-// noteLocked records that a collective begins, once.
+// noteLocked records the beginning of a collective, once.
 func (cs *Collectives) noteLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if c.noted {
@@ -107,7 +107,7 @@ func (cs *Collectives) pinBuffers(c *Collective) {
 	}
 }
 
-// unpinBuffersLocked ends what pinBuffers began.
+// unpinBuffersLocked undoes pinBuffers.
 func (cs *Collectives) unpinBuffersLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if c.pinned == [2]*Memory{} {
@@ -121,7 +121,7 @@ func (cs *Collectives) unpinBuffersLocked(c *Collective) {
 
 func (cs *Collectives) recycleLocked(c *Collective) {
 	cs.e.mu.assertHeld()
-	c.state, c.request, c.attended = collectiveIdle, nil, false
+	c.state, c.request, c.hasWaiter = collectiveIdle, nil, false
 	if c.pooled {
 		c.Input, c.Output, c.Canceller, c.memory = nil, nil, nil, [3][]byte{}
 		c.Outgoing, c.Incoming = nil, nil
@@ -129,24 +129,24 @@ func (cs *Collectives) recycleLocked(c *Collective) {
 	}
 }
 
-// enterLocked has completions leave collectives to leave, and returns what that is to be given.
+// enterLocked defers the advance of collectives to the matching leaveLocked, which gets its result.
 func (cs *Collectives) enterLocked() (outer bool) {
 	cs.e.mu.assertHeld()
 	outer, cs.inPass = cs.inPass, true
 	return outer
 }
 
-// leaveLocked has collectives get on whose messages are complete. It tells whether there were any.
+// leaveLocked advances the collectives whose messages are complete. It reports whether there were any.
 func (cs *Collectives) leaveLocked(outer bool) (busy bool) {
 	cs.e.mu.assertHeld()
 	cs.inPass = outer
-	if outer || len(cs.ready) == 0 {
+	if outer || len(cs.runnable) == 0 {
 		return false
 	}
 	return cs.advanceAllLocked()
 }
 
-// advanceAllLocked goes through those that can get on.
+// advanceAllLocked advances all that are runnable.
 func (cs *Collectives) advanceAllLocked() (busy bool) {
 	cs.e.mu.assertHeld()
 	if cs.advancing {
@@ -154,10 +154,10 @@ func (cs *Collectives) advanceAllLocked() (busy bool) {
 	}
 	cs.advancing = true
 	outer := cs.enterLocked()
-	for len(cs.ready) > 0 {
+	for len(cs.runnable) > 0 {
 		busy = true
-		c := cs.ready[0]
-		cs.ready = slices.Delete(cs.ready, 0, 1)
+		c := cs.runnable[0]
+		cs.runnable = slices.Delete(cs.runnable, 0, 1)
 		c.queued = false
 		cs.advanceLocked(c)
 	}
@@ -165,13 +165,13 @@ func (cs *Collectives) advanceAllLocked() (busy bool) {
 	return busy
 }
 
-// queueLocked appends a collective to those that can get on. Outside of a pass a goroutine comes for it,
-// since nobody may make one soon.
+// queueLocked makes a collective runnable. Outside of a pass it starts a goroutine for it, since nobody may
+// make a pass soon.
 func (cs *Collectives) queueLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if !c.queued {
 		c.queued = true
-		cs.ready = append(cs.ready, c)
+		cs.runnable = append(cs.runnable, c)
 	}
 	if cs.inPass || cs.goroutineDue {
 		return
@@ -186,7 +186,7 @@ func (cs *Collectives) queueLocked(c *Collective) {
 	}()
 }
 
-// messageDoneLocked takes note of a message of a collective that is complete.
+// messageDoneLocked is called when a message of a collective is complete.
 func (cs *Collectives) messageDoneLocked(r *request) {
 	cs.e.mu.assertHeld()
 	c := r.collective
@@ -206,7 +206,7 @@ func (cs *Collectives) messageDoneLocked(r *request) {
 	}
 }
 
-// lengthDiffers is the error of a message that is shorter or longer than the schedule says.
+// lengthDiffers returns the error for a message that is shorter or longer than the schedule says.
 func (c *Collective) lengthDiffers(r *request) error {
 	c.wrong = &c.Schedule.Round(c.round)[slices.Index(c.messages, r)]
 	sent := r.status.Bytes
@@ -217,7 +217,7 @@ func (c *Collective) lengthDiffers(r *request) error {
 	return c.wrongLength(c.wrong, sent)
 }
 
-// wrongLength is the error of a message of so many bytes.
+// wrongLength returns the error for a message of sent bytes in place of step's length.
 func (c *Collective) wrongLength(step *coll.Step, sent int) error {
 	return fmt.Errorf("%w: in %v %s sent %d bytes instead of the %d expected: the ranks' arguments differ",
 		ErrCount, operationOf(c.Tag), rankName(step.Peer, c.worldRank(step.Peer)), sent, step.Dst.Len)
@@ -283,7 +283,8 @@ func (cs *Collectives) postSendLocked(c *Collective, s *coll.Step) {
 	cs.e.Sends.startLocked(r, envelope{Context: c.Context, Tag: int32(c.Tag)}, c.worldRank(s.Peer), false)
 }
 
-// sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
+// sendNowLocked sends a message that fits a slot and need not wait for others. It returns false if the
+// message needs a request.
 func (cs *Collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
 	cs.e.mu.assertHeld()
 	dst := c.worldRank(s.Peer)
@@ -295,8 +296,8 @@ func (cs *Collectives) sendNowLocked(c *Collective, s *coll.Step) bool {
 	return p != nil && cs.e.Sends.sendNowLocked(p, env, c.span(s.Src), 0)
 }
 
-// checkUnexpectedLocked looks at a message without a receive, which may say that its sender is in another
-// collective than this rank.
+// checkUnexpectedLocked looks at a message without a receive, which may show that its sender is in a
+// different collective.
 func (cs *Collectives) checkUnexpectedLocked(env envelope, source int) {
 	cs.e.mu.assertHeld()
 	for _, c := range cs.active {
@@ -304,15 +305,14 @@ func (cs *Collectives) checkUnexpectedLocked(env envelope, source int) {
 			(c.state != collectiveInMailboxes || !c.sameCall(int(env.Tag))) {
 			continue
 		}
-		// Of what the source has sent this has to be the first that is left, so that it is not of a much
-		// later call.
+		// It must be the source's first message that is left: otherwise it may belong to a much later call.
 		if m := cs.e.matching.Probe(c.Context, int32(source), AnyTag); m != nil && m.Tag == env.Tag {
 			cs.failLocked(c, c.mismatch(source, int(env.Tag), m.Value.bytes))
 		}
 	}
 }
 
-// failLocked ends a collective with an error, as soon as its buffers are quiet.
+// failLocked ends a collective with an error, as soon as no message uses its buffers.
 func (cs *Collectives) failLocked(c *Collective, err error) {
 	cs.e.mu.assertHeld()
 	if c.err == nil {
@@ -321,7 +321,7 @@ func (cs *Collectives) failLocked(c *Collective, err error) {
 	cs.queueLocked(c)
 }
 
-// Fail gives up a collective that is under way. Its request is complete when its buffers are quiet.
+// Fail aborts a collective that is under way. Its request completes when no message uses its buffers.
 func (cs *Collectives) Fail(h Request, err error) {
 	e := cs.e
 	e.mu.Lock()
@@ -331,13 +331,13 @@ func (cs *Collectives) Fail(h Request, err error) {
 	}
 }
 
-// advanceLocked has one do what it can do under the lock.
+// advanceLocked advances a collective as far as is possible under the lock.
 func (cs *Collectives) advanceLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	for {
 		switch {
 		case c.state == collectiveWorking || c.state == collectiveIdle:
-			return // whoever works for it comes back
+			return // the goroutine that works for it queues it afterwards
 		case c.state == collectiveInMailboxes:
 			if c.err != nil {
 				cs.finishInMailboxesLocked(c)
@@ -348,7 +348,7 @@ func (cs *Collectives) advanceLocked(c *Collective) {
 				cs.finishLocked(c)
 			}
 			return
-		case c.state == collectiveReady || c.pending > 0:
+		case c.state == collectiveStepsDue || c.pending > 0:
 			return
 		case c.round == c.Schedule.Rounds():
 			cs.finishLocked(c)
@@ -363,7 +363,7 @@ func (cs *Collectives) advanceLocked(c *Collective) {
 	}
 }
 
-// collectMessagesLocked gives the requests of a round back.
+// collectMessagesLocked frees the requests of a round.
 func (cs *Collectives) collectMessagesLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	for _, r := range c.messages {
@@ -375,7 +375,7 @@ func (cs *Collectives) collectMessagesLocked(c *Collective) {
 }
 
 // cancelMessagesLocked cancels the messages of a collective that has failed, and reports whether all of them
-// are complete. What goes to a rank whose message had the wrong length is not cancelled: that rank is in the
+// are complete. A send to the rank whose message had the wrong length is not cancelled: that rank is in the
 // call, and would wait for it.
 func (cs *Collectives) cancelMessagesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
@@ -392,7 +392,7 @@ func (cs *Collectives) cancelMessagesLocked(c *Collective) bool {
 	return c.pending == 0
 }
 
-// localStepsLocked carries out the rest of a round. It reports false if that has to be done without the lock.
+// localStepsLocked executes the rest of a round. It reports false if that must be done without the lock.
 func (cs *Collectives) localStepsLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	steps := c.Schedule.Round(c.round)
@@ -407,24 +407,24 @@ func (cs *Collectives) localStepsLocked(c *Collective) bool {
 	return true
 }
 
-// deferStepsLocked leaves local steps to who waits for the collective, or else to a goroutine.
+// deferStepsLocked leaves local steps to the goroutine that waits for the collective, or else to a new one.
 func (cs *Collectives) deferStepsLocked(c *Collective) {
 	cs.e.mu.assertHeld()
-	c.state = collectiveReady
-	if !c.attended {
+	c.state = collectiveStepsDue
+	if !c.hasWaiter {
 		c.state = collectiveWorking
 		cs.e.Go(func() { cs.runSteps(c) })
 		return
 	}
-	if r := c.request; r.manyWaiters {
+	if r := c.request; r.manySleepers {
 		cs.e.hub.sleepers.wakeAll()
-	} else if r.waiter != nil {
-		cs.e.hub.sleepers.wake(r.waiter)
+	} else if r.sleeper != nil {
+		cs.e.hub.sleepers.wake(r.sleeper)
 	}
 }
 
-// runSteps carries out the local steps of a round without the lock, and goes on under it. The state is
-// collectiveWorking.
+// runSteps executes the local steps of a round without the lock, and then advances the collective under it.
+// The state is collectiveWorking.
 func (cs *Collectives) runSteps(c *Collective) {
 	steps := c.Schedule.Round(c.round)
 	for ; c.step < len(steps); c.step++ {
@@ -448,15 +448,15 @@ func (cs *Collectives) finishLocked(c *Collective) {
 		cs.beside = remove(cs.beside, c)
 	}
 	cs.unpinBuffersLocked(c)
-	r, err, wakesProbes, context := c.request, c.err, c.wakesProbes, c.Context
+	r, err, wakesConditions, context := c.request, c.err, c.wakesConditions, c.Context
 	cs.recycleLocked(c)
 	r.collective = nil
 	cs.e.Requests.complete(r, err)
 	cs.e.unexpected.discardFreed(context)
-	if wakesProbes {
+	if wakesConditions {
 		c.over = true
 		cs.acknowledgeOwedLocked()
-		cs.e.waiters.wakeProbesLocked()
+		cs.e.waiting.wakeConditionsLocked()
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// Run carries out a collective: it is Start and Wait, with a fast way for short messages.
+// Run executes a collective: it is Start and Wait, with a fast path for short messages.
 func (cs *Collectives) Run(c *Collective) error {
 	e := cs.e
 	start := e.hook.beginCollective(c)
@@ -31,7 +31,7 @@ func (cs *Collectives) run(c *Collective) error {
 		}
 	}
 	e.mu.Lock()
-	c.attended = true
+	c.hasWaiter = true
 	r, err := cs.beginLocked(c)
 	if err != nil {
 		e.mu.Unlock()
@@ -43,14 +43,13 @@ func (cs *Collectives) run(c *Collective) error {
 	return err
 }
 
-// wait waits for a collective, and carries out those of its local steps that are not for the
-// engine's lock.
+// wait waits for a collective, and executes those of its local steps that must not run under the lock.
 func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 	at := func(int) Request { return h }
 	for {
 		var work *Collective
 		var done bool
-		cs.e.waiters.waitUntil(1, at, func() bool {
+		cs.e.waiting.waitUntil(1, at, func() bool {
 			if done || work != nil {
 				return true
 			}
@@ -64,8 +63,8 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 				return true
 			}
 			c := r.collective
-			c.attended = true
-			if c.state == collectiveReady {
+			c.hasWaiter = true
+			if c.state == collectiveStepsDue {
 				c.state, work = collectiveWorking, c
 			}
 			return work != nil
@@ -77,17 +76,17 @@ func (cs *Collectives) wait(r *request, h Request) (st Status, err error) {
 	}
 }
 
-// waitsForWork tells whether a request is of a collective whose waiter has local steps to carry out.
+// waitsForWork reports whether the request is a collective whose local steps its waiter is to execute.
 func (r *request) waitsForWork() bool {
-	return r.kind == kindCollective && r.collective != nil && r.collective.state == collectiveReady
+	return r.kind == kindCollective && r.collective != nil && r.collective.state == collectiveStepsDue
 }
 
-// shortBytes is the size of a message up to which it is worth a try to copy it out, and to look for its
-// answer in the ring, before anything is posted.
+// shortBytes is the length up to which a message is sent, and its answer looked for in the ring, before
+// anything is posted.
 const shortBytes = 512
 
-// isShort is the number of messages of a round if they are one receive at most and one short send at most;
-// else 0.
+// isShort returns the number of messages of a round if these are at most one receive and at most one short
+// send, else 0.
 func isShort(steps []coll.Step) int {
 	n := 0
 	for n < len(steps) && steps[n].Kind <= coll.Recv {
@@ -102,9 +101,9 @@ func isShort(steps []coll.Step) int {
 	return 0
 }
 
-// shortRounds carries out rounds of short messages in the way of a blocking send and receive, without
-// requests. It stops before the first message that needs one: c.round and c.sent say where. done tells that
-// it has come to the end.
+// shortRounds executes rounds of short messages as blocking sends and receives, without requests. It stops
+// before the first message that needs a request: c.round and c.sent say where. done reports that all rounds
+// are finished.
 func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	for ; c.round < c.Schedule.Rounds(); c.round++ {
 		steps := c.Schedule.Round(c.round)
@@ -122,9 +121,9 @@ func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	return true, nil
 }
 
-// exchangeShort carries out the messages of a round that isShort has found. It reports false when one of them
-// takes longer: the send, which waits for its receive if the peer keeps no more payload, or the receive.
-// Nothing but the send has happened then.
+// exchangeShort sends and receives the messages of a round for which isShort is not 0. It reports false if
+// the send must wait, because the peer accepts no more payload, or if the message to receive has not arrived.
+// In that case at most the send has been done; c.sent says so.
 func (cs *Collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
 	if len(steps) == 0 {
 		return true, nil

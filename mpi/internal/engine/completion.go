@@ -2,18 +2,18 @@ package engine
 
 import "github.com/weft-mpi/weft/internal/sys"
 
-// complete ends an operation: its buffer is the user's again.
+// complete completes an operation: the program may use its buffer again.
 func (t *Requests) complete(r *request, err error) {
-	if err == nil && !r.observed { // most operations, and all that they need
+	if err == nil && !r.observed { // the common case
 		sys.StoreRelease32(&r.done, r.gen)
 		return
 	}
 	t.finish(r, err)
 }
 
-// finish is complete for an operation that has failed, or that somebody else is told of.
+// finish is complete for an operation that has failed, or with relations to others.
 func (t *Requests) finish(r *request, err error) {
-	if r.err = r.located(err); err != nil {
+	if r.err = r.annotated(err); err != nil {
 		t.noteFailureLocked(r)
 	}
 	if !r.observed {
@@ -27,8 +27,8 @@ func (t *Requests) finish(r *request, err error) {
 		t.e.Probes.fetchedForMessage(r)
 	}
 	r.peer = nil
-	w, shared := r.waiter, r.manyWaiters
-	r.waiter = nil
+	w, shared := r.sleeper, r.manySleepers
+	r.sleeper = nil
 	sys.StoreRelease32(&r.done, r.gen)
 	if r.detached {
 		t.collect(r.handle(), r)
@@ -44,14 +44,14 @@ func (t *Requests) finish(r *request, err error) {
 	}
 }
 
-// collect takes the result of a completed request, which h names, and gives the request back to the pool.
+// collect returns the result of a completed request, which h names, and puts the request back into the pool.
 func (t *Requests) collect(h Request, r *request) (Status, error) {
 	st, err := r.status, r.err
 	t.release(h, r)
 	return st, err
 }
 
-// detach has a request given back as soon as it completes: nobody will collect it.
+// detach lets a request go back to the pool as soon as it completes: nobody will collect it.
 func (t *Requests) detach(r *request) {
 	if r.completed() {
 		t.collect(r.handle(), r)
@@ -60,7 +60,7 @@ func (t *Requests) detach(r *request) {
 	}
 }
 
-// collectNull gives the result of a handle that names no request.
+// collectNull returns the result of a handle that names no request.
 func (t *Requests) collectNull(h Request, into *Status) (err error) {
 	st := nullStatus
 	if h != Null {
@@ -81,8 +81,8 @@ func (t *Requests) allDone(n int, at func(i int) Request) bool {
 	return true
 }
 
-// collectSome gives take those of n requests that are complete, and at most limit of them. It begins with the
-// first-th, or with an earlier one if no later is complete.
+// collectSome passes up to limit of n requests that are complete to take. It begins with the one at index
+// first, or with an earlier one if no later one is complete.
 func (t *Requests) collectSome(n int, at func(i int) Request, first, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
 	taken, active = t.collectFrom(first, n, at, limit, take)
@@ -93,7 +93,7 @@ func (t *Requests) collectSome(n int, at func(i int) Request, first, limit int,
 	return taken, active || before
 }
 
-// collectFrom is collectSome of the requests from a first one on.
+// collectFrom is collectSome for the requests from index first on.
 func (t *Requests) collectFrom(first, n int, at func(i int) Request, limit int,
 	take func(int, *Status, error)) (taken int, active bool) {
 	for i := first; i < n && taken < limit; i++ {

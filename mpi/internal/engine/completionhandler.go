@@ -9,12 +9,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// completionHandler is the completion handler of an endpoint whose rank has been given cores for that: a
-// thread that makes the passes. Then a rank that computes still answers its peers, and who waits only watches
-// its own request.
+// completionHandler is the progress thread of an endpoint, if its rank has cores for that: it makes the
+// passes. Then a rank that computes still answers its peers, and a goroutine that waits only polls its own
+// request.
 type completionHandler struct {
 	e      *Engine
-	timer  *time.Timer   // makes progress once for what no event announces; nil: there is no handler
+	timer  *time.Timer   // makes a pass for work that no event announces; nil without a handler
 	armed  bool          // the timer runs
 	passes atomic.Uint32 // changes whenever the handler may have completed something
 	spin   time.Duration
@@ -26,7 +26,7 @@ type completionHandler struct {
 // HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.
 type HandlerPlace struct {
 	Core int
-	// it makes way for the handlers of the same core that are not bulk, though not for ever (N7)
+	// it yields to the handlers of the same core that are not bulk, but not for ever (N7)
 	Bulk bool
 }
 
@@ -37,19 +37,18 @@ type servedPlace struct {
 	transport.HandlerCounts
 }
 
-// retryDelay is how soon a handler looks again at peers that could not do all that they had to: room in a
-// send queue comes without an event.
+// retryDelay is the time after which a handler retries work that found no room in a send queue: no event
+// announces room.
 const retryDelay = 200 * time.Microsecond
 
-// handlerSpin is how long a handler makes progress that find nothing before it sleeps, at most: it may share
+// handlerSpin is the longest time that a handler polls without finding work before it sleeps: it may share
 // its core.
 const handlerSpin = 100 * time.Microsecond
 
-// notifyAll is what an engine asks to be told of: completions, and messages in its rings.
+// notifyAll is the set of events that an engine requests: completions, and messages in its rings.
 const notifyAll = transport.NotifyNext | transport.NotifyPlaced
 
-// start registers the handler with a device; its first event can come only when a queue has been made
-// for it.
+// start registers the handler with a device. Its first event can occur only after a queue was made for it.
 func (h *completionHandler) start(d transport.Device) (transport.HandlerID, error) {
 	if h.timer == nil {
 		h.timer = time.AfterFunc(time.Hour, func() {
@@ -97,7 +96,7 @@ func (e *Engine) Handler() (HandlerPlace, bool) {
 	return e.completionHandler.at, e.completionHandler.active()
 }
 
-// MoveHandler gives the endpoint's queues to a completion handler at another place. No event is lost (N3). It
+// MoveHandler moves the endpoint's completion queues to a handler at another place. No event is lost (N3). It
 // does nothing to an endpoint without a handler.
 func (e *Engine) MoveHandler(to HandlerPlace) error {
 	h := &e.completionHandler
@@ -123,7 +122,7 @@ func (e *Engine) MoveHandler(to HandlerPlace) error {
 	return nil
 }
 
-// moveQueue gives a queue to a new handler, and ends the one that had it.
+// moveQueue moves a queue to a new handler, and ends the old one.
 func (h *completionHandler) moveQueue(f *fabric) error {
 	id, err := h.start(f.Device)
 	if err != nil {
@@ -139,10 +138,10 @@ func (h *completionHandler) moveQueue(f *fabric) error {
 	return errors.Join(err, f.Device.CloseHandler(id))
 }
 
-// active tells whether a handler makes progress.
+// active reports whether a handler makes the passes.
 func (h *completionHandler) active() bool { return h.timer != nil }
 
-// runLocked makes progress that an event asks for.
+// runLocked makes the passes for an event.
 func (h *completionHandler) runLocked() {
 	h.e.mu.assertHeld()
 	h.e.progress.poll()
@@ -150,10 +149,10 @@ func (h *completionHandler) runLocked() {
 		h.e.failLocked(err)
 		return
 	}
-	h.e.progress.poll() // what came before the request raises no event
+	h.e.progress.poll() // arrivals before the request raise no event
 	h.armRetryLocked()
 	h.passes.Add(1)
-	h.e.waiters.wakeProbesLocked()
+	h.e.waiting.wakeConditionsLocked()
 }
 
 // armRetryLocked does what is due without an event, now or soon.
@@ -167,7 +166,7 @@ func (h *completionHandler) armRetryLocked() {
 	}
 }
 
-// stop gives the queues back to who waits. The lock is not held.
+// stop ends the handler: goroutines that wait make the passes again. The lock is not held.
 func (h *completionHandler) stop() (err error) {
 	h.moving.Lock()
 	defer h.moving.Unlock()

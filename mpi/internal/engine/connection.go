@@ -16,11 +16,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// connections connects peers. A connect runs in a goroutine of its own, off the data path
-// (docs/internals/adr/0016); the fabrics call back into acceptor.
+// connections connects this endpoint to peers. A connect runs in a goroutine of its own, off the data path
+// (docs/internals/adr/0016); the devices call back into acceptor.
 //
-// Invariants, under the lock: a peer has one channel at most, made by Prepare; it is open from Connected on,
-// which comes at most once. Nobody waits for a connect: sends queue at the peer meanwhile.
+// Invariants, under the lock: a peer has at most one channel, made by Prepare; it is open from Connected on,
+// which is called at most once. Nobody waits for a connect: sends queue at the peer meanwhile.
 type connections struct {
 	e             *Engine
 	lookup        Lookup
@@ -28,40 +28,41 @@ type connections struct {
 	channelConfig channel.Config   // of every channel
 	connecting    sync.WaitGroup   // goroutines of connects
 	underWay      atomic.Int32     // number of them
-	places        chan struct{}    // of connects that run at once, of the whole rank
-	noBytes       transport.RecvWR // room for a message of no bytes
+	connects      chan struct{}    // Hub.connects
+	emptyRecv     transport.RecvWR // for a message without bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
 	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
-	d.places = e.hub.places
+	d.connects = e.hub.connects
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
 }
 
-// Connects take turns. Where all ranks connect to all others at once, most connections have been made by the
-// peer when their turn comes; begun together, nearly all would be made twice. A connect that gets no answer
-// keeps the others waiting for turnOfConnect alone.
+// A rank runs only a few connects at once. If all ranks connect to all others at the same time, most
+// connections have been made by the peer before their connect starts; started together, nearly all would be
+// made twice. A connect without an answer delays the others by connectShare only.
 const (
 	connectsAtOnce = 4
-	turnOfConnect  = 50 * time.Millisecond
+	connectShare   = 50 * time.Millisecond
 )
 
-// acquire waits for a connect's turn; leave ends it. Without a turn before the context ends, it goes on too.
+// acquire acquires the semaphore for a connect, for connectShare at most; leave releases it. If the context
+// ends first, the connect goes on without.
 func (d *connections) acquire(ctx context.Context) (leave func()) {
 	select {
-	case d.places <- struct{}{}:
+	case d.connects <- struct{}{}:
 	case <-ctx.Done():
 		return func() {}
 	}
-	end := sync.OnceFunc(func() { <-d.places })
-	timer := time.AfterFunc(turnOfConnect, end)
+	end := sync.OnceFunc(func() { <-d.connects })
+	timer := time.AfterFunc(connectShare, end)
 	return func() {
 		timer.Stop()
 		end()
 	}
 }
 
-// connectLocked begins a connection to a peer that has none. The sends that need it wait in the peer's queue.
+// connectLocked begins a connection to a peer that has none. Sends to it wait in the peer's queue.
 func (d *connections) connectLocked(p *peer) {
 	d.e.mu.assertHeld()
 	p.state = peerConnecting
@@ -70,7 +71,7 @@ func (d *connections) connectLocked(p *peer) {
 	d.e.Go(func() {
 		defer d.connecting.Done()
 		defer d.underWay.Add(-1)
-		ctx, cancel := context.WithTimeout(d.e.waiters.life, d.timeout)
+		ctx, cancel := context.WithTimeout(d.e.waiting.life, d.timeout)
 		defer cancel()
 		leave := d.acquire(ctx)
 		defer leave()
@@ -79,7 +80,7 @@ func (d *connections) connectLocked(p *peer) {
 		}
 		f, addr, err := d.selectFabric(p.rank)
 		if err == nil {
-			err = f.endpoint.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
+			err = f.listener.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
 		}
 		if err == nil {
 			return
@@ -96,23 +97,23 @@ func (d *connections) connectLocked(p *peer) {
 	})
 }
 
-// connected reports whether a peer has connected, or failed, meanwhile.
+// connected reports whether a peer has meanwhile connected, or failed.
 func (d *connections) connected(p *peer) bool {
 	d.e.mu.Lock()
 	defer d.e.mu.Unlock()
 	return p.state != peerConnecting
 }
 
-// acceptor is the rank as the connection management of a device sees it. A connection is for the endpoint of
-// its port.
+// acceptor receives the callbacks of a device's connection management. A connection belongs to the endpoint
+// of its port.
 type acceptor struct {
 	hub    *Hub
-	fabric int // index
+	fabric int // index of the device, and of each engine's fabric for it
 }
 
 var _ transport.Acceptor = (*acceptor)(nil)
 
-// Prepare makes the channel to a peer that has proved who it is, once, and describes it.
+// Prepare makes the channel to an authenticated peer, once, and returns its descriptor.
 func (a *acceptor) Prepare(peer uint32) (transport.QPConfig, []byte, error) {
 	e, err := a.hub.Endpoint(transport.PortOf(peer))
 	if err != nil {
@@ -146,7 +147,7 @@ func (a *acceptor) Prepare(peer uint32) (transport.QPConfig, []byte, error) {
 	}, p.ch.Descriptor(), nil
 }
 
-// Connected opens the channel and sends what has waited for it.
+// Connected opens the channel and sends the messages that wait for it.
 func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 	e := a.hub.engines[transport.PortOf(peer)].Load() // Prepare has made it
 	f, rank := e.fabrics[a.fabric], transport.RankOf(peer)
@@ -172,7 +173,7 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 		p.qpPoller = qp
 	}
 	for range recvSlack {
-		if err := qp.PostRecv(&e.connections.noBytes); err != nil {
+		if err := qp.PostRecv(&e.connections.emptyRecv); err != nil {
 			e.failures.failPeer(p, err)
 			return
 		}
@@ -182,9 +183,9 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 	e.hub.queues.wake() // a sleeper must look at the new connection
 }
 
-// Refused tells of an attempt from outside that came to nothing. One that vanished by itself is nothing to
-// warn of: a lane that a peer was about to add ends so when the peer does. Nor is one of a rank that is
-// already known to be lost.
+// Refused logs an incoming connection that was not accepted. It is not a warning if the initiator closed the
+// connection, as a peer does that exits while it adds a lane (an additional connection of a channel), or if
+// the rank is known to have failed.
 func (a *acceptor) Refused(remote string, err error) {
 	level := slog.LevelWarn
 	if lost := errors.Is(err, transport.ErrPeerLost) && !errors.Is(err, os.ErrDeadlineExceeded); lost ||
@@ -193,21 +194,4 @@ func (a *acceptor) Refused(remote string, err error) {
 	}
 	a.hub.log.Log(context.Background(), level, "connection turned away", "rank", a.hub.rank, "fabric",
 		a.hub.devices[a.fabric].name, "from", remote, "reason", err)
-}
-
-// selectFabric chooses the fabric to a peer: both sides come to the same, since they have the same order of
-// preference and see the same addresses.
-func (d *connections) selectFabric(rank int) (*fabric, string, error) {
-	for _, f := range d.e.fabrics {
-		addr, err := d.lookup(uint32(rank), f.name)
-		if err != nil {
-			return nil, "", err
-		}
-		if addr != "" && f.endpoint.Reaches(addr) {
-			return f, addr, nil
-		}
-	}
-	return nil, "", fmt.Errorf("%w: no fabric of this rank reaches rank %d (shm reaches ranks of the same "+
-		"host only); set WEFT_FABRIC=auto",
-		transport.ErrInvalid, rank)
 }

@@ -11,19 +11,19 @@ import (
 
 // So many connects run at once, and no more; one that has no end keeps nobody waiting for long.
 func TestConnects_TakeTurns(t *testing.T) {
-	d := connections{places: make(chan struct{}, connectsAtOnce)}
+	d := connections{connects: make(chan struct{}, connectsAtOnce)}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	d.acquire(over)() // it returns, with a place or without
-	require.Empty(t, d.places)
+	require.Empty(t, d.connects)
 
 	var leave []func()
 	for range connectsAtOnce {
-		d.places <- struct{}{}
-		leave = append(leave, func() { <-d.places })
+		d.connects <- struct{}{}
+		leave = append(leave, func() { <-d.connects })
 	}
 	d.acquire(over)()
-	require.Len(t, d.places, connectsAtOnce, "a turn that never came has ended another")
+	require.Len(t, d.connects, connectsAtOnce, "a turn that never came has ended another")
 	for _, f := range leave {
 		f()
 	}
@@ -35,14 +35,14 @@ func TestConnects_TakeTurns(t *testing.T) {
 
 // A peer that connects while a connect to it waits for its turn is not looked up.
 func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
-	e := &Engine{hub: &Hub{places: make(chan struct{}, connectsAtOnce)}}
-	e.waiters.life = t.Context()
+	e := &Engine{hub: &Hub{connects: make(chan struct{}, connectsAtOnce)}}
+	e.waiting.life = t.Context()
 	e.connections.init(e, Config{ConnectTimeout: time.Minute, Lookup: func(uint32, string) (string, error) {
 		t.Error("it was looked up")
 		return "", errors.New("nobody is there")
 	}})
 	for range connectsAtOnce {
-		e.connections.places <- struct{}{}
+		e.connections.connects <- struct{}{}
 	}
 	p := &peer{rank: 1}
 	e.mu.Lock()
@@ -50,7 +50,7 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 	p.state = peerOpen
 	e.mu.Unlock()
 	for range connectsAtOnce {
-		<-e.connections.places
+		<-e.connections.connects
 	}
 	e.connections.connecting.Wait()
 	require.Zero(t, e.connections.underWay.Load())
@@ -59,7 +59,7 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.
 func TestWaiting_SleepsDuringConnects(t *testing.T) {
 	e := &Engine{hub: &Hub{}}
-	e.waiters.maxYields = 10
+	e.waiting.maxYields = 10
 	var p spinBudget
 	require.True(t, p.remaining(e))
 	e.connections.underWay.Add(1)

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/weft-mpi/weft/internal/contextid"
 
-// contextSet is the set of contexts whose communicators have been freed here. It has a bit for each context:
-// programs free many communicators, and contexts that follow one another share a word.
+// contextSet is a set of context ids. It has a bit for each: programs free many communicators, and
+// consecutive ids share a word.
 type contextSet map[uint32]uint64
 
 func (s contextSet) has(context uint32) bool { return len(s) > 0 && s[context/64]>>(context%64)&1 != 0 }
@@ -18,9 +18,9 @@ func (s contextSet) remove(context uint32) {
 	}
 }
 
-// FreeContext ends the use of a context: no operation will begin there. What is under way ends first. When
-// nothing can post another receive there, the messages that no receive has matched are released, and so are
-// those that come later: their sends complete. Messages that a matched probe has taken stay.
+// FreeContext ends the use of a context: no operation will begin there. Operations under way go on to their
+// end. When none of them can post a receive any more, the unexpected messages of the context are dropped, and
+// so are those that arrive later: their sends complete. Messages that a matched probe has taken stay.
 func (e *Engine) FreeContext(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,13 +28,13 @@ func (e *Engine) FreeContext(context uint32) {
 	e.unexpected.discardFreed(context)
 }
 
-// abandoned tells whether no receive will be posted in a context any more, since it has been freed: an
-// unexpected message there will never be received.
+// abandoned reports whether a context was freed, and no operation is left that may post a receive there: its
+// unexpected messages will never be received.
 func (u *unexpectedMessages) abandoned(context uint32) bool {
 	return u.freedContexts.has(context) && !u.e.postsReceivesLocked(context)
 }
 
-// postsReceivesLocked tells whether an operation is under way that may post receives in a context.
+// postsReceivesLocked reports whether an operation is under way that may post receives in a context.
 func (e *Engine) postsReceivesLocked(context uint32) bool {
 	e.mu.assertHeld()
 	for _, c := range e.Collectives.active {
@@ -50,15 +50,15 @@ func (e *Engine) postsReceivesLocked(context uint32) bool {
 	return false
 }
 
-// discardFreed drops the messages of a context that is abandoned. It is called at the end of everything that
-// postsReceives counts.
+// discardFreed drops the unexpected messages of a context if it is abandoned. It is called at the end of
+// every operation that postsReceivesLocked counts.
 func (u *unexpectedMessages) discardFreed(context uint32) {
 	if u.abandoned(context) {
 		u.discardWhere(func(c uint32) bool { return c == context })
 	}
 }
 
-// discardWhere drops the messages of some contexts that no receive has matched.
+// discardWhere drops the unexpected messages of the contexts for which of is true.
 func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 	var waiting []*unexpectedMessage
 	for m := range u.e.matching.Unexpected() {
@@ -67,13 +67,13 @@ func (u *unexpectedMessages) discardWhere(of func(context uint32) bool) {
 		}
 	}
 	for _, a := range waiting {
-		if u.e.matching.RemoveUnexpected(&a.match) { // not if its peer was given up for one before it
+		if u.e.matching.RemoveUnexpected(&a.match) { // false if dropping an earlier one failed its peer
 			u.discard(a)
 		}
 	}
 }
 
-// discard releases a message that was taken out of the table: its send completes.
+// discard drops a message that was removed from the table: its send completes.
 func (u *unexpectedMessages) discard(a *unexpectedMessage) {
 	r := u.e.Recvs.newDiscardReceiveLocked(a.match.Context, int(a.match.Source), a.match.Tag)
 	u.e.Recvs.deliverUnexpectedLocked(r, a)
@@ -90,8 +90,8 @@ func (e *Engine) ReuseContext(context uint32) {
 	}
 }
 
-// newDiscardReceiveLocked gives a receive without a buffer, which takes a message to drop it. Its result is
-// nobody's; it has to be detached when it has got its message.
+// newDiscardReceiveLocked returns a receive without a buffer, which drops its message. The caller detaches it
+// when it has got the message.
 func (v *Recvs) newDiscardReceiveLocked(context uint32, source int, tag int32) *request {
 	v.e.mu.assertHeld()
 	r := v.e.Requests.get()
@@ -101,8 +101,8 @@ func (v *Recvs) newDiscardReceiveLocked(context uint32, source int, tag int32) *
 	return r
 }
 
-// ContextInUse tells whether operations in a context are still under way, or messages wait here, so that its
-// number cannot be used again.
+// ContextInUse reports whether a context id cannot be used again yet, because operations are under way or
+// messages wait there.
 func (e *Engine) ContextInUse(context uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +124,7 @@ func (e *Engine) ContextInUse(context uint32) bool {
 	return false
 }
 
-// ReleaseContext gives back what is kept for a context that is not used any more.
+// ReleaseContext frees what is stored for a context that is no longer used.
 func (e *Engine) ReleaseContext(context uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,20 +7,19 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// cqSet is the completion queues of a rank, of all fabrics and all endpoints, as what a goroutine sleeps in.
-// Several queues are waited for by one epoll descriptor that contains theirs, so that a sleep needs no
-// further goroutine.
+// cqSet is the set of completion queues, of all fabrics and endpoints of a rank, in which a goroutine sleeps.
+// Several queues share one epoll descriptor that contains theirs, so a sleep needs no further goroutine.
 //
 // One goroutine at a time sleeps in it: the progress owner.
 type cqSet struct {
-	mu     orderedMutex // guards what follows; a leaf in the order of locks
+	mu     orderedMutex // guards queues and poller
 	queues []transport.CQ
-	poller *sys.Poller // contains the descriptor of each queue; nil for one queue, which is waited for itself
+	poller *sys.Poller // contains the descriptor of each queue; nil if there is only one queue
 
-	first transport.CQ // the first of queues, for who has not the lock
+	first transport.CQ // queues[0]; may be read without mu
 }
 
-// add adds a queue of a fabric's device. Who sleeps waits for it too from the next sleep on.
+// add adds a queue of a fabric's device. The next sleep waits for it too.
 func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +50,8 @@ func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 	return nil
 }
 
-// sleep blocks until a Poll of some queue may find something to do, or wake is called. The queues are armed,
-// and no engine's lock is held.
+// sleep blocks until a Poll of some queue may find something, or wake is called. The queues are armed, and no
+// engine's lock is held.
 func (s *cqSet) sleep() error {
 	s.mu.Lock()
 	queues, poller := s.queues, s.poller
@@ -78,10 +77,10 @@ func (s *cqSet) leave(entered []transport.CQ) {
 	}
 }
 
-// wake ends a sleep, the present or else the next.
+// wake ends the current sleep, or else the next one.
 func (s *cqSet) wake() { s.first.Wake() }
 
-// close releases the set, and leaves the queues to their devices.
+// close releases the set, but not the queues, which belong to their devices.
 func (s *cqSet) close() {
 	if s.poller != nil {
 		s.poller.Close()

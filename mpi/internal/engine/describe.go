@@ -9,34 +9,34 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// A goroutine that sleeps in a call says itself what it waits for, but only when it is asked: then every
-// sleeper is woken, and describes its wait before it sleeps again. So nobody else pays for it.
+// A goroutine that sleeps in a call describes its wait itself, and only on demand: Describe wakes every
+// sleeper, and each describes its wait before it sleeps again. So waits cost nothing otherwise.
 
-// A Wait is a goroutine that sleeps in a call.
+// A Wait describes a goroutine that sleeps in a call.
 type Wait struct {
 	Goroutine uint64
 	Callers   []uintptr     // innermost first, as runtime.CallersFrames takes them
-	Since     time.Duration // for how long it has waited
-	// the wait may end by itself: it is bound to a context, or for something other than operations
+	Since     time.Duration // duration of the wait so far
+	// the wait may end by itself: it is bound to a context.Context, or waits for a condition
 	Bounded    bool
 	Operations []Operation // that are not complete
 }
 
-// An Operation is one that is not complete.
+// An Operation is an incomplete operation.
 type Operation struct {
-	Send       bool // or a receive, unless it is one of the following
-	Lock       bool // of the part of a window that Peer has; Context is the window's id
+	Send       bool // otherwise it is a receive, unless one of the following is set
+	Lock       bool // the lock of Peer's memory in a window; Context is the window's id
 	Collective bool
 	Call       coll.Operation // of a collective
-	Needs      []int          // of a collective: world ranks whose messages are due
+	Needs      []int          // for a collective: world ranks whose messages are due
 	Context    uint32
 	Peer       int // world rank, or AnySource
 	Tag        int // or AnyTag
 	Bytes      int
-	Moving     bool // needs no act of another rank
+	Moving     bool // it advances without an action of another rank
 }
 
-// Unmatched is a message that no receive has taken.
+// Unmatched is an unexpected message.
 type Unmatched struct {
 	Context     uint32
 	Source, Tag int
@@ -49,32 +49,32 @@ type Traffic struct {
 	Sent, Received uint64
 }
 
-// State is what a rank's goroutines wait for, and what its messages are.
+// State describes the waits and the messages of a rank.
 type State struct {
 	Activity   uint64 // grows whenever a message moves
 	Waits      []Wait
 	Unexpected []Unmatched
 	Traffic    []Traffic
-	Leaving    bool // messages wait for a connection or for room, and leave without a call
+	Leaving    bool // messages wait for a connection or for room, and leave without a further call
 }
 
-// descriptions are collected at an endpoint while the rank is asked for its state.
+// descriptions are collected at an endpoint while Describe runs.
 type descriptions struct {
 	asked    bool
-	question uint64           // its number
+	question uint64           // number of the call of Describe
 	waits    map[uint64]*Wait // by goroutine
 }
 
 const (
 	maxCallers = 32
-	// describeWithin is how long Describe waits for sleepers to come back. One that does not has something to
-	// do.
+	// describeWithin bounds how long Describe waits for sleepers to sleep again. One that does not has found
+	// work.
 	describeWithin = 200 * time.Millisecond
 	describePoll   = 2 * time.Millisecond
 )
 
-// Sleepers is how many goroutines sleep in calls, and a number that grows whenever a message moves. It
-// returns false while others use an endpoint.
+// Sleepers returns how many goroutines sleep in calls, and a number that grows whenever a message moves. It
+// returns false if another goroutine is using an endpoint.
 func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
 	n = h.sleepers.count()
 	for e := range h.each() {
@@ -82,7 +82,7 @@ func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
 			return 0, 0, false
 		}
 		e.recorder.StampNew()
-		n += len(e.waiters.forLocks)
+		n += len(e.waiting.forLocks)
 		activity += e.activityLocked()
 		e.mu.Unlock()
 	}
@@ -92,11 +92,11 @@ func (h *Hub) Sleepers() (n int, activity uint64, ok bool) {
 // Describe returns the rank's state. It wakes the goroutines that sleep, and waits for at most describeWithin
 // until they sleep again.
 func (h *Hub) Describe() State {
-	h.asking <- struct{}{}
-	defer func() { <-h.asking }()
+	h.describing <- struct{}{}
+	defer func() { <-h.describing }()
 	asleep := 0
 	for e := range h.each() {
-		asleep += e.waiters.ask()
+		asleep += e.waiting.ask()
 	}
 	asleep += h.sleepers.count()
 	h.sleepers.wakeAll()
@@ -104,7 +104,7 @@ func (h *Hub) Describe() State {
 		time.Sleep(describePoll)
 		answers := 0
 		for e := range h.each() {
-			answers += e.waiters.answers()
+			answers += e.waiting.answers()
 		}
 		if answers >= asleep || time.Now().After(end) {
 			break
@@ -118,9 +118,9 @@ func (h *Hub) Describe() State {
 	return st
 }
 
-// ask has goroutines describe their waits when they sleep again. It returns how many wait for locks of
+// ask makes goroutines describe their waits when they sleep again. It returns how many wait for locks of
 // windows.
-func (w *waiters) ask() int {
+func (w *waiting) ask() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
@@ -128,22 +128,22 @@ func (w *waiters) ask() int {
 	return len(w.forLocks)
 }
 
-// answers is how many have.
-func (w *waiters) answers() int {
+// answers returns how many have described theirs.
+func (w *waiting) answers() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return len(w.descriptions.waits)
 }
 
-// describe adds the state of the endpoint to that of the rank, and ends ask.
+// describe adds the state of the endpoint to st, and ends what ask began.
 func (e *Engine) describe(st *State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	st.Activity += e.activityLocked()
-	for _, w := range e.waiters.descriptions.waits {
+	for _, w := range e.waiting.descriptions.waits {
 		st.Waits = append(st.Waits, *w)
 	}
-	e.waiters.descriptions = descriptions{question: e.waiters.descriptions.question}
+	e.waiting.descriptions = descriptions{question: e.waiting.descriptions.question}
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
 	}
@@ -152,7 +152,7 @@ func (e *Engine) describe(st *State) {
 	st.Leaving = st.Leaving || leaving
 }
 
-// addTraffic adds what channels of one endpoint have moved to that of others with the same peers.
+// addTraffic adds the counts of one endpoint, peer by peer.
 func (st *State) addTraffic(list []Traffic) {
 	for _, t := range list {
 		i := slices.IndexFunc(st.Traffic, func(o Traffic) bool { return o.Peer == t.Peer })
@@ -165,7 +165,7 @@ func (st *State) addTraffic(list []Traffic) {
 	}
 }
 
-// Traffic counts the messages with each peer, and tells whether messages wait to leave. It returns nil when
+// Traffic counts the messages with each peer, and reports whether messages wait to leave. It returns nil if
 // the rank has stopped.
 func (h *Hub) Traffic() (list []Traffic, leaving bool) {
 	var st State
@@ -194,10 +194,10 @@ func (e *Engine) trafficLocked() (list []Traffic, leaving bool) {
 	return list, leaving
 }
 
-// toSend tells whether anything waits until it can be sent to a peer.
+// toSend reports whether anything waits to be sent to the peer.
 func (p *peer) toSend() bool { return p.sendPending() || len(p.controls) > 0 }
 
-// Activity is a number that grows whenever a message moves.
+// Activity returns a number that grows whenever a message moves.
 func (h *Hub) Activity() (n uint64) {
 	for e := range h.each() {
 		e.mu.Lock()
@@ -207,7 +207,7 @@ func (h *Hub) Activity() (n uint64) {
 	return n
 }
 
-// activityLocked is a number that grows whenever a message moves.
+// activityLocked returns the endpoint's portion of Activity.
 func (e *Engine) activityLocked() uint64 {
 	e.mu.assertHeld()
 	n := e.stats.Unexpected + e.Collectives.begun
@@ -220,13 +220,13 @@ func (e *Engine) activityLocked() uint64 {
 	return n
 }
 
-// describeLocked notes what the calling goroutine is about to sleep for: one of n requests, or a message that
-// is probed for, or something else where n is 0.
-func (w *waiters) describeLocked(n int, at func(i int) Request, probed *probed) {
+// describeLocked stores a description of what the calling goroutine is about to sleep for: one of n requests;
+// or, if n is 0, the message of a probe, or a condition.
+func (w *waiting) describeLocked(n int, at func(i int) Request, probed *probed) {
 	w.e.mu.assertHeld()
 	d := &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers), Bounded: n == 0}
 	if w.forLocks[d.Goroutine] {
-		return // it sleeps for a look at the lock
+		return // it waits for the lock of a window, and has described that
 	}
 	d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
 	if probed != nil {
@@ -260,13 +260,13 @@ func (r *request) describe() Operation {
 		return o
 	default:
 		o.Context, o.Tag, o.Bytes = r.posted.Context, int(r.posted.Tag), r.bufferLen()
-		o.Moving = r.complete || r.received > 0 || r.openTransfers > 0
+		o.Moving = r.allArrived || r.received > 0 || r.openTransfers > 0
 		return o
 	}
 }
 
-// needs are the world ranks whose messages the current round waits for. It is moving if the round has other
-// things to do.
+// needs returns the world ranks whose messages the current round waits for. moving reports that the round can
+// advance without them.
 func (c *Collective) needs() (needs []int, moving bool) {
 	if c.state == collectiveInMailboxes {
 		return c.needsInMailboxes()
@@ -280,7 +280,7 @@ func (c *Collective) needs() (needs []int, moving bool) {
 		}
 		o := r.describe()
 		if o.Moving || o.Send {
-			return nil, true // whether a send has been taken, only its receiver knows
+			return nil, true // only its receiver knows whether it took the message
 		}
 		needs = append(needs, o.Peer)
 	}

@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	maxRingPolls     = 4000 // in the ring, before the receive is posted as any other
-	maxProviderPolls = 100  // of the provider, where what has come is placed by that
-	// of these, one is for all peers; the others are for the one that is waited for, if it can be looked at
-	// alone
+	maxRingPolls     = 4000 // of the ring, before the receive is posted
+	maxProviderPolls = 100  // of the provider, if the provider places arrivals
+	// one in so many of these polls is for all peers; the others poll only the awaited peer, if the provider
+	// can
 	fullPollInterval = 16
-	// direct receives between two passes over everything else, fewer where they copy much
+	// direct receives between two passes, fewer if they copy much
 	directRecvInterval = 64
 )
 
-// prefetch takes the line to which an answer will go for writing. The lock is not held. Earlier, the peer's
-// polls would take the line back.
+// prefetch fetches the cache line to which an answer will go, for writing. The lock is not held. Any earlier,
+// the peer's polls would take the line back.
 func prefetch(addr uintptr) {
 	if addr != 0 {
 		sys.PrefetchWrite(addr)
 	}
 }
 
-// A blocking receive that names its source most often gets the very next message of that source, while
-// nothing else is posted or unexpected. So it polls for that in the ring for a while and copies it out,
-// with no request and no table in between. If that fails, nothing has happened that a posted receive would
-// not find, but for bytes in its buffer.
+// A blocking receive with a given source usually gets the next message of that source, while nothing else is
+// posted or unexpected. So it polls the ring for a while and copies the message out, without a request and
+// without the matching table. If that fails, nothing has changed but bytes in its buffer, and the receive is
+// posted.
 
-// canRecvDirectLocked tells whether the next message of a rank may be taken straight out of its ring. Now and
-// then it makes progress first, while the message may still be on its way.
+// canRecvDirectLocked reports whether the next message of a rank may be taken directly from its ring. At
+// times it makes a pass first, while the message may still be on its way.
 func (v *Recvs) canRecvDirectLocked(src int) bool {
 	v.e.mu.assertHeld()
 	v.directRecvs++
@@ -40,7 +40,7 @@ func (v *Recvs) canRecvDirectLocked(src int) bool {
 		v.pollFirstLocked()
 	}
 	p := v.e.peers[src]
-	if p == nil || p.state != peerOpen || v.e.waiters.spinTime == 0 || p.incoming.active() ||
+	if p == nil || p.state != peerOpen || v.e.waiting.spinTime == 0 || p.incoming.active() ||
 		v.e.completionHandler.active() {
 		return false
 	}
@@ -54,9 +54,8 @@ func (v *Recvs) pollFirstLocked() {
 	}
 }
 
-// recvDirectLocked takes the next message of a peer if it comes soon and is the one that is wanted. It stops
-// as soon as anybody else wants the lock. Its results are words, which stay in
-// registers.
+// recvDirectLocked takes the next message of a peer if it arrives soon and has the envelope env. It stops as
+// soon as another goroutine wants the lock. Its results are words, which stay in registers.
 func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, ok bool) {
 	v.e.mu.assertHeld()
 	if len(v.e.coalescer.peers) > 0 {
@@ -68,8 +67,8 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 	eager.Expect(p.ch, len(buf))
 	owing := p.workPending()
 	v.e.recorder.Expect(recorder.Received, env.Context, p.rank, int(env.Tag), len(buf))
-	// to a ring that is not polled nothing comes but by what is polled here
-	polls, came := min(maxRingPolls, v.e.waiters.maxLooks), !p.polled
+	// into a ring that is not polled, only the polls below bring messages
+	polls, came := min(maxRingPolls, v.e.waiting.maxLooks), !p.polled
 	if came {
 		polls = maxProviderPolls
 	}
@@ -77,8 +76,7 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 		if came || p.polled && p.ch.Ready() {
 			n, ok := eager.TryRecv(p.ch, env, buf)
 			if !ok {
-				// Not all of it was there, or the channel itself had something to say, or it is for another
-				// receive.
+				// Part of the message is missing, or it is a control message, or it is for another receive.
 				kind, body, there, err := p.ch.Next()
 				if there && kind == channel.RTS {
 					return v.recvAnnouncedLocked(p, env, body, buf)
@@ -88,7 +86,7 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 				}
 				if there || err != nil {
 					if n, ok = eager.TryRecv(p.ch, env, buf); !ok {
-						return 0, false // whoever drains the channel comes to that too
+						return 0, false // draining the channel finds the same
 					}
 				}
 			}
@@ -116,8 +114,8 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 	return 0, false
 }
 
-// recvAnnouncedLocked takes an announced message if it is the one that is wanted, and its bytes can be copied
-// at once.
+// recvAnnouncedLocked takes an announced message if it has the envelope env, and its bytes can be copied at
+// once.
 func (v *Recvs) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (bytes int, ok bool) {
 	v.e.mu.assertHeld()
 	rts, err := rendezvous.ParseRTS(body)
@@ -140,7 +138,7 @@ func (v *Recvs) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (by
 	return int(rts.Length), true
 }
 
-// workPending tells whether something is due to a peer, or was before its next message.
+// workPending reports whether anything is due to be sent to the peer.
 func (p *peer) workPending() bool {
 	return p.ch.Due() != channel.DueNothing || p.sendPending() || !p.fabric.rendezvousIdle()
 }

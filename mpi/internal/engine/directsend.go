@@ -8,37 +8,35 @@ import (
 	"github.com/weft-mpi/weft/rendezvous"
 )
 
-// A blocking send that is announced most often is taken by a receive that waits already. Between ranks of a
-// host its FIN then comes, as a word, a microsecond or a few later. So the send waits for that word alone for
-// a while, with no request and no pass in between. If it does not come, the send goes on as any other.
+// An announced blocking send usually finds a receive that is waiting. Between ranks of a host its FIN then
+// arrives a few microseconds later: the receiver writes it as a word into the sender's memory. So the send
+// polls that word for a while, without a request or a pass. If the word does not arrive, the send goes on as
+// any other.
 //
-// A message that fits a slot is announced too, from some length on, if its receiver is likely to wait: it has
-// taken, and answered, all earlier ones. If it does not take the message at once, the sender asks for it
-// back, and copies it into a slot: so such a send does not wait for its receive, but for a pass of the
-// receiver at most.
+// From some length on, a message that fits a slot is announced too, if its receiver is likely to be waiting:
+// it has consumed all earlier messages. If it does not take the message at once, the sender withdraws it and
+// copies it into a slot. So such a send waits at most for a pass of the receiver, not for the receive.
 
 const (
-	finPolls      = 128 // looks for the FIN of a short message
-	bytesPerPoll  = 128 // each so many bytes of the message make for one more
-	pollsPerWatch = 8   // between two looks into the rings of the peers
+	finPolls      = 128 // polls for the FIN of a short message
+	bytesPerPoll  = 128 // bytes of the message for each further poll
+	pollsPerWatch = 8   // polls between two looks into the rings of the peers
 )
 
 // directToken is the token of an announcement that has no request.
 const directToken = 1<<32 - 1
 
-// unawaited is what a sender remembers of messages that were announced since they seemed to be awaited, and
-// were not.
+// unawaited counts short messages that were announced because the receiver seemed to wait, and did not.
 type unawaited struct {
 	inARow int
-	skip   int // messages that go into slots before the next one is announced
+	skip   int // messages to send in slots before the next one is announced
 }
 
-// maxUnawaited bounds how long slots are preferred: for 1023 messages.
+// maxUnawaited bounds inARow, and so skip to 1023 messages.
 const maxUnawaited = 10
 
-// sendLongLocked is a blocking send of a message that is not short: of one that a slot does not take, or that
-// is better announced. It gives a request where the message is not done; without ok nothing has happened. A
-// message that was withdrawn, as its request tells, is to be sent again.
+// sendLongLocked does a blocking send of a message longer than shortLimit. If ok is false it did nothing. If
+// r is nil the send is complete; otherwise the caller waits for r, and sends again if r was withdrawn.
 func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
 	if len(buf) > p.eagerLimit {
@@ -66,28 +64,27 @@ func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, o
 	return nil, p.canSendEager(len(buf)) && s.sendEagerLocked(p, env, buf, 0)
 }
 
-// canAnnounceDirectLocked tells whether nothing keeps a message from being announced now, and its sender from
-// waiting for its FIN alone.
+// canAnnounceDirectLocked reports whether a message can be announced now, and its sender poll for the FIN.
 func (s *Sends) canAnnounceDirectLocked(p *peer) bool {
 	s.e.mu.assertHeld()
-	return p.state == peerOpen && p.polled && !p.sendPending() && s.e.waiters.spinTime > 0 &&
+	return p.state == peerOpen && p.polled && !p.sendPending() && s.e.waiting.spinTime > 0 &&
 		!s.e.completionHandler.active() && s.e.stopped == nil && !s.e.failures.noted.Load()
 }
 
-// sendAnnouncedLocked announces a message and waits a short while for its end. It gives no request where the
-// message is done; without ok nothing has happened.
+// sendAnnouncedLocked announces a message and polls for its FIN for a short while. If ok is false it did
+// nothing. If r is nil the send is complete.
 func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
 	id, sent, err := p.fabric.sender.TrySendRTS(p.ch, env, buf, directToken, false)
 	if !sent || err != nil {
-		return nil, false // what is wrong the attempt with a request finds too
+		return nil, false // the caller retries with a request and gets the same error
 	}
 	s.e.hook.sent(env, p.rank, len(buf))
 	s.e.recorder.Note(recorder.Announced, env.Context, p.rank, int(env.Tag), len(buf))
 	p.stats.Rendezvous++
 	p.stats.RendezvousBytes += uint64(len(buf))
 	if p.ch.Due() == channel.DueResize {
-		s.e.progress.deferPeer(p) // the message may be out but for what has the peer look at it
+		s.e.progress.deferPeer(p) // the resize may hold back the write that notifies the peer
 	} else if rendezvous.EndsInWord(id) && s.awaitFINLocked(p, len(buf)) {
 		return nil, true
 	}
@@ -98,7 +95,7 @@ func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *reque
 	r.msg.MarkAnnounced()
 	r.msg.Skip()
 	r.setPeer(p)
-	if p.state != peerOpen { // it was given up meanwhile, and the announcement with it
+	if p.state != peerOpen { // it has failed meanwhile, and the announcement with it
 		s.e.Requests.complete(r, p.cause)
 		return r, true
 	}
@@ -108,8 +105,8 @@ func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *reque
 	return r, true
 }
 
-// awaitFINLocked looks for the FIN of the direct send for a short while, and takes it. It stops as soon as
-// anybody wants the lock, or something else has come.
+// awaitFINLocked polls for the FIN of the direct send for a short while, and takes it. It stops as soon as
+// another goroutine wants the lock, or something else has arrived.
 func (s *Sends) awaitFINLocked(p *peer, n int) bool {
 	s.e.mu.assertHeld()
 	sender, last := p.fabric.sender, false
@@ -133,7 +130,7 @@ func (s *Sends) awaitFINLocked(p *peer, n int) bool {
 			sender.CopyShared()
 		}
 		if poll%pollsPerWatch == 0 && p.fabric.anyReady() {
-			last = true // the peer's next message comes after its FIN
+			last = true // the peer's next message follows its FIN
 			continue
 		}
 		sys.AwaitLoads()
@@ -141,7 +138,7 @@ func (s *Sends) awaitFINLocked(p *peer, n int) bool {
 	return false
 }
 
-// anyReady tells whether something is in the ring of a peer that is polled.
+// anyReady reports whether anything is in the ring of a peer that is polled.
 func (f *fabric) anyReady() bool {
 	for _, p := range f.polled {
 		if p.ch.Ready() {
@@ -151,7 +148,7 @@ func (f *fabric) anyReady() bool {
 	return false
 }
 
-// takeFINsLocked ends the announcements whose FINs have come as words.
+// takeFINsLocked ends the announcements whose FINs have arrived as words.
 func (s *Sends) takeFINsLocked(f *fabric) (any bool) {
 	s.e.mu.assertHeld()
 	for i := 0; ; {

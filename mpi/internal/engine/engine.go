@@ -2,14 +2,31 @@
 // Engine, of which there is one for each endpoint, owns channels, requests and matching, and makes the
 // progress that drives them. Both deal in bytes and world ranks; package mpi adds types and communicators.
 //
-// One lock guards everything of an engine. Whoever waits tries to take it and makes progress (sleep.go); no
-// goroutine or Go channel stands between a call and the device.
+// One lock guards everything of an engine. A goroutine that waits tries to take it and makes progress itself
+// (sleep.go): on the fast path no other goroutine and no Go channel stands between a call and the device.
 //
 // Names say who has the lock. A function whose name ends in Locked is entered and left with the lock held; it
 // may release the lock in between where its comment says so. One whose name ends in AndUnlock is entered with
-// it and left without. Handlers that the router calls (on…) have it. Of a type whose invariants hold "under
-// the lock" and that has no functions named so, all methods need it. All other functions are called without
-// it. Nothing outside this package has the lock. Hub has the order of all locks.
+// it and left without. Handlers that the router calls (on…) have it. Exported functions are called without
+// it, and nothing outside this package holds it. Every other function that uses what the lock guards, and
+// does not take the lock itself, is called with the lock held. Hub states the order of all locks.
+//
+// A message takes one of two ways. Eager: its bytes are copied into a slot, an entry of the ring that the
+// receiver has for this peer. Rendezvous: the sender announces the message (RTS, or PIECE for a further
+// buffer), and the receiver reads its bytes and ends the announcement (FIN, or ATS: "acknowledge to sender");
+// or the receiver grants its memory (CTS), and the sender writes there. Small sends between two passes, a
+// burst, may share a slot as a batch. Messages without a receive wait as unexpected messages; the matching
+// table (package match) has them and the posted receives.
+//
+// A pass is one round of progress (progressEngine.poll). Of the goroutines of a rank that sleep in calls, one
+// is the progress owner: it sleeps until something arrives, and then makes passes for all (sleepers.go).
+// Between ranks of one host, short collectives go through mailboxes (mailboxes.go), and long ones may pull:
+// their ranks read each other's memory (mailboxpull.go).
+//
+// An endpoint is a progress domain of a rank, with connections and matching of its own; an Engine implements
+// one. A context, when not a context.Context, is a context id: the number that separates the messages of
+// communicators. A rank shares its core with others if SpinTime is 0. Ids such as E10 are requirements of
+// docs/internals/conformance.md.
 package engine
 
 import (
@@ -40,76 +57,81 @@ var (
 	ErrLimit    = errors.New("limit reached")
 )
 
-// Config is what an engine is made of.
+// Config has the settings of a rank and its engines.
 type Config struct {
 	Fabrics  []Fabric // at least one; a peer is reached over the first of them that reaches it
 	Identity transport.Identity
 	Channel  channel.Config
-	// large messages are written by their senders, where the receivers let them; else read by the receivers
+	// rendezvous by writing: receivers grant memory, and senders write large messages there; otherwise
+	// receivers read them
 	Grant bool
-	// bytes of a message in one piece above which it goes by rendezvous; 0 for what each fabric says
+	// length above which a message from one contiguous buffer goes by rendezvous; 0 for each fabric's default
 	EagerLimit int
-	// bytes of unexpected messages that are kept before peers are told to keep theirs; 0 for 64 MiB
+	// bytes of unexpected messages that this rank stores before it tells peers to announce payload instead of
+	// sending it; 0 for 64 MiB
 	MaxUnexpectedBytes int
-	// messages that no receive has matched, of all peers; 0 for DefaultMaxUnexpectedCount
+	// number of unexpected messages of all peers; 0 for DefaultMaxUnexpectedCount
 	MaxUnexpectedCount int
-	// how long a channel has to be quiet before its large ring is given back; 0 for never
+	// how long a channel must be idle before its large ring is freed; 0 for never
 	ShrinkAfter time.Duration
-	// after how long a reply to a resize request is asked for again, and after which time again the peer is
-	// given up; 0 for never
+	// how long to wait for the reply to a resize request before asking again; after the same time once more
+	// the peer counts as failed; 0 to wait forever
 	ReplyTimeout   time.Duration
-	Passive        time.Duration // between two passes for windows while the rank computes; 0 for none
+	Passive        time.Duration // time between two passes for windows while the rank computes; 0 for none
 	Lookup         Lookup
 	ConnectTimeout time.Duration
-	PeerTimeout    time.Duration // how long a peer may leave a share of a Put or a Get uncopied
-	SpinTime       time.Duration // how long a waiting rank polls before it sleeps
-	Cores          int           // of the rank's own; 0 if it shares them
-	// if not nil: told when a peer has failed, before this rank acts on it; does not block
+	PeerTimeout    time.Duration // bounds the wait for a peer that copies its portion of a Put or Get
+	SpinTime       time.Duration // how long a waiting rank polls before it sleeps; 0 if it shares its core
+	Cores          int           // that this rank alone uses; 0 if it shares its cores
+	// if not nil, called when a peer has failed, before this rank acts on it; must not block
 	PeerLost func(rank int)
-	// nobody calls PeerFailed: this rank connects to whom it waits for, since a rank that has failed before
-	// it connected would not be missed
-	FindsFailures bool
-	// PeerFailed is called for each rank that has failed, and for no other, so nobody else is believed that
-	// one has: a rank that breaks the rules could have others taken for failed, and these end
-	FailuresTold bool
-	// if not nil: told that a communicator was revoked, by its first context; does not block
+	// nobody calls PeerFailed. This rank connects to every rank that it waits for, because the failure of a
+	// rank without a connection would go unnoticed
+	DetectsFailures bool
+	// PeerFailed is called for exactly the ranks that have failed. Reports by other ranks are ignored: a
+	// faulty rank could use them to end correct ones
+	LauncherReportsFailures bool
+	// if not nil, called when a communicator was revoked, with its first context; must not block
 	Revoked func(communicator uint32)
-	// processors of this rank's completion handlers, which the endpoints get in turn; none for no handlers
+	// cores of this rank's completion handlers, which are assigned to endpoints round robin; none for no
+	// handlers
 	HandlerCores []int
-	Endpoints    int   // how many the rank has; 0 for one
-	Hook         *Hook // told of events; nil for none
+	Endpoints    int   // number of the rank's endpoints; 0 for one
+	Hook         *Hook // gets the events; nil for none
 	Turns        Turns // nil for none
-	// if not nil: decides from whom receives and probes of any source take messages; see choices. There is a
-	// Hook.Tell then
+	// if not nil, decides which source a receive or probe of any source matches (see Choices); Hook.Tell must
+	// be set then
 	Decided  func(number int) (source int, ok bool)
-	Recorder *recorder.Recorder // of the latest events; nil for one that nobody else reads
-	// bytes before the payload of each message whose receive has elements of more than a byte
+	Recorder *recorder.Recorder // keeps the latest events; nil for one of its own
+	// bytes of a header that precedes the payload of each message whose receive has elements of more than one
+	// byte
 	Header int
-	// if not nil: told of each message that was dropped at the end, as nobody had received it. head is the
-	// beginning of the message as far as it was here. It is called under the lock
+	// if not nil, called under the lock for each message that was dropped at the end because nobody had
+	// received it. head is the part of its beginning that had arrived
 	Unreceived func(context uint32, source, tag int, head []byte)
 	Log        *slog.Logger
 }
 
-// Engine is one endpoint of a rank. It owns its lock, its queues in the rank's fabrics and its peers. Its
-// parts own everything else; the exported ones have the methods that package mpi calls. Each part states its
-// invariants on its type; all share the lock. All exported methods may be called from any goroutine.
+// Engine is one endpoint of a rank. It owns its lock, its completion queues in the rank's fabrics and its
+// peers. Its parts own everything else; the exported ones have the methods that package mpi calls. Each part
+// states its invariants on its type; all share the lock. All exported methods may be called from any
+// goroutine.
 type Engine struct {
 	mu engineLock
 
-	hub      *Hub
-	number   int // of the endpoint
-	rank     int
-	size     int
-	log      *slog.Logger
-	hook     *Hook
-	recorder *recorder.Recorder
-	fabrics  []*fabric
-	peers    []*peer       // by world rank, nil until first use
-	stopped  error         // why the engine does no more work; nil while it does
-	closing  bool          // Shutdown has begun: peers that close have not failed
-	vain     atomic.Uint32 // calls of triedInVain
-	stats    Stats
+	hub          *Hub
+	number       int // the endpoint's number
+	rank         int
+	size         int
+	log          *slog.Logger
+	hook         *Hook
+	recorder     *recorder.Recorder
+	fabrics      []*fabric
+	peers        []*peer       // by world rank, nil until first use
+	stopped      error         // why the engine does no more work; nil while it does
+	closing      bool          // Shutdown has begun: peers that close have not failed
+	unsuccessful atomic.Uint32 // calls of noteUnsuccessful
+	stats        Stats
 
 	matching    match.Table[*request, *unexpectedMessage]
 	Requests    Requests
@@ -126,7 +148,7 @@ type Engine struct {
 
 	progress          progressEngine
 	routes            router
-	waiters           waiters
+	waiting           waiting
 	completionHandler completionHandler
 	connections       connections
 	failures          failures
@@ -134,21 +156,20 @@ type Engine struct {
 	idleShrinker      idleShrinker
 }
 
-// DefaultMaxUnexpectedCount is how many messages without a receive a rank keeps, in about 300 bytes each
-// besides their payload. A peer that has sent more than its share of them when they are reached is given
-// up.
+// DefaultMaxUnexpectedCount is how many unexpected messages a rank stores, each in about 300 bytes besides
+// its payload. At this limit a peer that has sent more than its share of them counts as failed.
 const DefaultMaxUnexpectedCount = 1 << 20
 
 const (
 	sendDepth = 256
-	// posted Recvs beyond those of announcements and grants: a peer asks for a reply again, and answers this
-	// rank when it does, each once at a time
+	// Recvs posted beyond those for announcements and grants: for a peer's request to repeat a reply, and for
+	// its answer to such a request of this rank, one at a time each
 	recvSlack = 4
 	readDepth = 16
 	cqDepth   = 1 << 16
 )
 
-// init gives every part its settings, and the engine to which it belongs.
+// init gives every part its settings and its engine.
 func (e *Engine) init(c Config) {
 	e.orderLocks()
 	e.mu.Init()
@@ -171,12 +192,12 @@ func (e *Engine) init(c Config) {
 	e.connections.init(e, c)
 	e.failures.e, e.failures.groups = e, map[uint32][]int32{}
 	e.Recovery.init(e, c)
-	e.waiters.init(e, c.SpinTime)
+	e.waiting.init(e, c.SpinTime)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
 }
 
-// open makes the engine's part of every fabric.
+// open makes the engine's fabrics, one for each device of the rank.
 func (e *Engine) open(c Config) error {
 	for _, d := range e.hub.devices {
 		f, err := e.newFabric(&c, d)
@@ -199,17 +220,17 @@ func (e *Engine) open(c Config) error {
 	return nil
 }
 
-// Rank is the world rank of this engine.
+// Rank returns the world rank.
 func (e *Engine) Rank() int { return e.rank }
 
 // Size is the number of ranks.
 func (e *Engine) Size() int { return e.size }
 
-// Number is the number of the endpoint.
+// Number returns the number of the endpoint.
 func (e *Engine) Number() int { return e.number }
 
-// Hook is what is told of the calls; nil for none.
+// Hook returns the hook that gets the events; nil for none.
 func (e *Engine) Hook() *Hook { return e.hook }
 
-// Hub is the rank whose endpoint it is.
+// Hub returns the rank to which the endpoint belongs.
 func (e *Engine) Hub() *Hub { return e.hub }

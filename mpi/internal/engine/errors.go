@@ -2,10 +2,10 @@ package engine
 
 import "fmt"
 
-// PeerError is the failure of a peer, of which every operation that needs the peer learns.
+// PeerError is the failure of a peer: the error of every operation that needs the peer.
 type PeerError struct {
 	Rank int   // in the world
-	Err  error // what was found
+	Err  error // why the peer counts as failed
 }
 
 func (e *PeerError) Error() string {
@@ -14,7 +14,7 @@ func (e *PeerError) Error() string {
 
 func (e *PeerError) Unwrap() []error { return []error{ErrProcFailed, e.Err} }
 
-// TruncateError is the failure of a receive with room for fewer bytes than its message has.
+// TruncateError is the failure of a receive whose message is longer than its buffer.
 type TruncateError struct {
 	Bytes, Room int
 	Source      int // world rank
@@ -27,7 +27,7 @@ func (e *TruncateError) Error() string {
 
 func (e *TruncateError) Unwrap() error { return ErrTruncate }
 
-// PartialError is the failure of a receive whose message is no whole number of elements.
+// PartialError is the failure of a receive whose message is not a whole number of elements.
 type PartialError struct {
 	Bytes, Elem int
 	Source      int // world rank
@@ -35,13 +35,13 @@ type PartialError struct {
 }
 
 func (e *PartialError) Error() string {
-	return fmt.Sprintf("%v: %d bytes were sent, no whole number of elements of %d bytes", ErrType, e.Bytes,
+	return fmt.Sprintf("%v: %d bytes were sent, not a whole number of elements of %d bytes", ErrType, e.Bytes,
 		e.Elem)
 }
 
 func (e *PartialError) Unwrap() error { return ErrType }
 
-// RequestError adds to the failure of a request what the request was.
+// RequestError adds the peer and the tag of a request to its failure.
 type RequestError struct {
 	Peer int // world rank, or AnySource
 	Tag  int
@@ -52,15 +52,15 @@ func (e *RequestError) Error() string { return e.Err.Error() }
 
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// located adds the peer and the tag of the request to its failure.
-func (r *request) located(err error) error {
+// annotated wraps err, unless nil, in a RequestError for r.
+func (r *request) annotated(err error) error {
 	if err == nil {
 		return nil
 	}
-	return r.locate(err)
+	return r.annotate(err)
 }
 
-func (r *request) locate(err error) error {
+func (r *request) annotate(err error) error {
 	at := &RequestError{Peer: r.rank, Tag: int(r.msg.Tag), Err: err}
 	if r.kind == kindRecv {
 		at.Peer, at.Tag = int(r.posted.Source), int(r.posted.Tag)

@@ -9,17 +9,17 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// EventKind is what a Hook is told of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 const (
-	EventCallBegin EventKind = iota + 1 // a call of package mpi has come to the engine
+	EventCallBegin EventKind = iota + 1 // a call of package mpi begins
 	EventCallEnd                        // it returns, after Elapsed
-	EventMatch                          // a receive and a message have found each other
+	EventMatch                          // a receive has matched a message
 	EventSlept                          // a goroutine has slept in a call, for Elapsed
-	EventSent                           // the first part of a message has been given to its protocol
-	// Of an engine with Config.Decided: a receive or a probe of any source has a number; a message has come,
-	// and waits; a receive is complete, and collected
+	EventSent                           // the first part of a message was passed to its protocol
+	// Only with Config.Decided: a receive or probe of any source got a number; an unexpected message has
+	// arrived; a receive was collected
 	EventChoice
 	EventArrived
 	EventCollected
@@ -29,24 +29,25 @@ const (
 type Event struct {
 	Kind       EventKind
 	Call       Call          // EventCallBegin, EventCallEnd
-	Bytes      int           // EventCallBegin: of the buffer
+	Bytes      int           // EventCallBegin: length of the buffer
 	Unexpected bool          // EventMatch: the message was there before the receive
 	Elapsed    time.Duration // EventCallEnd, EventSlept
-	// of messages, and of the kinds after EventSent
+	// of messages, and of the kinds from EventChoice on
 	Context   uint32
 	Peer, Tag int
-	Choice    int // EventChoice, EventCollected: the number of the choice, plus one; or 0
+	Choice    int // EventChoice, EventCollected: the number of the choice, plus one; 0 for none
 }
 
-// Hook is told of events. Those of calls and sleeps come from any goroutine, without the engine's lock;
-// matches come under the lock, so Tell does not call the engine, does not block and is fast. A nil Hook costs
-// a branch at each event, and one of the two fields is not nil.
+// Hook receives events, for traces, profiles and tests; package recorder keeps the latest events for reports,
+// and Stats only counts. Events of calls and sleeps come from any goroutine, without the engine's lock.
+// Matches come under the lock, so Tell must not call the engine or block, and must be fast. A nil Hook costs
+// a branch at each event. At least one of the fields is not nil.
 type Hook struct {
-	Trace *trace.Buffer // gets calls and messages in as few records as can be; nil for none
+	Trace *trace.Buffer // gets calls and messages, in as few records as possible; nil for none
 	Tell  func(Event)   // nil for none
 }
 
-// With is a hook that tells what h does, which may be nil, and calls a function as well.
+// With returns a hook that reports to h, which may be nil, and also calls tell.
 func (h *Hook) With(tell func(Event)) *Hook {
 	switch {
 	case h == nil:
@@ -60,10 +61,10 @@ func (h *Hook) With(tell func(Event)) *Hook {
 	}}
 }
 
-// Epoch is what the times of calls are relative to: so one word says when a call began.
+// Epoch is the origin of the times of calls, so that a time fits one word.
 var Epoch = time.Now()
 
-// begin tells of the beginning of a call, and gives what end wants: the time in the trace's units, or in ns.
+// begin reports the beginning of a call. It returns the start time for end, in the trace's units or in ns.
 func (h *Hook) begin(c Call, bytes int) (start int64) {
 	if h != nil {
 		start = h.tellBegin(c, bytes)
@@ -71,7 +72,7 @@ func (h *Hook) begin(c Call, bytes int) (start int64) {
 	return start
 }
 
-// end tells of the end of a call, which begin was told the same of.
+// end reports the end of a call.
 func (h *Hook) end(c Call, start int64, peer, tag, bytes int) {
 	if h != nil {
 		h.tellEnd(c, start, peer, tag, bytes)
@@ -87,7 +88,7 @@ func (h *Hook) tellBegin(c Call, bytes int) int64 {
 	return h.stamp()
 }
 
-// stamp is the time in the trace's units, or in ns where there is none.
+// stamp returns the time in the trace's units, or in ns without a trace.
 func (h *Hook) stamp() int64 {
 	if h.Trace != nil {
 		return h.Trace.Stamp()
@@ -113,8 +114,9 @@ func (h *Hook) callEnded(c Call, start int64) {
 	h.Tell(Event{Kind: EventCallEnd, Call: c, Elapsed: elapsed})
 }
 
-// beginLong tells of the beginning of a call that may last, and gives what endLong wants. The trace gets the
-// beginning at once, so the trace of a job that is ended in the call has it. number is the trace's for it.
+// beginLong reports the beginning of a call that may last, and returns the start time for endLong. The trace
+// gets the beginning at once, so the trace of a job that is ended in the call has it. number is the call's
+// number in the trace.
 func (h *Hook) beginLong(c Call, number uint8, peer, tag, bytes int) (start int64) {
 	if h != nil {
 		start = h.tellLong(c, number, peer, tag, bytes)
@@ -149,7 +151,7 @@ func (h *Hook) tellLongEnd(c Call, start int64) {
 	}
 }
 
-// beginCollective is beginLong of a collective, which endLong ends.
+// beginCollective is beginLong for a collective.
 func (h *Hook) beginCollective(c *Collective) (start int64) {
 	if h != nil {
 		start = h.tellLong(CallCollective, operationInTrace(c.Tag), AnySource, c.Tag, c.inputLen())
@@ -157,30 +159,29 @@ func (h *Hook) beginCollective(c *Collective) (start int64) {
 	return start
 }
 
-// operationInTrace is the number that a trace has of a collective: those of calls come before it.
+// operationInTrace returns the number of a collective in a trace, where the numbers of calls come first.
 func operationInTrace(tag int) uint8 { return uint8(Calls) + uint8(operationOf(tag)) }
 
-// The methods below tell the hook of calls that do not come to the engine as one call: those on windows, and
-// Finalize.
+// The methods below report calls that are not a single call of the engine: those on windows, and Finalize.
 
-// BeginCall tells of the beginning of a call with a buffer, and gives what EndCall wants.
+// BeginCall reports the beginning of a call with a buffer. It returns the start time for EndCall.
 func (h *Hook) BeginCall(c Call, bytes int) (start int64) { return h.begin(c, bytes) }
 
-// EndCall tells of the end of a call, with the world rank that it names.
+// EndCall reports the end of a call, with the world rank that it names.
 func (h *Hook) EndCall(c Call, start int64, peer, bytes int) {
 	h.end(c, start, peer, AnyTag, bytes)
 }
 
-// BeginLong tells of the beginning of a call that may last, and gives what EndLong wants. The calls that it
-// consists of come within it.
+// BeginLong reports the beginning of a call that may last. It returns the start time for EndLong. Events of
+// the calls that it consists of come in between.
 func (h *Hook) BeginLong(c Call, peer int) (start int64) {
 	return h.beginLong(c, uint8(c), peer, AnyTag, 0)
 }
 
-// EndLong tells of its end.
+// EndLong reports the end of a call that BeginLong began.
 func (h *Hook) EndLong(c Call, start int64) { h.endLong(c, start) }
 
-// slept tells that a goroutine has slept in a call.
+// slept reports that a goroutine has slept in a call.
 func (h *Hook) slept(took time.Duration) {
 	if h.Trace != nil {
 		h.Trace.Add(trace.Slept, 0, 0, 0, 0, int(took))
@@ -190,8 +191,8 @@ func (h *Hook) slept(took time.Duration) {
 	}
 }
 
-// sleeps tells that a goroutine is about to sleep for a request or in a probe; both may be nil. If it never
-// wakes that is all that there is of a call that is written at its end.
+// sleeps reports that a goroutine is about to sleep for a request or in a probe; both may be nil. If it never
+// wakes, this is the only trace of a call that is recorded at its end.
 func (h *Hook) sleeps(r *request, probed *probed) {
 	if h.Trace == nil || r == nil && probed == nil {
 		return
@@ -210,8 +211,8 @@ func (h *Hook) sleeps(r *request, probed *probed) {
 	h.Trace.Add(trace.Sleeps, what, 0, peer, tag, bytes)
 }
 
-// The others below are branches that are compiled into their callers; what they branch to is not, so that the
-// callers have no room for an Event in their frames.
+// The others below are nil checks, to be inlined; the bodies are noinline, so that their callers' frames have
+// no room for an Event.
 
 func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected bool) {
 	if h != nil {
@@ -219,8 +220,8 @@ func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected 
 	}
 }
 
-// sent tells of a message when the first part of it has been given to its protocol. Each message is told of
-// once, in the order in which its peer matches those with the same envelope.
+// sent reports a message when its first part was passed to its protocol. Each message is reported once, in
+// the order in which its peer matches those with the same envelope.
 func (h *Hook) sent(env envelope, peer, bytes int) {
 	if h != nil {
 		h.tellSent(env, peer, bytes)
@@ -265,9 +266,9 @@ func (h *Hook) tellMatch(context uint32, peer int, tag int32, bytes int, unexpec
 	}
 }
 
-// received tells of a message that was taken straight out of its ring, and where that was in Recv of the end
-// of this call, which began at start, else 0. It is called under the lock: so the order of messages is that
-// in which they were sent.
+// received reports a message that was taken directly from its ring. If start is not 0, the message was taken
+// by a Recv that began at start, and received reports the end of that call to the trace as well. It is called
+// under the lock, so messages are reported in the order in which they were sent.
 func (h *Hook) received(context uint32, peer int, tag int32, bytes int, start int64) {
 	if h != nil {
 		h.tellReceived(context, peer, tag, bytes, start)
@@ -298,12 +299,13 @@ func (t *Requests) noteFailureLocked(r *request) {
 	t.e.recorder.Note(recorder.Failed, context, r.rank, int(tag), r.bufferLen())
 }
 
-// OperationNames are the names of collectives, by the number that the recorder has of them.
+// OperationNames returns the names of collectives, by their number in the recorder.
 func OperationNames() []string {
 	names := make([]string, 1<<operationBits)
 	for i := range names[:OperationSetup] {
 		names[i] = coll.Operation(i).String()
 	}
-	names[OperationSetup] = "a new communicator"
+	names[OperationSetup] = "a new communicator, or a call on values"
+	names[OperationMailboxes] = "the set-up of mailboxes"
 	return names
 }

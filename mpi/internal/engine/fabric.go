@@ -13,7 +13,8 @@ import (
 // Fabric is one way to reach peers: a provider's device.
 type Fabric struct {
 	Device transport.Device
-	// bytes of a message in one piece above which it goes by rendezvous; 0 for what the largest slot carries
+	// length above which a message from one contiguous buffer goes by rendezvous; 0 for the capacity of the
+	// largest slot
 	EagerLimit int
 	Piece      int // bytes that one Read or Write of a large message moves; 0 for the default
 }
@@ -25,19 +26,20 @@ const (
 	yieldsNotified = 3
 )
 
-// Lookup gives the address of a peer's endpoint of a provider, "" if the peer has none of that. It may block.
+// Lookup returns the address on which a peer listens in a provider, or "" if the peer does not. It may block.
 type Lookup func(rank uint32, provider string) (string, error)
 
-// fabric is what an engine has of a device of its rank. A peer belongs to one of them from its connection on.
+// fabric is an engine's use of a device of its rank. A peer belongs to one fabric from its connection on. The
+// engine's lock guards it.
 type fabric struct {
 	*device
 	pd         transport.PD
 	cq         transport.CQ
 	eagerLimit int
-	// messages up to eagerLimit are announced too, if it is likely that they are awaited
+	// messages up to eagerLimit are announced too, if their receiver is probably waiting
 	awaits bool
-	reads  int                     // of one QP under way at once
-	views  transport.ViewRegistrar // nil where bytes of a work request have to be contiguous
+	reads  int                     // Reads of one QP under way at once
+	views  transport.ViewRegistrar // nil if the buffer of a work request must be contiguous
 
 	oneSided oneSidedTable
 	sender   *rendezvous.Sender
@@ -62,12 +64,12 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 		byQP:  map[transport.QPN]*peer{}, maxPolled: attr.MaxPolledQPs,
 	}
 	var err error
-	e.waiters.maxYields = max(e.waiters.maxYields, yieldsNotified)
+	e.waiting.maxYields = max(e.waiting.maxYields, yieldsNotified)
 	if attr.MaxPolledQPs > 0 {
-		e.waiters.maxYields = yieldsPolling
+		e.waiting.maxYields = yieldsPolling
 	}
 	if c.Turns != nil {
-		e.waiters.maxYields = 1 // nothing comes unless another rank has a turn
+		e.waiting.maxYields = 1 // nothing comes unless another rank has a turn
 	}
 	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err
@@ -82,14 +84,14 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	if f.cq, err = f.Device.CreateCQ(cqDepth, f.handler); err != nil {
 		return nil, err
 	}
-	share := c.SpinTime > 0 // the sender looks for what it can copy while it waits
+	share := c.SpinTime > 0 // the sender can copy while it waits
 	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece, Share: share})
 	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Share: share,
 		Grant: c.Grant || f.reads == 0, Place: e.views.place})
 	return f, nil
 }
 
-// addPeer notes a connected peer.
+// addPeer adds a connected peer.
 func (f *fabric) addPeer(p *peer) {
 	f.byQP[p.ch.QP().Num()] = p
 	f.lastPeer = nil
@@ -97,7 +99,7 @@ func (f *fabric) addPeer(p *peer) {
 		return
 	}
 	f.polled = append(f.polled, p)
-	all := len(f.byQP) <= f.maxPolled // else from now on the device tells
+	all := len(f.byQP) <= f.maxPolled // beyond that number the device reports arrivals
 	for _, q := range f.polled {
 		q.polled = all
 	}
@@ -106,7 +108,7 @@ func (f *fabric) addPeer(p *peer) {
 	}
 }
 
-// peerOf gives the peer at the other end of a queue pair; nil if it has none any more.
+// peerOf returns the peer of a queue pair, or nil.
 func (f *fabric) peerOf(q transport.QPN) *peer {
 	if q != f.lastQP || f.lastPeer == nil {
 		f.lastQP, f.lastPeer = q, f.byQP[q]
@@ -114,8 +116,8 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 	return f.lastPeer
 }
 
-// shortLimit is up to how many bytes a blocking send goes into a slot, however likely it is that its receiver
-// waits.
+// shortLimit returns the length up to which a blocking send always uses a slot, even if the receiver is
+// probably waiting.
 func (f *fabric) shortLimit() int {
 	if !f.awaits {
 		return f.eagerLimit
@@ -123,8 +125,7 @@ func (f *fabric) shortLimit() int {
 	return min(f.eagerLimit, copycost.Awaited(f.Device.Query().CopyCall))
 }
 
-// CopyCall is how long it takes before the first byte to read memory of another process of this host; 0 if
-// that is not known.
+// CopyCall returns the start-up time of a read of another process's memory on this host; 0 if unknown.
 func (e *Engine) CopyCall() time.Duration {
 	for _, f := range e.fabrics {
 		if t := f.Device.Query().CopyCall; t > 0 {
@@ -134,5 +135,5 @@ func (e *Engine) CopyCall() time.Duration {
 	return 0
 }
 
-// rendezvousIdle tells whether no large message is under way.
+// rendezvousIdle reports whether no announced message is under way.
 func (f *fabric) rendezvousIdle() bool { return f.receiver.Idle() && f.sender.Idle() }

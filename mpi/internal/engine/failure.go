@@ -13,22 +13,23 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// failures is what an endpoint knows of ranks that have failed, and ends what depends on them.
+// failures has the ranks that have failed, as far as an endpoint knows, and ends the operations that depend
+// on them.
 //
 // Invariants, under the lock: a peer fails once, and is in peers from then on, in the order of failures. Its
-// connection is cut before any operation that names it is completed, so that nothing is placed in a buffer
-// that the user has back.
+// connection is cut before any operation that names it completes, so that nothing is placed in a buffer that
+// the program may use again.
 type failures struct {
 	e     *Engine
 	peers []*peer // those that have failed
-	// by communicator that is in use: its world ranks; nil for the whole world
+	// by the first context of each communicator in use: its world ranks; nil for the whole world
 	groups map[uint32][]int32
-	noted  atomic.Bool // a peer has failed or a communicator was revoked: calls have to look
+	noted  atomic.Bool // a peer has failed or a communicator was revoked: calls must check
 
 	logging sync.WaitGroup // goroutines that log: a handler may block, so it is never called under the lock
 }
 
-// onConnectionEnd takes the first completion that says that a peer's QP is no more.
+// onConnectionEnd handles the first completion with an error of a peer's QP.
 func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	cause := p.ch.QP().Err()
 	if cause == nil {
@@ -37,7 +38,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	if y.e.closing && (cause == nil || errors.Is(cause, transport.ErrClosed)) {
 		p.state = peerClosed
 		// Shutdown may sleep while another goroutine, or a timer, makes the pass
-		y.e.waiters.wakeProbesLocked()
+		y.e.waiting.wakeConditionsLocked()
 		return
 	}
 	if cause == nil {
@@ -46,7 +47,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	y.failPeer(p, cause)
 }
 
-// text tells of the ranks that have failed, one of which may be why others do what this rank does not expect.
+// text lists the failures, for messages about other ranks' behavior that one of them may explain.
 func (y *failures) text() string {
 	text := ""
 	for _, p := range y.peers {
@@ -55,16 +56,16 @@ func (y *failures) text() string {
 	return text
 }
 
-// failPeer gives a peer up: the connection is cut first, so that nothing is placed in any buffer any more,
-// then every operation that names the peer fails.
+// failPeer marks a peer as failed: it first cuts the connection, so that nothing more is placed in any
+// buffer; then every operation that names the peer fails.
 func (y *failures) failPeer(p *peer, cause error) {
-	// what came after our Close and wanted an answer
+	// a message after our Close that required an answer
 	if p.state == peerFailed || y.e.closing && errors.Is(cause, transport.ErrState) {
 		return
 	}
 	wasOpen := p.state == peerOpen
 	if wasOpen && errors.Is(cause, transport.ErrState) {
-		cause = cmp.Or(p.ch.QP().Err(), cause) // why nothing can be posted says more than that
+		cause = cmp.Or(p.ch.QP().Err(), cause) // the QP's error is more specific
 	}
 	p.state = peerFailed
 	y.e.coalescer.recordRun(p)
@@ -109,7 +110,7 @@ func (y *failures) failRequestsOf(p *peer) {
 		}
 	}
 	y.e.Windows.onPeerFailed(p)
-	// A receive from any source could wait for ever for the one that is gone: it fails too, and may be posted
+	// A receive from any source could wait for ever for the failed rank: it fails too, and may be posted
 	// again.
 	for m := range y.e.matching.Posted() {
 		if m.Source == int32(p.rank) || m.Source == AnySource && y.inContext(m.Context, p.rank) {
@@ -123,13 +124,13 @@ func (y *failures) failRequestsOf(p *peer) {
 			y.e.Collectives.failLocked(c, err)
 		}
 	}
-	y.e.waiters.wakeProbesLocked() // probes look at the peer's state themselves
+	y.e.waiting.wakeConditionsLocked() // they look at the peer's state themselves
 }
 
-// OpenCommunicator begins the use of a communicator of these world ranks; nil for the whole world. Only their
-// failure concerns its receives and probes from any source, and its collectives. It holds until
-// ReleaseContext. The slice is not copied. It tells whether another rank has revoked the communicator
-// already.
+// OpenCommunicator begins the use of a communicator, named by its first context, of these world ranks; nil
+// for the whole world. Only their failure concerns its receives and probes from any source, and its
+// collectives, until ReleaseContext. The slice is not copied. It reports whether another rank has already
+// revoked the communicator.
 func (v *Recovery) OpenCommunicator(communicator uint32, ranks []int32) (revoked bool) {
 	e := v.e
 	e.mu.Lock()
@@ -144,8 +145,7 @@ func (y *failures) inContext(context uint32, rank int) bool {
 	return ranks == nil || slices.Contains(ranks, int32(rank))
 }
 
-// since is the failure of a rank of the context among those after the first n failures; nil if there
-// was none.
+// since returns the first failure of a rank of the context after the first n failures, or nil.
 func (y *failures) since(n int, context uint32) error {
 	for _, p := range y.peers[n:] {
 		if y.inContext(context, p.rank) {
@@ -155,9 +155,8 @@ func (y *failures) since(n int, context uint32) error {
 	return nil
 }
 
-// unacknowledged is the failure of a rank of the context that keeps receives from any source from waiting:
-// one that was not acknowledged, or any once all other ranks have failed. Nobody could answer then but this
-// rank itself, which does not ask itself so.
+// unacknowledged returns the failure that makes a receive from AnySource fail instead of waiting: an
+// unacknowledged one, or any failure if no other rank of the communicator is alive.
 func (y *failures) unacknowledged(context uint32) error {
 	if len(y.peers) == 0 {
 		return nil
@@ -180,7 +179,7 @@ func (y *failures) unacknowledged(context uint32) error {
 	return y.since(0, context)
 }
 
-// noLiveSource is why nobody will send what a receive asks for; nil if somebody may.
+// noLiveSource returns why no rank will send the message of a receive; nil if one may.
 func (y *failures) noLiveSource(context uint32, src int) error {
 	if err := y.e.Recovery.revokedErr(context); err != nil {
 		return err

@@ -155,7 +155,7 @@ func TestFailureBeforeAnyConnectionIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, err := tcp.New(tcp.Options{Host: "127.0.0.1"})
 			require.NoError(t, err)
-			e, err := newEngine(Config{Fabrics: []Fabric{{Device: d}}, FindsFailures: true, ConnectTimeout: time.Minute,
+			e, err := newEngine(Config{Fabrics: []Fabric{{Device: d}}, DetectsFailures: true, ConnectTimeout: time.Minute,
 				Identity: transport.Identity{Job: "test", Size: 2}, Log: slog.New(slog.DiscardHandler),
 				Lookup: func(uint32, string) (string, error) { return "", errors.New("it has gone") }})
 			require.NoError(t, err)

@@ -6,15 +6,16 @@ import (
 )
 
 // A correct program has received every message and waited for every request when it calls Finalize. This file
-// collects the others, for a warning.
+// collects the exceptions, for a warning.
 
-// Unfinished counts what a program has not received or not waited for, of one kind with one peer and tag.
+// Unfinished counts the messages that a program has not received, or the requests that it has not waited for,
+// of one kind, peer and tag.
 type Unfinished struct {
 	UnfinishedKey
 	Count int
 }
 
-// UnfinishedKey tells entries apart.
+// UnfinishedKey identifies an Unfinished.
 type UnfinishedKey struct {
 	Kind    UnfinishedKind
 	Context uint32
@@ -22,19 +23,18 @@ type UnfinishedKey struct {
 	Tag     int // or AnyTag for a receive
 }
 
-// UnfinishedKind is what was not done.
+// UnfinishedKind is the kind of an Unfinished.
 type UnfinishedKind uint8
 
 const (
 	UnreceivedMessage    UnfinishedKind = iota // a message that was sent to this rank and never received
 	UnfinishedSend                             // a send whose request was never waited for
 	UnfinishedReceive                          // a receive whose request was never waited for
-	UnfinishedCollective                       // a collective whose request was never waited for; of no peer
+	UnfinishedCollective                       // a collective whose request was never waited for; no peer
 )
 
-// discardAll drops the messages that no receive has matched, as no receive will be posted any
-// more, and from now on those that come. So their sends complete, and no rank waits in Finalize for a
-// receive that does not come.
+// discardAll drops all unexpected messages, and from now on those that arrive without a receive, since no
+// more receives will be posted. So their sends complete, and no rank waits in Finalize for such a receive.
 func (u *unexpectedMessages) discardAll() {
 	u.unfinished = map[UnfinishedKey]int{}
 	for m := range u.e.matching.Unexpected() {
@@ -51,7 +51,7 @@ func (u *unexpectedMessages) discardAll() {
 	}
 }
 
-// head is the beginning of a message, if it is here.
+// head returns the beginning of a message, if it has arrived.
 func (a *unexpectedMessage) head() []byte {
 	if len(a.parts) > 0 {
 		return a.parts[0].payload
@@ -59,8 +59,8 @@ func (a *unexpectedMessage) head() []byte {
 	return nil
 }
 
-// discards tells whether a message that no receive has matched is dropped, and notes it if that is because of
-// finish. head is the beginning of the message, as far as it is here.
+// discards reports whether a message that no receive has matched is dropped. It counts the message if that is
+// because of discardAll. head is the part of its beginning that has arrived.
 func (u *unexpectedMessages) discards(env envelope, source int, head []byte) bool {
 	if u.abandoned(env.Context) {
 		return true
@@ -72,8 +72,8 @@ func (u *unexpectedMessages) discards(env envelope, source int, head []byte) boo
 	return true
 }
 
-// countUnreceived notes a message that the program has not received, unless it could not: receives fail on a
-// communicator that was revoked, and where a member has failed they were given up, whoever the sender is.
+// countUnreceived counts a message that the program has not received. It ignores messages that the program
+// could not have received: those on a revoked communicator, or on one with a failed member.
 func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int32, head []byte) {
 	if u.freedContexts.has(context) || u.e.Recovery.revokedErr(context) != nil ||
 		u.e.failures.since(0, context) != nil {
@@ -85,8 +85,8 @@ func (u *unexpectedMessages) countUnreceived(context uint32, source int, tag int
 	}
 }
 
-// Unfinished lists what the program has not received or not waited for, in the order of peers. All ranks have
-// come through Drain, so what they have sent has arrived; what no pass has taken yet is taken here.
+// Unfinished lists the messages that the program has not received and the requests that it has not waited
+// for, by peer. All ranks have completed Drain, so all messages have arrived; passes take the rest here.
 func (h *Hub) Unfinished() (list []Unfinished) {
 	all := map[UnfinishedKey]int{}
 	for e := range h.each() {
@@ -102,7 +102,7 @@ func (h *Hub) Unfinished() (list []Unfinished) {
 	return list
 }
 
-// addUnfinished counts those of the endpoint.
+// addUnfinished adds those of the endpoint.
 func (e *Engine) addUnfinished(all map[UnfinishedKey]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -2,9 +2,9 @@ package engine
 
 import "slices"
 
-// GroupCall is a call that ranks make together, by sends and receives of their own with one tag. When one of
-// the ranks fails, the others may give the call up, each at another point. So its messages end then, from
-// whichever rank they are to come, as those of a collective do.
+// GroupCall is a call that several ranks make together, by sends and receives of one tag. When one of the
+// ranks fails, the others may abandon the call, each at a different point. So all its pending messages at
+// this rank are then cancelled, including those from other ranks, as in a collective.
 type GroupCall struct {
 	Context uint32
 	Tag     int
@@ -13,7 +13,7 @@ type GroupCall struct {
 	err error
 }
 
-// BeginGroupCall begins a call, before its first message. After an error nothing is to be ended.
+// BeginGroupCall begins a call, before its first message. EndGroupCall ends it, unless this returns an error.
 func (v *Recovery) BeginGroupCall(g *GroupCall) error {
 	e := v.e
 	e.mu.Lock()
@@ -41,9 +41,9 @@ func (v *Recovery) EndGroupCall(g *GroupCall) {
 	e.unexpected.discardFreed(g.Context)
 }
 
-// GroupCallErr is why a call cannot come to its end: a rank of it has failed, or the communicator was
-// revoked. Messages that were begun before that end by themselves. Those that are begun later do not: look
-// at this after their beginning.
+// GroupCallErr returns why a call cannot complete: one of its ranks has failed, or the communicator was
+// revoked. Messages begun before that end by themselves. Those begun later do not: check this after beginning
+// them.
 func (v *Recovery) GroupCallErr(g *GroupCall) error {
 	e := v.e
 	e.mu.Lock()
@@ -58,7 +58,7 @@ func (v *Recovery) takesPart(g *GroupCall, rank int) bool {
 	return slices.Contains(g.Ranks, int32(rank))
 }
 
-// endGroupCalls ends the messages of calls.
+// endGroupCalls cancels the messages of the calls that which selects.
 func (v *Recovery) endGroupCalls(err error, which func(g *GroupCall) bool) {
 	for _, g := range v.groupCalls {
 		if g.err != nil || !which(g) {
@@ -74,7 +74,7 @@ func (v *Recovery) endGroupCalls(err error, which func(g *GroupCall) bool) {
 	}
 }
 
-// tag is that of a send or a receive.
+// tag returns the tag of a send or a receive.
 func (r *request) tag() int {
 	if r.kind == kindSend {
 		return int(r.msg.Tag)

@@ -6,18 +6,17 @@ import (
 	"github.com/weft-mpi/weft/channel"
 )
 
-// heartbeat has the devices tell the peers, once a period, that this rank lives, and find those that have
-// been silent for too long. It also tells the channels that time passes, so that they ask for replies that do
-// not come. Its timer runs from the beginning to the end of the rank, whatever the rank does meanwhile: Go
-// takes the processor away from a goroutine that computes. It is not answered for a rank whose whole process
-// stands still, nor for one that keeps its only processor in a C call.
+// heartbeat makes the devices, once a period, tell the peers that this rank is alive, and find peers that
+// have been silent for too long. It also makes the channels ask again for overdue replies. Its timer runs
+// from the beginning to the end of the rank, also while the program computes, because Go preempts goroutines.
+// A rank is silent if its whole process is stopped, or if a C call occupies its only CPU.
 type heartbeat struct {
 	hub    *Hub
 	period time.Duration
 	timer  *time.Timer
 
-	replyTimeout time.Duration // of replies to resize requests; 0 for never
-	repliesDue   time.Time     // when the channels are told next that time passes
+	replyTimeout time.Duration // for replies to resize requests; 0 for none
+	repliesDue   time.Time     // when the channels next look for overdue replies
 }
 
 // init starts the timer if the devices want it.
@@ -49,27 +48,27 @@ func (h *heartbeat) tick() {
 	}
 }
 
-// tickAt does what is due at an endpoint. It returns false if the endpoint does no more work.
+// tickAt is the tick of one endpoint. It returns false if the endpoint has stopped.
 func (h *heartbeat) tickAt(e *Engine, now time.Time, ask bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped != nil {
 		return false
 	}
-	e.Recovery.watchSources(nil)
-	e.Recovery.watchAwaited()
-	h.poll(e) // a rank that computes takes what has come, so that its peers can send on
+	e.Recovery.connectToSources(nil)
+	e.Recovery.connectToAwaited()
+	h.poll(e) // a rank that computes takes its messages, so that its peers can send more
 	for _, f := range e.fabrics {
 		f.cq.Tick(now)
 	}
 	if ask {
 		h.tickReplies(e)
 	}
-	h.poll(e) // what the tick has ended
+	h.poll(e) // connections that the tick has ended
 	return true
 }
 
-// tickReplies has the channels ask for replies that are overdue.
+// tickReplies makes the channels ask again for overdue replies. The lock is held.
 func (h *heartbeat) tickReplies(e *Engine) {
 	for _, p := range e.peers {
 		if p != nil && p.state == peerOpen && p.ch.Due() == channel.DueResize {

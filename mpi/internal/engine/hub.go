@@ -16,14 +16,16 @@ import (
 // MaxEndpoints is the largest number of endpoints of a rank.
 const MaxEndpoints = contextid.MaxEndpoints
 
-// Hub is what a rank has once, however many endpoints it has: who it is, its devices and their connection
-// management, the memory of the program, the goroutines that sleep in calls, which ranks have failed, and the
-// heartbeat. Each endpoint is an Engine. Endpoint k talks with endpoint k of other ranks, through port k of
-// the devices. All but the first are made on first use.
+// Hub is what a rank has once, however many endpoints it has: its number, its devices and their connection
+// management, the program's memory from Alloc, the goroutines that sleep in calls, which ranks have failed,
+// and the heartbeat. Each endpoint is an Engine. Endpoint k talks with endpoint k of other ranks, through
+// port k of the devices. All but the first are made on first use.
 //
-// Order of locks: making, then the moving of a completion handler, then the lock of one engine, then one of
-// the leaves: those of failed, memory, sleepers and queues. No goroutine has the locks of two engines, or two
-// leaves. Builds for the race detector check that (lockassert_on.go).
+// Order of locks: making; completionHandler.moving; the locks that a goroutine keeps while it waits in the
+// engine, which are those of Engine.NewLock and Target.leading; the lock of one engine; one of the leaves,
+// which are the mutexes of failed, memory, sleepers, queues and attachedParts, and Window.changing. No
+// goroutine holds the locks of two engines, or two leaves. Builds for the race detector check this
+// (lockassert_on.go), but not the third level, nor what is taken under the leaves of a window.
 type Hub struct {
 	rank    int
 	size    int
@@ -31,33 +33,34 @@ type Hub struct {
 	conf    Config
 	devices []*device
 
-	making  orderedMutex // held while an engine is made, and by Destroy
-	engines [MaxEndpoints]atomic.Pointer[Engine]
-	several atomic.Bool // more than one engine has been made
-	crowded atomic.Bool // more of them than the rank has cores: see crowd
-	closed  bool        // under making: no engine is made any more
+	making         orderedMutex // held while an engine is made, and by Destroy
+	engines        [MaxEndpoints]atomic.Pointer[Engine]
+	several        atomic.Bool // more than one engine has been made
+	oversubscribed atomic.Bool // more engines than the rank has cores
+	closed         bool        // guarded by making: no further engine is made
 
-	memory    memory
-	failed    failedRanks
-	sleepers  sleepers
-	queues    cqSet
-	places    chan struct{} // of connects that run at once
-	heartbeat heartbeat
-	asking    chan struct{} // has a token while somebody asks for descriptions; not a mutex, for that sleeps
+	memory     memory
+	failed     failedRanks
+	sleepers   sleepers
+	queues     cqSet
+	connects   chan struct{} // semaphore: bounds the connects that run at once
+	heartbeat  heartbeat
+	describing chan struct{} // semaphore: serializes Describe, which sleeps while it holds it
 }
 
-// device is what a rank has of a Fabric.
+// device is a Fabric with the endpoint on which the rank listens. A rank has one device for each Fabric of
+// its Config, and each of its engines one fabric for each device.
 type device struct {
 	Fabric
 	name     string // of the provider
-	endpoint transport.Endpoint
+	listener transport.Endpoint
 }
 
-// NewHub makes a rank with its first endpoint, and starts listening. The devices belong to it from then on.
+// NewHub makes a rank with its first endpoint, and starts listening. It takes ownership of the devices.
 func NewHub(c Config) (*Hub, error) {
 	h := &Hub{
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, conf: c,
-		places: make(chan struct{}, connectsAtOnce), asking: make(chan struct{}, 1),
+		connects: make(chan struct{}, connectsAtOnce), describing: make(chan struct{}, 1),
 	}
 	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)
@@ -82,8 +85,8 @@ func NewHub(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// endpointsOf is how many endpoints the rank has. Several cannot be where goroutines take turns, or where a
-// goroutine cannot sleep in several queues.
+// endpointsOf returns how many endpoints the rank has: one if goroutines take turns, or if a goroutine cannot
+// sleep in several completion queues.
 func (h *Hub) endpointsOf(c *Config) int {
 	for _, f := range c.Fabrics {
 		if !f.Device.Query().PollableCQs {
@@ -96,7 +99,7 @@ func (h *Hub) endpointsOf(c *Config) int {
 	return min(cmp.Or(c.Endpoints, 1), MaxEndpoints)
 }
 
-// open makes the first engine, and has every device listen.
+// open makes the first engine, and starts to listen on every device.
 func (h *Hub) open() error {
 	h.making.Lock()
 	defer h.making.Unlock()
@@ -111,10 +114,10 @@ func (h *Hub) open() error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock() // an early peer's callback waits until the endpoints of the devices are known
+	e.mu.Lock() // an early peer's callback waits until all listeners are set
 	defer e.mu.Unlock()
 	for i, d := range h.devices {
-		if d.endpoint, err = d.Device.Listen(h.conf.Identity, &acceptor{h, i}); err != nil {
+		if d.listener, err = d.Device.Listen(h.conf.Identity, &acceptor{h, i}); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,7 @@ func (h *Hub) open() error {
 // Several reports whether endpoints other than the first are in use.
 func (h *Hub) Several() bool { return h.several.Load() }
 
-// Endpoints is how many endpoints the rank has, made or not.
+// Endpoints returns the number of the rank's endpoints, made or not.
 func (h *Hub) Endpoints() int { return h.conf.Endpoints }
 
 // Endpoint returns an endpoint of the rank by its number. It makes the endpoint on its first use.
@@ -162,15 +165,15 @@ func (h *Hub) make(number int) (*Engine, error) {
 	if number > 0 {
 		h.several.Store(true)
 		h.failed.tell(e)
-		h.queues.wake() // who sleeps has to sleep in the new queues too
-		h.crowd()
+		h.queues.wake() // so that the sleeper waits for the new queues too
+		h.noteOversubscribed()
 	}
 	return e, nil
 }
 
-// crowd takes note that more endpoints are in use than the rank has cores. Goroutines that wait give up their
-// core soon then: what they wait for may need another goroutine, which waits for a core. making is held.
-func (h *Hub) crowd() {
+// noteOversubscribed records whether more endpoints are in use than the rank has cores. If so, goroutines
+// that wait yield their core soon, because the goroutine that they wait for may need it. making is held.
+func (h *Hub) noteOversubscribed() {
 	made := 0
 	for range h.each() {
 		made++
@@ -178,10 +181,10 @@ func (h *Hub) crowd() {
 	if h.conf.Cores == 0 || made <= h.conf.Cores {
 		return
 	}
-	h.crowded.Store(true)
+	h.oversubscribed.Store(true)
 	for e := range h.each() {
 		e.mu.Lock()
-		e.waiters.maxLooks = crowdedLooks
+		e.waiting.maxLooks = oversubscribedLooks
 		e.mu.Unlock()
 	}
 }
@@ -197,11 +200,11 @@ func (h *Hub) each() iter.Seq[*Engine] {
 	}
 }
 
-// first is the endpoint that always is there.
+// first returns endpoint 0, which always exists.
 func (h *Hub) first() *Engine { return h.engines[0].Load() }
 
-// pollOthers makes a pass at every other endpoint than e whose lock is free. No lock is held. Whoever has the
-// lock makes passes there, or leaves it soon.
+// pollOthers makes a pass at every endpoint except e whose lock is free. A goroutine that holds a lock makes
+// passes there or releases it soon. No lock is held.
 func (h *Hub) pollOthers(e *Engine) {
 	if !h.several.Load() {
 		return
@@ -217,31 +220,31 @@ func (h *Hub) pollOthers(e *Engine) {
 	}
 }
 
-// othersReadyToSleep has the queues of every other endpoint than e end the next sleep. It returns false if
-// there is more to do at some endpoint at once. No lock is held.
+// othersReadyToSleep arms the completion queues of every endpoint except e, so that traffic ends the next
+// sleep. It returns false if some endpoint has more to do at once. No lock is held.
 func (h *Hub) othersReadyToSleep(e *Engine) bool {
 	quiet := true
 	for o := range h.each() {
 		if o != e {
 			o.mu.Lock()
-			quiet = o.waiters.readyToSleepLocked() && quiet
+			quiet = o.waiting.readyToSleepLocked() && quiet
 			o.mu.Unlock()
 		}
 	}
 	return quiet
 }
 
-// Rank is the world rank.
+// Rank returns the world rank.
 func (h *Hub) Rank() int { return h.rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (h *Hub) Size() int { return h.size }
 
-// Addr is the address to publish to the peers for a provider, "" if the rank has no fabric of that.
+// Addr returns the address to publish for a provider, or "" if the rank has no fabric of that provider.
 func (h *Hub) Addr(provider string) string {
 	for _, d := range h.devices {
 		if d.name == provider {
-			return d.endpoint.Addr()
+			return d.listener.Addr()
 		}
 	}
 	return ""

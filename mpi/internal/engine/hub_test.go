@@ -23,13 +23,13 @@ func TestHub_CrowdedWhereEndpointsOutnumberCores(t *testing.T) {
 			_, err := h.Endpoint(used - 1)
 			require.NoError(t, err)
 			crowded := used >= c.crowdedAt
-			require.Equal(t, crowded, h.crowded.Load(), "%d endpoints, %d cores", used, c.cores)
+			require.Equal(t, crowded, h.oversubscribed.Load(), "%d endpoints, %d cores", used, c.cores)
 			want := math.MaxInt
 			if crowded {
-				want = crowdedLooks
+				want = oversubscribedLooks
 			}
 			for e := range h.each() {
-				require.Equal(t, want, e.waiters.maxLooks, "%d endpoints, %d cores", used, c.cores)
+				require.Equal(t, want, e.waiting.maxLooks, "%d endpoints, %d cores", used, c.cores)
 			}
 		}
 	}

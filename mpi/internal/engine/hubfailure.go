@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// failedRanks are the ranks that have failed, as the endpoints have found or were told. A rank that has
-// failed at one endpoint has failed at all, once: each endpoint is told in its turn, by a goroutine, since
-// who finds a failure has the lock of an endpoint. Calls that ask for failures do not wait for that.
+// failedRanks are the ranks that have failed, as endpoints found or PeerFailed reported. A rank that fails at
+// one endpoint fails at all of them, and each is told once. A separate goroutine tells them, because the
+// finder holds the lock of its own endpoint and may not take another. Calls that ask for failures do not wait
+// for it.
 type failedRanks struct {
 	hub    *Hub
-	report func(rank int) // of Config.PeerLost
+	report func(rank int) // Config.PeerLost
 
 	mu      orderedMutex // a leaf in the order of locks
 	list    []failedRank
@@ -21,12 +22,12 @@ type failedRanks struct {
 
 // failedRank is a rank that has failed.
 type failedRank struct {
-	rank  int
-	cause error
-	told  bool // PeerFailed was called for it
+	rank     int
+	cause    error
+	reported bool // PeerFailed was called for it
 }
 
-// found takes note of a failure that an endpoint has found, whose lock is held.
+// found records a failure that an endpoint has found. The endpoint's lock is held.
 func (l *failedRanks) found(e *Engine, rank int, cause error) {
 	if !l.add(rank, cause, false) {
 		return
@@ -38,20 +39,20 @@ func (l *failedRanks) found(e *Engine, rank int, cause error) {
 }
 
 // add adds a rank; false if nothing is new.
-func (l *failedRanks) add(rank int, cause error, told bool) bool {
+func (l *failedRanks) add(rank int, cause error, reported bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.list {
 		if f := &l.list[i]; f.rank == rank {
-			f.told = f.told || told
+			f.reported = f.reported || reported
 			return false
 		}
 	}
-	l.list = append(l.list, failedRank{rank, cause, told})
+	l.list = append(l.list, failedRank{rank, cause, reported})
 	return true
 }
 
-// stop takes note that an endpoint has stopped, whose lock is held: the others do too.
+// stop records that an endpoint has stopped, and stops the others. The endpoint's lock is held.
 func (l *failedRanks) stop(e *Engine, cause error) {
 	l.mu.Lock()
 	first := l.stopped == nil
@@ -64,7 +65,7 @@ func (l *failedRanks) stop(e *Engine, cause error) {
 	}
 }
 
-// tellOthers has a goroutine tell every other endpoint than e.
+// tellOthers starts a goroutine that tells every endpoint except e.
 func (l *failedRanks) tellOthers(e *Engine) {
 	if !l.hub.several.Load() {
 		return
@@ -78,14 +79,14 @@ func (l *failedRanks) tellOthers(e *Engine) {
 	})
 }
 
-// tell tells an endpoint of all that it has missed.
+// tell passes to an endpoint all failures that it does not know.
 func (l *failedRanks) tell(e *Engine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l.tellLocked(e)
 }
 
-// tellLocked is tell, by whoever has the lock of the endpoint.
+// tellLocked is tell for a caller that holds the endpoint's lock.
 func (l *failedRanks) tellLocked(e *Engine) {
 	e.mu.assertHeld()
 	l.mu.Lock()
@@ -95,8 +96,8 @@ func (l *failedRanks) tellLocked(e *Engine) {
 		switch {
 		case e.stopped != nil:
 			return
-		case f.told:
-			e.Recovery.toldLocked(f.rank, f.cause)
+		case f.reported:
+			e.Recovery.reportedLocked(f.rank, f.cause)
 		default:
 			e.failures.failPeer(e.peerLocked(f.rank), f.cause)
 		}
@@ -106,7 +107,7 @@ func (l *failedRanks) tellLocked(e *Engine) {
 	}
 }
 
-// PeerFailed tells the rank that another one has failed, as others have seen.
+// PeerFailed reports that a rank has failed, as others have seen.
 func (h *Hub) PeerFailed(rank int, cause error) {
 	if rank == h.rank {
 		return

@@ -7,9 +7,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// The calls below complete several requests of several endpoints. Of n requests at gives the endpoint and the
-// handle; for a zero handle it gives nil. What is said of WaitSome holds for them: they lock the endpoints
-// one after another, so a request that completes meanwhile may be seen or not.
+// The calls below complete several requests of several endpoints. For each of n requests, at returns the
+// endpoint and the handle, or nil for a zero handle. They behave as Requests.WaitSome does, but lock the
+// endpoints one after another, so a request that completes meanwhile may be seen or not.
 
 // WaitSome is Requests.WaitSome.
 func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
@@ -77,8 +77,8 @@ func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
 	return true
 }
 
-// collectSome gives take those requests that are complete, and at most limit of them. It returns the endpoint
-// of one that is not.
+// collectSome passes up to limit complete requests to take. It also returns the endpoint of one that is not
+// complete.
 func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool, left *Engine) {
 	for i := 0; i < n && taken < limit; i++ {
@@ -98,7 +98,7 @@ func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
 	return taken, active, left
 }
 
-// pollAll makes a pass at every endpoint whose lock is free, and tells whether anything happened.
+// pollAll makes a pass at every endpoint whose lock is free, and reports whether anything happened.
 func (h *Hub) pollAll() (busy bool) {
 	for e := range h.each() {
 		if !e.mu.TryLock() {
@@ -118,14 +118,14 @@ func (h *Hub) pollAll() (busy bool) {
 // return early. The sleep is counted at endpoint e.
 func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	s := h.sleepers.get(nil, false)
-	began, d := e.waiters.beginSleep()
+	began, d := e.waiting.beginSleep()
 	done := false
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			done = o.Requests.watch(handle, s, d) || done
+			done = o.Requests.addSleeper(handle, s, d) || done
 		}
 	}
-	e.waiters.describeAs(d)
+	e.waiting.describeAs(d)
 	if !done {
 		switch h.sleepers.enter(s, !e.completionHandler.active()) {
 		case owns:
@@ -142,46 +142,46 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 	}
 	for i := range n {
 		if o, handle := at(i); o != nil {
-			o.Requests.unwatch(handle, s)
+			o.Requests.removeSleeper(handle, s)
 		}
 	}
 	h.sleepers.put(s)
-	e.waiters.endSleep(began)
+	e.waiting.endSleep(began)
 }
 
-// watch has the end of a request wake a waiter; true if there is nothing to wait for. It adds the request to
-// the description of the wait, if that is not nil.
-func (t *Requests) watch(handle Request, s *waiter, d *Wait) (done bool) {
+// addSleeper registers a sleeper that the completion of a request wakes. It returns true if there is nothing
+// to wait for. It adds the request to the description d of the wait, unless d is nil. It takes the lock.
+func (t *Requests) addSleeper(handle Request, s *sleeper, d *Wait) (done bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	r := t.find(handle)
 	if r == nil || r.completed() || r.waitsForWork() {
 		return true
 	}
-	r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
-	r.waiter, r.observed = s, true
+	r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
+	r.sleeper, r.observed = s, true
 	if r.sleptAt == 0 {
-		r.sleptAt = time.Since(t.e.waiters.began)
+		r.sleptAt = time.Since(t.e.waiting.began)
 	}
 	if d != nil {
 		d.Operations = append(d.Operations, r.describe())
 		d.Bounded = d.Bounded || r.canceller != nil
-		d.Since = max(d.Since, time.Since(t.e.waiters.began)-r.sleptAt)
+		d.Since = max(d.Since, time.Since(t.e.waiting.began)-r.sleptAt)
 	}
 	return false
 }
 
-// unwatch ends watch.
-func (t *Requests) unwatch(handle Request, s *waiter) {
+// removeSleeper undoes addSleeper. It takes the lock.
+func (t *Requests) removeSleeper(handle Request, s *sleeper) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
-	if r := t.find(handle); r != nil && r.waiter == s {
-		r.waiter = nil
+	if r := t.find(handle); r != nil && r.sleeper == s {
+		r.sleeper = nil
 	}
 }
 
-// beginSleep counts a sleep that begins, and gives a description to fill in if somebody asks for it.
-func (w *waiters) beginSleep() (began time.Duration, d *Wait) {
+// beginSleep counts a sleep that begins. It returns a description to fill in if Describe wants one.
+func (w *waiting) beginSleep() (began time.Duration, d *Wait) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.e.stats.Sleeps++
@@ -196,8 +196,8 @@ func (w *waiters) beginSleep() (began time.Duration, d *Wait) {
 	return began, d
 }
 
-// describeAs notes a description of a wait.
-func (w *waiters) describeAs(d *Wait) {
+// describeAs stores the description of a wait for Describe.
+func (w *waiting) describeAs(d *Wait) {
 	if d == nil {
 		return
 	}
@@ -209,7 +209,7 @@ func (w *waiters) describeAs(d *Wait) {
 }
 
 // endSleep counts the end of a sleep.
-func (w *waiters) endSleep(began time.Duration) {
+func (w *waiting) endSleep(began time.Duration) {
 	w.e.mu.Lock()
 	w.asleep--
 	ended := time.Since(w.began)
@@ -221,10 +221,10 @@ func (w *waiters) endSleep(began time.Duration) {
 	}
 }
 
-// triedInVain is called after a call that does not wait, and has found nothing done: one that is made again
-// and again has to bring about progress at the other endpoints too. The lock is not held.
-func (e *Engine) triedInVain() {
-	if e.hub.several.Load() && e.vain.Add(1)%attemptsPerRound == 0 {
+// noteUnsuccessful is called after a Test or a nonblocking probe that found nothing. Every so many of them it
+// makes passes at the other endpoints, for a program that only tests. The lock is not held.
+func (e *Engine) noteUnsuccessful() {
+	if e.hub.several.Load() && e.unsuccessful.Add(1)%attemptsPerRound == 0 {
 		e.hub.pollOthers(e)
 	}
 }

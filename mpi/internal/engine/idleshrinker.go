@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// idleShrinker gives the memory of channels back that have been quiet for long (E11). Its timer runs while
-// some channel has more than it began with, and at no other time.
+// idleShrinker frees the large rings of channels that have been idle for long (E11). Its timer runs only
+// while some channel has one. The engine's lock guards it.
 type idleShrinker struct {
 	e     *Engine
 	after time.Duration // how long a channel has to be idle; 0 for never
@@ -44,5 +44,5 @@ func (q *idleShrinker) tick() {
 		e.progress.advancePeer(p)
 		q.arm()
 	}
-	e.progress.poll() // what was coalesced goes out
+	e.progress.poll() // sends delayed messages too
 }

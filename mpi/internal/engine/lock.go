@@ -8,11 +8,11 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Lock guards an engine, or something as busy. It differs from a sync.Mutex in two ways. Its holder can see
-// whether other goroutines want it, since it may hold the lock for long while it polls. And taking it
-// uncontended costs one atomic operation, which is inlined into the caller; releasing it waits for no store
-// to reach other cores. As with a sync.Mutex, a goroutine that has waited for long gets the lock from its
-// holder: otherwise goroutines that take it again and again could keep it from the others.
+// Lock is a mutex for an engine. It differs from a sync.Mutex in two ways. Its holder, which may hold the
+// lock for long while it polls, can see whether other goroutines want it. And taking it uncontended costs one
+// atomic operation, which is inlined into the caller; releasing it does not wait until a store is visible to
+// other cores. As with a sync.Mutex, the holder hands the lock over to a goroutine that has waited for long:
+// otherwise goroutines that take it again and again could starve others.
 //
 // A goroutine that releases the lock stores that, and then checks for waiters; a waiter registers, and then
 // checks whether the lock is free. One of the two must see the other, so each needs a full barrier in
@@ -21,17 +21,17 @@ import (
 // releases the lock and finds that it has joined sees the waiters that registered before that.
 type Lock struct {
 	held     uint32
-	queue    atomic.Int32  // goroutines in wait
-	starving atomic.Int32  // of them, those that have waited for long and are blocked
-	released chan struct{} // has a token when the lock was released while others waited
+	queue    atomic.Int32  // number of goroutines in wait
+	starving atomic.Int32  // number of them that have waited for long and are blocked
+	released chan struct{} // has a token if the lock was released while others waited
 	passed   chan struct{} // a goroutine that receives from it holds the lock
-	// waits for the lock so far, those of them that ended with its being passed on, and their time in ns
+	// waits for the lock so far; those that ended with a hand-over; the time of all waits in ns
 	waits, handOvers atomic.Uint64
 	waited           atomic.Int64
 	turns            Turns // nil unless the lock is taken in turns: see takeTurns
 }
 
-// Init makes it ready for use.
+// Init prepares the lock for use.
 func (l *Lock) Init() { l.released, l.passed = make(chan struct{}, 1), make(chan struct{}) }
 
 // Lock blocks until the lock is the caller's.
@@ -44,8 +44,8 @@ func (l *Lock) Lock() {
 // TryLock takes the lock if nobody has it.
 func (l *Lock) TryLock() bool { return atomic.CompareAndSwapUint32(&l.held, 0, 1) }
 
-// Unlock passes the lock on to a goroutine that is starving. Otherwise it releases the lock, and whichever
-// goroutine comes first gets it.
+// Unlock hands the lock over to a starving goroutine. If there is none it releases the lock, and the first
+// goroutine that tries gets it.
 func (l *Lock) Unlock() {
 	if l.starving.Load() > 0 && l.pass() {
 		return
@@ -60,18 +60,18 @@ func (l *Lock) Unlock() {
 	}
 }
 
-// wanted tells whether somebody waits for the lock.
+// wanted reports whether a goroutine waits for the lock.
 func (l *Lock) wanted() bool { return l.queue.Load() > 0 }
 
 const (
 	// lockTries is how often a waiter tries before it blocks: the lock is rarely held for long.
 	lockTries = 20
-	// patience is how long a waiter leaves it to chance whether it gets the lock, as in sync.Mutex.
+	// patience is how long a waiter competes for the lock before it is starving, as in sync.Mutex.
 	patience = time.Millisecond
 )
 
-// wait counts the caller before its last try: so a goroutine that releases the lock after that sees it, and
-// wakes it.
+// wait takes the lock when it is free. It counts the caller before its last try, so a goroutine that releases
+// the lock after that sees the waiter and wakes it.
 func (l *Lock) wait() {
 	if l.takeTurn(0) {
 		return
@@ -81,19 +81,19 @@ func (l *Lock) wait() {
 	l.waits.Add(1)
 	came := time.Now()
 	defer func() { l.waited.Add(int64(time.Since(came))) }()
-	var began time.Time // when it blocked first
+	var began time.Time // when it first blocked
 	for starving := false; ; {
 		for range lockTries {
 			if atomic.LoadUint32(&l.held) == 0 && l.TryLock() {
 				return
 			}
 			if starving {
-				break // the lock is passed on to those that are blocked
+				break // the lock is handed over to goroutines that are blocked
 			}
 			runtime.Gosched()
 		}
 		if sys.Joined() && sys.Barrier() != nil {
-			continue // it cannot be said whether the waiter will be seen
+			continue // whether the waiter will be seen is unknown
 		}
 		if l.TryLock() {
 			return
@@ -114,7 +114,7 @@ func (l *Lock) wait() {
 	}
 }
 
-// receive blocks until the lock is passed on to the caller, or has been released.
+// receive blocks until the lock is handed over to the caller, or was released.
 func (l *Lock) receive() (passed bool) {
 	l.starving.Add(1)
 	defer l.starving.Add(-1)
@@ -126,7 +126,7 @@ func (l *Lock) receive() (passed bool) {
 	}
 }
 
-// pass gives the lock to a goroutine in receive; false if there is none.
+// pass hands the lock over to a goroutine in receive; false if there is none.
 func (l *Lock) pass() bool {
 	if l.turns != nil {
 		atomic.StoreUint32(&l.held, 1) // a release, which takeTurn acquires
@@ -142,10 +142,10 @@ func (l *Lock) pass() bool {
 	}
 }
 
-// wakeOne has one of the waiters try again.
+// wakeOne wakes one of the waiters to try again.
 func (l *Lock) wakeOne() {
 	select {
 	case l.released <- struct{}{}:
-	default: // one is being woken already
+	default: // one is already being woken
 	}
 }

@@ -16,3 +16,7 @@ func (*Lock) assertHeld() {}
 func (*Hub) orderLocks() {}
 
 func (*Engine) orderLocks() {}
+
+func (*Window) orderLocks() {}
+
+func (*attachedParts) orderLocks(*Hub) {}

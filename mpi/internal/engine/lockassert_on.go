@@ -9,9 +9,9 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// In builds for the race detector and with the build tag assert, the locks of a rank know which goroutine has
-// them. A goroutine that takes one against the order (see Hub) panics, as does a function whose name ends in
-// Locked if its caller does not have the lock.
+// In builds for the race detector and with the build tag assert, engine locks and ordered mutexes know which
+// goroutine holds them. A goroutine that takes one against the order (see Hub) panics, as does a function
+// whose name ends in Locked if its caller does not hold the lock.
 
 // engineLock is the lock of an engine.
 type engineLock struct {
@@ -21,7 +21,7 @@ type engineLock struct {
 
 type plainLock = Lock
 
-// orderedMutex is another lock that is in the order.
+// orderedMutex is a mutex with a level in the order.
 type orderedMutex struct {
 	plainMutex
 	ordered
@@ -53,9 +53,9 @@ func (l *engineLock) takeTurn(order uint64) bool {
 	return true
 }
 
-func (l *engineLock) lockInOrder(order uint64) {
+func (l *engineLock) lockWithOrder(order uint64) {
 	l.check(false)
-	l.plainLock.lockInOrder(order)
+	l.plainLock.lockWithOrder(order)
 	l.hold()
 }
 
@@ -83,11 +83,11 @@ func (m *orderedMutex) Unlock() {
 	m.plainMutex.Unlock()
 }
 
-// ordered is who has a lock, and its place in the order. A goroutine takes a lock only while it has none of
-// its own level, and none of a later one.
+// ordered is the holder of a lock, and its level in the order. A goroutine may take a lock only if it holds
+// none of the same level or a later one.
 //
-// holder is no atomic: a goroutine looks only for itself, and must not order what the lock does not order, or
-// the race detector would miss races.
+// holder is not atomic: a goroutine looks only for itself, and an atomic would order accesses that the lock
+// does not order, so the race detector would miss races.
 type ordered struct {
 	hub    *Hub // nil for none: it is not checked
 	level  int
@@ -116,7 +116,7 @@ func (o *ordered) leave() { o.holder = 0 }
 //go:norace
 func (o *ordered) mine() bool { return o.holder == sys.Goroutine() }
 
-// eachOrdered calls f for every lock of the rank.
+// eachOrdered calls f for every ordered lock of the rank but those of windows, which come and go.
 func (h *Hub) eachOrdered(f func(*ordered)) {
 	f(&h.making.ordered)
 	for i := range h.engines {
@@ -139,7 +139,7 @@ const (
 	levelLeaf
 )
 
-// orderLocks gives the locks that the rank has once their places.
+// orderLocks sets the levels of the locks that a rank has once.
 func (h *Hub) orderLocks() {
 	h.making.ordered = ordered{hub: h, level: levelMaking, name: "the making of endpoints"}
 	h.memory.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of memory"}
@@ -148,7 +148,17 @@ func (h *Hub) orderLocks() {
 	h.queues.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of queues"}
 }
 
-// orderLocks gives the locks of an endpoint their places.
+// orderLocks sets the level of a window's mutex.
+func (w *Window) orderLocks() {
+	w.changing.ordered = ordered{hub: w.e.hub, level: levelLeaf, name: "the mutex of a window's elements"}
+}
+
+// orderLocks sets the level of the mutex.
+func (a *attachedParts) orderLocks(h *Hub) {
+	a.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the mutex of attachments"}
+}
+
+// orderLocks sets the levels of an endpoint's locks.
 func (e *Engine) orderLocks() {
 	e.completionHandler.moving.ordered = ordered{hub: e.hub, level: levelMoving,
 		name: fmt.Sprintf("the moving of the handler of endpoint %d", e.number)}

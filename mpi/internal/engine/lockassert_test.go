@@ -37,6 +37,20 @@ func TestLockOrder(t *testing.T) {
 			held.Unlock()
 		}
 	}
+	w, a := &Window{e: first}, &attachedParts{}
+	w.orderLocks()
+	a.orderLocks(h)
+	for _, l := range []sync.Locker{&w.changing, &a.mu} {
+		for _, leaf := range levels[len(levels)-1] {
+			leaf.Lock()
+			require.Panics(t, l.Lock, "a leaf of a window under another leaf")
+			leaf.Unlock()
+		}
+		first.mu.Lock()
+		l.Lock()
+		l.Unlock()
+		first.mu.Unlock()
+	}
 	first.mu.Lock()
 	require.Panics(t, func() { second.mu.TryLock() })
 	require.Panics(t, second.mu.assertHeld)

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	mailboxLooks     = 16384 // for the messages of a call, before it is left to passes
-	mailboxPassEvery = 1024  // looks between two passes over everything else
-	// looks for one message between two for all, and at whether they may come at all
+	mailboxLooks     = 16384 // for the messages of a call, before passes take over
+	mailboxPassEvery = 1024  // looks between two passes
+	// looks for one message between two looks for all messages, and for failures
 	looksPerCheck = 64
-	// calls between two passes, so that a rank that never waits long serves the others too
+	// calls between two passes, so that a rank that never waits long serves its other peers too
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes carries out a collective whose messages fit the mailboxes, in one round unless it pulls. One
-// goroutine of a rank at a time does so.
+// RunInMailboxes executes a collective whose messages fit the mailboxes, in one round unless it pulls. The
+// caller serializes RunInMailboxes, Skip and Prepare of the same mailboxes.
 func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	start := e.hook.beginCollective(c)
 	cs.pinBuffers(c)
 	c.prepare()
 	var err error
-	first := m.call + 1 // nobody else changes it
+	first := m.call + 1 // the caller serializes all changes
 	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
 		err = cs.pullRounds(c, m)
@@ -46,7 +46,7 @@ func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// exchangeInMailboxes carries out the messages of a round.
+// exchangeInMailboxes sends and receives the messages of a round.
 func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	e.mu.Lock()
@@ -68,7 +68,7 @@ func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	done := cs.lookInMailboxesLocked(c)
 	if !done {
-		return cs.sleepAndUnlock(c) // and leaves the lock
+		return cs.sleepAndUnlock(c)
 	}
 	if m.done, err = m.call, c.err; err == nil {
 		m.acknowledgeSendersLocked(c)
@@ -79,7 +79,8 @@ func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// giveUpInMailboxesLocked ends the present call of this rank: the others may go on to the next.
+// giveUpInMailboxesLocked ends the current call of this rank after a failure: the others may go on to the
+// next call.
 func (cs *Collectives) giveUpInMailboxesLocked(m *Mailboxes) {
 	cs.e.mu.assertHeld()
 	m.done = m.call
@@ -87,7 +88,7 @@ func (cs *Collectives) giveUpInMailboxesLocked(m *Mailboxes) {
 	cs.acknowledgeOwedLocked()
 }
 
-// begin notes which messages are due.
+// begin sets which messages are due.
 func (c *Collective) begin() {
 	c.step, c.exchange, c.err = 0, nil, nil
 	if c.round < c.Schedule.Rounds() {
@@ -98,23 +99,23 @@ func (c *Collective) begin() {
 	c.due = 1<<c.step - 1
 }
 
-// lookInMailboxesLocked looks for the messages of a call for a while; false if they have not come. It
-// releases the lock while another rank is given the processor.
+// lookInMailboxesLocked polls for the messages of a call for a while; false if they have not arrived. It
+// releases the lock while it yields the core to another rank.
 func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
-	crowded := e.waiters.spinTime == 0
-	if cs.advanceInMailboxesLocked(c, crowded) {
+	sharesCore := e.waiting.spinTime == 0
+	if cs.advanceInMailboxesLocked(c, sharesCore) {
 		return true
 	}
-	if crowded {
-		return cs.lookInTurnsLocked(c)
+	if sharesCore {
+		return cs.lookYieldingLocked(c)
 	}
 	m := c.mailboxes
-	// One message is waited for at a time: who comes late sees it by as few instructions as there can be.
+	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
 	word, room := c.awaited()
 	call := uint32(m.call)
-	looks := min(mailboxLooks, e.waiters.maxLooks)
+	looks := min(mailboxLooks, e.waiting.maxLooks)
 	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
@@ -134,15 +135,15 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	return false
 }
 
-// lookInTurnsLocked looks for the messages of a call where other ranks have to be given the processor.
-func (cs *Collectives) lookInTurnsLocked(c *Collective) bool {
+// lookYieldingLocked is lookInMailboxesLocked for a rank that shares its core.
+func (cs *Collectives) lookYieldingLocked(c *Collective) bool {
 	cs.e.mu.assertHeld()
 	e := cs.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
-		e.waiters.giveTurn(look)
+		e.waiting.yieldCore(look)
 		e.mu.Lock()
-		if look >= e.waiters.maxYields {
+		if look >= e.waiting.maxYields {
 			return false
 		}
 		if look%passesPerYield == 0 && !e.completionHandler.active() {
@@ -154,8 +155,8 @@ func (cs *Collectives) lookInTurnsLocked(c *Collective) bool {
 	}
 }
 
-// awaited is the word that is looked for, until what comes with it is done with, and whether something of
-// this rank is not sent: sends stand behind receives.
+// awaited returns the word to poll, which is that of the first message due, and whether a message of this
+// rank is unsent. Sends come after receives in exchange.
 func (c *Collective) awaited() (word *uint64, room bool) {
 	return c.mailboxes.flagOf(c.exchange[bits.TrailingZeros64(c.due)].Peer), c.waitsForRoom()
 }
@@ -165,8 +166,8 @@ func (c *Collective) exchanged() bool { return c.due == 0 }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
-// advanceInMailboxesLocked sends and receives what it can, and tells whether the call is over; if it is to
-// check that, also if the others' messages may not come any more.
+// advanceInMailboxesLocked sends and receives the messages that it can, and reports whether the call is over.
+// With check it also ends the call if the others' messages may never arrive.
 func (cs *Collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
 	cs.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
@@ -204,7 +205,7 @@ func (cs *Collectives) advanceInMailboxesLocked(c *Collective, check bool) (done
 	return c.err != nil
 }
 
-// interruptedLocked tells why messages of a call may not come any more.
+// interruptedLocked returns why messages of a call may never arrive, or nil.
 func (cs *Collectives) interruptedLocked(c *Collective) error {
 	cs.e.mu.assertHeld()
 	if err := c.mailboxes.failedLocked(); err != nil {
@@ -216,8 +217,8 @@ func (cs *Collectives) interruptedLocked(c *Collective) error {
 	return cs.e.Recovery.revokedErr(c.Context)
 }
 
-// receiveFromMailbox copies a message that has come, unless it may go to memory out of which something is
-// still to be sent.
+// receiveFromMailbox copies a message that has arrived. With sent false it does not: the message might
+// overwrite bytes that this rank has yet to send.
 func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) bool {
 	b := &m.peers[s.Peer]
 	n := s.Dst.Len
@@ -230,8 +231,8 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 			c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 			return false
 		}
-		// It may wait for that. What earlier messages have told, it may not have read: it does not take those
-		// of calls that it gave up.
+		// The peer may be waiting for this acknowledgement. One that was sent with a message may be lost,
+		// because the peer does not read messages of calls that it has aborted.
 		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
 			m.tellLocked(b, m.done)
 		}
@@ -241,7 +242,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 		return false
 	}
-	m.receivedLocked(b, n) // in any case: what is still to be sent may wait for that
+	m.receivedLocked(b, n) // in any case: unsent messages may wait for this acknowledgement
 	if !sent {
 		return false
 	}
@@ -253,20 +254,20 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	return true
 }
 
-// acknowledgeSendersLocked tells the ranks that have sent something and get nothing, before they have to
-// wait.
+// acknowledgeSendersLocked acknowledges to the ranks from which this one receives without sending to them,
+// before they have to wait for it.
 func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
 	m.e.mu.assertHeld()
 	for i := len(c.exchange) - 1; i >= 0; i-- {
 		s := &c.exchange[i]
-		if s.Kind == coll.Send { // as it does to each rank that it receives from, if to any
+		if s.Kind == coll.Send { // a call that sends sends to each rank from which it receives
 			return
 		}
 		m.acknowledgeLocked(&m.peers[s.Peer])
 	}
 }
 
-// sleepAndUnlock has passes look for the messages of a call, and waits for that.
+// sleepAndUnlock leaves the messages of a call to passes, and waits for the call.
 func (cs *Collectives) sleepAndUnlock(c *Collective) error {
 	cs.e.mu.assertHeld()
 	e := cs.e
@@ -290,11 +291,11 @@ func (cs *Collectives) sleepAndUnlock(c *Collective) error {
 	cs.inMailboxes = append(cs.inMailboxes, c)
 	h := r.handle()
 	e.mu.Unlock()
-	_, err = e.waiters.waitFor(r, h)
+	_, err = e.waiting.waitFor(r, h)
 	return err
 }
 
-// pollMailboxesLocked has the calls get on that wait for messages in mailboxes.
+// pollMailboxesLocked advances the calls that wait for messages in mailboxes.
 func (cs *Collectives) pollMailboxesLocked() (busy bool) {
 	cs.e.mu.assertHeld()
 	for i := 0; i < len(cs.inMailboxes); {
@@ -327,8 +328,8 @@ func (cs *Collectives) finishInMailboxesLocked(c *Collective) {
 	cs.e.unexpected.discardFreed(c.Context)
 }
 
-// needsInMailboxes are the world ranks whose messages a call waits for. It is moving while one of its own
-// waits for room, which only its receiver gives.
+// needsInMailboxes returns the world ranks for which a call waits: those whose messages have not arrived, and
+// those that must free a slot for a message of this rank. moving reports that there are none.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
 	for i := range c.exchange {
 		if c.due>>i&1 == 0 {

@@ -12,13 +12,13 @@ import (
 // Mailboxes carry the short messages of a communicator's blocking collectives between ranks that can write
 // into each other's memory (docs/internals/adr/0035). Every rank has memory for each other rank, its sender,
 // into which no third rank writes: an acknowledgement and a few slots. A call writes its message to a rank
-// into one slot with one inline Write. The last word identifies the call and its arguments, and the receiver
-// polls that word. So there is no matching and no queue, and one cache line moves.
+// into one slot with one inline Write. The last word, the flag, identifies the call and its arguments, and
+// the receiver polls it. So there is no matching and no queue, and one cache line moves.
 //
 // Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender
 // writes a slot only when it knows that the receiver is done with the previous call that used it: each
 // message and each acknowledgement says with which call its sender is done. A receiver is also done with a
-// call that was given up, and never reads messages of that call.
+// call that it has aborted, and never reads messages of that call.
 //
 // The engine's lock guards everything except what the peers write.
 type Mailboxes struct {
@@ -27,9 +27,9 @@ type Mailboxes struct {
 	tag     int
 	rank    int
 	size    int
-	longest int     // message, in bytes
-	slot    int     // bytes of a slot
-	part    int     // bytes of the memory for one sender
+	longest int     // length of the longest message
+	slot    int     // size of a slot
+	part    int     // size of the memory for one sender
 	ranks   []int32 // world ranks; nil for the world
 
 	peers  []mailbox // by rank
@@ -39,13 +39,13 @@ type Mailboxes struct {
 	done   uint64  // number of the latest call whose slots this rank no longer reads
 
 	state   mailboxState
-	setup   *Collective // under way in mailboxesAgreeing and mailboxesProbing
-	wait    Request     // of setup; zero when nobody will wait for it
-	owing   bool        // in Collectives.owing
-	probe   transport.MR
-	notice  failureNotice
+	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
+	wait    Request     // of setup; zero if nobody will wait for it
+	owing   bool        // listed in Collectives.owing
+	test    transport.MR
+	report  failureReport
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
-	skipped [2]uint64 // calls that were not carried out before that was known, without and with pulling
+	skipped [2]uint64 // calls that were not executed before pulls was known: without and with pulling
 
 	// of the call under way, if it pulls
 	regions [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
@@ -54,7 +54,7 @@ type Mailboxes struct {
 	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed [exposedBytes]byte // their keys, which each message has for its payload
 
-	// of the current Write: kept here, so that they need not be allocated
+	// of the current Write; here, so that they are not allocated
 	segment [1]transport.Segment
 	head    [mailboxHead]byte
 	post    transport.SendWR
@@ -68,9 +68,9 @@ const (
 	// the ranks exchange offers: where their memory is; left when this is complete
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
-	mailboxesProbing
-	mailboxesReady  // left by Release
-	mailboxesAbsent // at least one rank has none; final
+	mailboxesTesting
+	mailboxesReady  // left by ReleaseMailboxes
+	mailboxesAbsent // at least one rank has none, or they were released; final
 )
 
 // mailbox is the state between this rank and a peer.
@@ -78,32 +78,32 @@ type mailbox struct {
 	peer    *peer
 	in      []byte        // this rank's memory into which the peer writes
 	key     transport.Key // of the peer's memory into which this rank writes
-	mine    uint64        // where this rank's part begins there
+	mine    uint64        // where this rank's area begins there
 	acked   uint64        // the peer is done with this call, and all before
-	ackSent uint64        // the latest call with which the peer knows that this rank is done
-	// the latest call that the acknowledgement word, and not a message, has told the peer
+	ackSent uint64        // the latest call of which the peer knows that this rank is done with it
+	// the latest call that was acknowledged by the acknowledgement word, not with a message
 	ackWritten uint64
 	// ackSent was sent with a message
 	ackByMessage bool
-	noticed      failureNotice    // the latest that the peer was told
-	probe        transport.Key    // of the peer's memory that this rank tries to read
+	reported     failureReport    // the latest that was sent to the peer
+	testKey      transport.Key    // of the peer's test memory
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 }
 
-// A sender's part of the memory is a cache line and then its slots. The line
-// ends with the sender's notice of a failure and its acknowledgement. A slot ends with the
-// word that identifies the message. The message begins at a cache line, as far before that word as its length
-// needs: with the payload, directly followed by the number of the latest call with which the sender is done.
+// A sender's area of the memory is a cache line and then its slots. The line ends with the sender's failure
+// report and its acknowledgement. A slot ends with the flag. A message is stored at the end of its slot, from
+// the start of a cache line: its payload, the number of the latest call with which the sender is done, and,
+// at the slot's end, the flag.
 const (
 	mailboxDepth = 4 // a power of two
-	// FirstMailboxBytes is the longest message in the mailboxes that a communicator has first.
+	// FirstMailboxBytes is the length of the longest message in a communicator's first mailboxes.
 	FirstMailboxBytes = 432
-	// bounds of the longest message in larger ones, by the number of ranks
+	// bounds of the longest message in larger mailboxes, by the number of ranks
 	mailboxBytesMin  = 4 << 10
 	mailboxBytesMax  = 16 << 10
 	mailboxBytesEach = 32 << 10 // divided by the ranks
-	// MailboxRanks is the largest communicator with mailboxes: a rank polls the memory of that many peers,
-	// and each message to all ranks takes one Write to each.
+	// MailboxRanks is the size of the largest communicator with mailboxes: a rank polls the memory of that
+	// many peers, and a message to all ranks takes one Write to each.
 	MailboxRanks = 16
 
 	mailboxHead = 8
@@ -111,23 +111,23 @@ const (
 	mailboxLine = 64
 )
 
-// MailboxBytes is the longest message in the larger mailboxes of a communicator of size ranks. It is longer
-// with fewer ranks, so that the memory of a rank does not grow.
+// MailboxBytes returns the length of the longest message in the larger mailboxes of a communicator of size
+// ranks. It is inversely proportional to size, so that the memory of a rank does not grow.
 func MailboxBytes(size int) int {
 	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
 }
 
-// Bytes is the longest message that these mailboxes take.
+// Bytes returns the length of the longest message that fits the mailboxes.
 func (m *Mailboxes) Bytes() int { return m.longest }
 
-// messageBytes is the length of a message with a payload of n bytes.
+// messageBytes returns the length of a message with a payload of n bytes.
 func messageBytes(n int) int {
 	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
 }
 
 // NewMailboxes makes mailboxes of a communicator for messages of up to longest bytes, FirstMailboxBytes or
-// MailboxBytes. They have no memory before they are first needed. The messages by which the ranks agree on
-// them have the context and the tag.
+// MailboxBytes. Their memory is allocated on first use. The messages that set them up have the given context
+// and tag.
 func (cs *Collectives) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int,
 ) *Mailboxes {
 	e := cs.e
@@ -148,15 +148,15 @@ func wordAt(mem []byte, end int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&mem[end-mailboxWord]))
 }
 
-// slotEnd is where the slot of a call ends in the memory of one sender.
+// slotEnd returns where the slot of a call ends in a sender's area.
 func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*m.slot }
 
-// mailboxFlag says which call a message is of. A number has come round to the same bits when nobody remembers
-// the slot's earlier messages.
+// mailboxFlag returns the flag of a message. The bits of the call number repeat only long after the slot was
+// overwritten.
 func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
 
-// A message in a mailbox says of its call what a tag does, with fewer bits of the number, which the flag has
-// in full, and more of the signature: a payload of another length would be taken for what it is not.
+// The tag of a message in a mailbox has fewer bits of the call's number, which is in the flag, and more of
+// its signature, since there is no length to tell calls with other arguments apart.
 const mailboxNumberBits = 7
 
 func mailboxTag(c *Collective) int {
@@ -164,22 +164,22 @@ func mailboxTag(c *Collective) int {
 	return c.Tag&low | int(c.Signature>>signatureBits<<(callBits+mailboxNumberBits))
 }
 
-// mailboxSignatureBits is how many bits of its call's signature a message in a mailbox has.
+// mailboxSignatureBits is the number of signature bits in the tag of a message in a mailbox.
 const mailboxSignatureBits = 32 - operationBits - mailboxNumberBits
 
-// mailboxSignature is what the tag of a message in a mailbox has of its call's signature.
+// mailboxSignature returns the signature bits in the tag of a message in a mailbox.
 func mailboxSignature(tag int) uint32 {
 	const high = callBits + mailboxNumberBits
 	return uint32(tag)&(1<<signatureBits-1) | uint32(tag)>>high<<signatureBits
 }
 
-// sameMailboxCall tells whether a message in a mailbox may be of the same call as the collective's.
+// sameMailboxCall reports whether a message in a mailbox may belong to the collective's call.
 func (c *Collective) sameMailboxCall(tag int) bool {
 	return (tag^c.Tag)>>callBits&(1<<mailboxNumberBits-1) == 0
 }
 
-// Skip counts a call that this rank does not carry out, before it is known whether the ranks read each
-// other's memory: its rounds that go through mailboxes if they do not, and if they do.
+// Skip counts the rounds through mailboxes of a call that this rank does not execute: plain rounds if the
+// ranks do not read each other's memory, pulling if they do. That may not be known yet.
 func (m *Mailboxes) Skip(plain, pulling int) {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
@@ -189,7 +189,7 @@ func (m *Mailboxes) Skip(plain, pulling int) {
 	m.e.Collectives.oweLocked(m)
 }
 
-// countSkippedLocked counts what was skipped, once it is known how much that is.
+// countSkippedLocked counts the skipped calls, once the mailboxes are set up.
 func (m *Mailboxes) countSkippedLocked() {
 	m.e.mu.assertHeld()
 	if m.state != mailboxesReady {
@@ -204,8 +204,8 @@ func (m *Mailboxes) countSkippedLocked() {
 	m.skipped = [2]uint64{}
 }
 
-// putLocked puts a message of the present call into the slot of a rank, if that is free and the connection
-// takes it.
+// putLocked writes a message of the current call into its slot at a rank, if that is free and the connection
+// has room.
 func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	m.e.mu.assertHeld()
 	if b.acked+mailboxDepth < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
@@ -220,8 +220,9 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	return true
 }
 
-// writeLocked makes an inline Write to a rank: two parts at the beginning, and a word at the end. A posted
-// Write of the same acknowledgement as before takes the connection to this memory, if it was at another.
+// writeLocked makes an inline Write to a rank: first and second at the beginning, and a word at the end. If
+// the connection last wrote to other memory, a posted Write of the same acknowledgement as before makes this
+// memory its target first.
 func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
 	m.e.mu.assertHeld()
 	qp := b.peer.ch.QP()
@@ -244,20 +245,20 @@ func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte,
 	return qp.WriteInline(to, first, second, tail)
 }
 
-// lookAckedLocked looks for an acknowledgement of the call that used the present call's slot.
+// lookAckedLocked looks for an acknowledgement of the call that last used the current call's slot.
 func (m *Mailboxes) lookAckedLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
 	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
 	return b.acked+mailboxDepth >= m.call
 }
 
-// A rank's memory has a part for each other rank, in rank order, and a line out of which acknowledgements are
-// posted.
+// A rank's memory has an area for each other rank, in rank order, and a cache line that is the source of
+// posted acknowledgements.
 func (m *Mailboxes) bytes() int { return m.partAt(m.size-1) + mailboxLine }
 
 func (m *Mailboxes) partAt(index int) int { return index * m.part }
 
-// partOf is where the part for a sender begins in the memory of another rank.
+// partOf returns where the area of a sender begins in the memory of owner.
 func (m *Mailboxes) partOf(owner, sender int) int {
 	if sender > owner {
 		sender--
@@ -265,11 +266,11 @@ func (m *Mailboxes) partOf(owner, sender int) int {
 	return m.partAt(sender)
 }
 
-// flagOf is where the word of the message of the present call from a rank comes.
+// flagOf returns the flag of the message of the current call from a rank.
 func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
 
-// getLocked gives the word of the message of the present call from a rank, and its payload if that has n
-// bytes; false if it has not come.
+// getLocked returns the flag of the message of the current call from a rank, and its payload if that has n
+// bytes; false if it has not arrived.
 func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
 	m.e.mu.assertHeld()
 	end := m.slotEnd(m.call)
@@ -281,14 +282,14 @@ func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, o
 	return flag, b.in[at : at+n : at+n], true
 }
 
-// receivedLocked takes note of what a message says beside its payload of n bytes.
+// receivedLocked takes the acknowledgement that follows a message's payload of n bytes.
 func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
 	m.e.mu.assertHeld()
 	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
 }
 
-// acknowledgeLocked tells a rank with which calls this one is done, before it waits for that. A rank that has
-// had a message from here most often gets the next one as soon, which tells it too.
+// acknowledgeLocked acknowledges calls to a rank before the rank waits for it. A rank that got messages from
+// here usually soon gets the next one, which acknowledges too, so it needs this later.
 func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
 	m.e.mu.assertHeld()
 	untold := m.done - b.ackSent
@@ -313,7 +314,7 @@ func (m *Mailboxes) tellLocked(b *mailbox, done uint64) bool {
 	return true
 }
 
-// oweLocked has passes tell all ranks what this one is done with, as it may not come to another call.
+// oweLocked lets passes send the acknowledgements to all ranks, as this rank may not make another call.
 func (cs *Collectives) oweLocked(m *Mailboxes) {
 	cs.e.mu.assertHeld()
 	if !m.owing {
@@ -322,7 +323,7 @@ func (cs *Collectives) oweLocked(m *Mailboxes) {
 	}
 }
 
-// acknowledgeOwedLocked tells what is owed, where it can be told.
+// acknowledgeOwedLocked sends the owed acknowledgements and failure reports, as far as possible.
 func (cs *Collectives) acknowledgeOwedLocked() {
 	cs.e.mu.assertHeld()
 	cs.owing = slices.DeleteFunc(cs.owing, func(m *Mailboxes) bool {
@@ -343,16 +344,16 @@ func (m *Mailboxes) tellAllLocked() bool {
 		if b.ackSent < m.done {
 			all = m.tellLocked(b, m.done) && all
 		}
-		all = m.tellNoticeLocked(b) && all
+		all = m.sendReportLocked(b) && all
 	}
 	return all
 }
 
-// mailboxesFreed is the acknowledgement after which a rank writes nothing more.
+// mailboxesFreed is the last acknowledgement of a rank, which writes nothing after it.
 const mailboxesFreed = ^uint64(0)
 
-// ReleaseMailboxes ends the use of mailboxes by this rank. Their memory goes when the other ranks have ended
-// it too.
+// ReleaseMailboxes ends the use of mailboxes by this rank. Their memory is freed when the other ranks have
+// ended theirs too.
 func (cs *Collectives) ReleaseMailboxes(m *Mailboxes) {
 	e := cs.e
 	e.mu.Lock()
@@ -367,7 +368,7 @@ func (cs *Collectives) ReleaseMailboxes(m *Mailboxes) {
 	cs.freeReleasedLocked()
 }
 
-// freeReleasedLocked gives back the memory of released mailboxes that nobody writes any more.
+// freeReleasedLocked frees the memory of released mailboxes that no rank writes any more.
 func (cs *Collectives) freeReleasedLocked() {
 	cs.e.mu.assertHeld()
 	kept := cs.released[:0]
@@ -382,7 +383,8 @@ func (cs *Collectives) freeReleasedLocked() {
 	cs.released = kept
 }
 
-// sayFreedLocked tells those whom it has not told, and reports whether everybody has ended the use.
+// sayFreedLocked tells the remaining ranks that this one has released the mailboxes, and reports whether all
+// ranks have.
 func (m *Mailboxes) sayFreedLocked() bool {
 	m.e.mu.assertHeld()
 	all := true

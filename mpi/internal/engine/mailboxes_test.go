@@ -366,7 +366,7 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 					return fmt.Errorf("%d bytes are counted, of %d", got, bytes)
 				}
 				e.Collectives.ReleaseMailboxes(m)
-				e.waiters.waitUntil(0, nil, func() bool {
+				e.waiting.waitUntil(0, nil, func() bool {
 					e.Collectives.freeReleasedLocked()
 					return e.Collectives.buffers.bytes == 0
 				})

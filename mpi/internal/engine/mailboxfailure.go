@@ -8,94 +8,95 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
-// A rank whose collective fails because the ranks' calls do not fit together, or because it cannot read what
-// it is to read, tells all others: none of them waits for it then. So it does not when its context has ended
-// or a rank has failed, which the others learn by themselves or need not know. Nor does it in checking mode:
-// who finds the difference reports it, and another rank's error could end the job before that.
+// A rank whose collective fails because the ranks' calls differ, or because it cannot read a peer's memory,
+// reports that to all others, so that they do not wait for it. It does not if its context.Context has ended
+// or if a rank has failed: they detect a failure themselves. Nor does it in checking mode: there the rank
+// that finds the difference describes it, and another rank's error could end the job before that.
 
-// failureNotice says of which calls that was, and why: the latest of them, how many there are before it in
-// the same collective, and the kind of the error. 0 is none.
-type failureNotice uint64
+// failureReport consists of the number of the latest call of the failed collective, the number of its calls
+// before that one, and the kind of the error. 0 is none.
+type failureReport uint64
 
-// The kinds of errors that are told.
+// The kinds of errors that are reported.
 const (
-	noticeNone = iota
-	noticeCount
-	noticeCollective
-	noticeUnreadable
+	reportNone = iota
+	reportCount
+	reportCollective
+	reportUnreadable
 
-	noticeKindBits   = 8
-	noticeBeforeBits = 8
-	noticeEnd        = mailboxLine - mailboxWord // of the word, before that of the acknowledgement
+	reportKindBits   = 8
+	reportBeforeBits = 8
+	reportEnd        = mailboxLine - mailboxWord // end of the report's word; the acknowledgement follows
 )
 
-// noticeOf is the notice of an error; 0 if it is not to be told.
-func noticeOf(first, last uint64, err error) failureNotice {
-	kind := noticeNone
+// reportOf returns the report of an error; 0 if the error is not reported.
+func reportOf(first, last uint64, err error) failureReport {
+	kind := reportNone
 	switch {
 	case errors.Is(err, errTold):
 	case errors.Is(err, ErrCount):
-		kind = noticeCount
+		kind = reportCount
 	case errors.Is(err, ErrCollective):
-		kind = noticeCollective
+		kind = reportCollective
 	case errors.Is(err, errUnreadable):
-		kind = noticeUnreadable
+		kind = reportUnreadable
 	}
-	if kind == noticeNone {
+	if kind == reportNone {
 		return 0
 	}
-	return failureNotice((last<<noticeBeforeBits|(last-first))<<noticeKindBits | uint64(kind))
+	return failureReport((last<<reportBeforeBits|(last-first))<<reportKindBits | uint64(kind))
 }
 
-// of tells whether one of the calls from the first to the last is meant.
-func (n failureNotice) of(first, last uint64) bool {
-	theirs := uint64(n) >> noticeKindBits
-	its, before := theirs>>noticeBeforeBits, theirs&(1<<noticeBeforeBits-1)
+// covers reports whether the report concerns one of the calls from first to last.
+func (n failureReport) covers(first, last uint64) bool {
+	theirs := uint64(n) >> reportKindBits
+	its, before := theirs>>reportBeforeBits, theirs&(1<<reportBeforeBits-1)
 	return n != 0 && first <= its && its-before <= last
 }
 
-// errTold marks the failure of a collective that another rank has told of.
+// errTold marks the failure of a collective that another rank has reported.
 var errTold = errors.New("as that rank found")
 
-// err is the failure of a collective that another rank tells of, which is named.
-func (n failureNotice) err(rank string, o coll.Operation) error {
-	switch n & (1<<noticeKindBits - 1) {
-	case noticeCount:
-		return fmt.Errorf("%w: %s gives %v up: another rank called it with another length, root or "+
+// err returns the failure of a collective that another rank, which is named, has reported.
+func (n failureReport) err(rank string, o coll.Operation) error {
+	switch n & (1<<reportKindBits - 1) {
+	case reportCount:
+		return fmt.Errorf("%w: %s aborts %v: another rank called it with another length, root or "+
 			"element size: %w", ErrCount, rank, o, errTold)
-	case noticeUnreadable:
-		return fmt.Errorf("%w: %s gives %v up: %w", errUnreadable, rank, o, errTold)
+	case reportUnreadable:
+		return fmt.Errorf("%w: %s aborts %v: %w", errUnreadable, rank, o, errTold)
 	}
-	return fmt.Errorf("%w: %s gives %v up: %w", ErrCollective, rank, o, errTold)
+	return fmt.Errorf("%w: %s aborts %v: %w", ErrCollective, rank, o, errTold)
 }
 
-// tellFailureLocked tells all others how the collective of the calls since the first has failed, if that is
-// for them.
+// tellFailureLocked reports the failure of the collective whose first call is first to all others, if its
+// error is of a kind that is reported.
 func (cs *Collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
 	cs.e.mu.assertHeld()
-	if n := noticeOf(first, m.call, err); n != 0 {
-		m.notice = n
+	if n := reportOf(first, m.call, err); n != 0 {
+		m.report = n
 		cs.oweLocked(m)
 		cs.acknowledgeOwedLocked()
 	}
 }
 
-// tellNoticeLocked tells a rank of the latest failure; false if that has to wait.
-func (m *Mailboxes) tellNoticeLocked(b *mailbox) bool {
+// sendReportLocked sends the latest report to a rank; false if it must be retried.
+func (m *Mailboxes) sendReportLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
-	if b.noticed != m.notice && b.peer.state == peerOpen {
-		if !m.writeLocked(b, noticeEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.notice)) {
+	if b.reported != m.report && b.peer.state == peerOpen {
+		if !m.writeLocked(b, reportEnd-mailboxWord, mailboxWord, nil, nil, uint64(m.report)) {
 			return false
 		}
-		b.noticed = m.notice
+		b.reported = m.report
 	}
 	return true
 }
 
-// Calls of which the ranks disagree whether they are for the mailboxes: a rank that waits for a message there
-// finds another, which is no mailbox's; and one that has posted receives finds a message in a mailbox.
+// If the ranks' calls differ, some may run through mailboxes and others not. A rank that waits at a mailbox
+// then finds an unexpected message of the call, and a rank that has posted receives finds a message in a
+// mailbox.
 
-// sentOtherwiseLocked finds a message of the present call that has come to where no mailbox is.
+// sentOtherwiseLocked returns an error if a message of the current call has arrived outside the mailboxes.
 func (cs *Collectives) sentOtherwiseLocked(c *Collective) error {
 	cs.e.mu.assertHeld()
 	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
@@ -111,8 +112,8 @@ func (cs *Collectives) sentOtherwiseLocked(c *Collective) error {
 	return nil
 }
 
-// checkBesideLocked has collectives fail whose messages do not go through mailboxes, but those of another
-// rank do.
+// checkBesideLocked fails the collectives that do not run through mailboxes if a message of the same call has
+// arrived in one.
 func (cs *Collectives) checkBesideLocked() {
 	cs.e.mu.assertHeld()
 	for _, c := range cs.beside {
@@ -131,7 +132,7 @@ func (cs *Collectives) checkBesideLocked() {
 	}
 }
 
-// givenUpLocked is the failure of a call that another rank tells of; nil if none does.
+// givenUpLocked returns the failure of the current call that another rank has reported, or nil.
 func (m *Mailboxes) givenUpLocked(c *Collective) error {
 	m.e.mu.assertHeld()
 	for rank := range m.peers {
@@ -139,8 +140,8 @@ func (m *Mailboxes) givenUpLocked(c *Collective) error {
 		if b.in == nil {
 			continue
 		}
-		n := failureNotice(atomic.LoadUint64(wordAt(b.in, noticeEnd)))
-		if n != 0 && n.of(m.call-uint64(c.round), m.call) {
+		n := failureReport(atomic.LoadUint64(wordAt(b.in, reportEnd)))
+		if n != 0 && n.covers(m.call-uint64(c.round), m.call) {
 			return n.err(rankName(rank, b.peer.rank), operationOf(c.Tag))
 		}
 	}

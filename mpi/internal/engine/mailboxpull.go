@@ -22,20 +22,20 @@ import (
 // reader the way of the line that tells of it.
 const (
 	keyBytes     = 8
-	exposedBytes = 2 * keyBytes // of Input and Output
+	exposedBytes = 2 * keyBytes // for Input and Output
 
-	// pullPiece is how much is read before other goroutines may have the engine's lock. Shorter pieces cost
-	// more: the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
+	// pullPiece is the number of bytes read before the engine's lock is released. Shorter pieces cost more:
+	// the Go runtime's monitor looks at system calls in progress (docs/internals/adr/0022).
 	pullPiece = 4 << 20
 
-	// keptMost is the longest memory of the program that stays registered, and keptFor for how many calls.
-	// Longer memory gains less. From each registration the provider learns how often memory is exposed, so
-	// that it comes to lie on huge pages.
+	// Buffers of the program of up to keptMost bytes stay registered for up to keptFor calls. Longer buffers
+	// gain less. Each registration tells the provider how often memory is exposed, so that it moves it to
+	// huge pages.
 	keptMost = 64 << 10
 	keptFor  = 16
 )
 
-// pullRounds carries out a schedule that pulls.
+// pullRounds executes a schedule that pulls.
 func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	err := cs.expose(c, m)
 	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
@@ -74,7 +74,7 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 		cs.stage.lines.note(speed)
 	}
 	cs.concealLocked(c, m, err)
-	// Where the calls differ they have one round in common, which is counted.
+	// If the ranks' calls differ, they have only the first round in common: count the others.
 	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
 		m.call += uint64(left)
 		cs.giveUpInMailboxesLocked(m)
@@ -82,7 +82,7 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// expose lets the others read what the schedule says.
+// expose registers the buffers that the schedule lets others read.
 func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
 	cs.e.mu.Lock()
 	defer cs.e.mu.Unlock()
@@ -129,7 +129,7 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte, written bool) (transport.Ke
 	return mr.Key(), nil
 }
 
-// concealLocked ends what expose began, for a call with such an end.
+// concealLocked undoes expose after a call that has ended with err.
 func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.e.mu.assertHeld()
 	m.kept++
@@ -142,7 +142,7 @@ func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 	cs.stage.takeBack(m)
 }
 
-// concealLocked takes the key of a buffer out of use, if there is one.
+// concealLocked deregisters a buffer, if it is registered.
 func (m *Mailboxes) concealLocked(buf int) {
 	m.e.mu.assertHeld()
 	mr := m.regions[buf]
@@ -155,7 +155,7 @@ func (m *Mailboxes) concealLocked(buf int) {
 	}
 }
 
-// payload is what a message takes with it.
+// payload returns the payload of a message.
 func (c *Collective) payload(m *Mailboxes, s *coll.Step) []byte {
 	if c.Schedule.Pulls {
 		return m.exposed[:]
@@ -163,15 +163,15 @@ func (c *Collective) payload(m *Mailboxes, s *coll.Step) []byte {
 	return c.span(s.Src)
 }
 
-// takeKeys keeps what a message of a schedule that pulls has with it.
+// takeKeys stores the keys in the payload of a message.
 func (b *mailbox) takeKeys(payload []byte) {
 	for buf := range b.keys {
 		b.keys[buf] = transport.Key(binary.LittleEndian.Uint64(payload[buf*keyBytes:]))
 	}
 }
 
-// differedBeforeLocked looks whether the message of an earlier round, which nobody may have looked at, was of
-// another collective: its sender will not come to this round.
+// differedBeforeLocked reports whether a message of the first round, which nobody may have read, belonged to
+// another collective: its sender will not reach this round.
 func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, differs bool) {
 	if c.round == 0 {
 		return 0, false
@@ -257,7 +257,7 @@ func (cs *Collectives) reachLater(c *Collective, m *Mailboxes, mine []byte, s *c
 			}
 		}
 	}()
-	cs.e.waiters.waitUntil(0, nil, func() bool {
+	cs.e.waiting.waitUntil(0, nil, func() bool {
 		switch {
 		case cs.e.stopped != nil:
 			err = cs.e.stopped

@@ -10,18 +10,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A rank first sends the others an offer: the key of its mailboxes' memory, or 0 if it has none, and the key
-// of probe memory, which the others try to read. Then it sends a verdict: whether it can read the probe
-// memory of all others.
+// To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
+// it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
+// can read the test memory of all others.
 const (
 	mailboxOffer   = 16 // bytes
 	mailboxVerdict = 1
-	probeBytes     = 8
+	testBytes      = 8
 )
 
-// Prepare lets all ranks agree on whether they have mailboxes, and returns the result: they have if each rank
-// can write into the memory of all others. All ranks call it in the same collective, from one goroutine at a
-// time, and again after an error. If it ends with the canceller, what it has begun goes on.
+// Prepare sets up the mailboxes with all other ranks, and reports whether there are any: each rank must be
+// able to write into the memory of all others. All ranks call it in the same collective, from one goroutine
+// at a time, and again after an error. If the canceller ends it, the set-up goes on.
 func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	m.e.mu.Lock()
 	state := m.state
@@ -39,7 +39,7 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 		m.e.mu.Lock()
 		m.settleLocked()
 		ready = m.state == mailboxesReady
-		again := err == nil && m.state == mailboxesProbing
+		again := err == nil && m.state == mailboxesTesting
 		m.e.mu.Unlock()
 		if !again {
 			return ready, err
@@ -47,43 +47,43 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	}
 }
 
-// Pulls tells whether the ranks, which have mailboxes, read each other's memory.
+// Pulls reports whether the ranks, which have mailboxes, can read each other's memory.
 func (m *Mailboxes) Pulls() bool {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
 	return m.pulls
 }
 
-// settleLocked decides whether there are mailboxes, once all offers have come, and whether the ranks read
-// each other's memory, once all have told whether they can.
+// settleLocked ends a step of the set-up that is complete: with all offers it decides whether there are
+// mailboxes, and with all verdicts whether the ranks read each other's memory.
 func (m *Mailboxes) settleLocked() {
 	m.e.mu.assertHeld()
-	if m.state != mailboxesAgreeing && m.state != mailboxesProbing || !m.setup.over {
+	if m.state != mailboxesAgreeing && m.state != mailboxesTesting || !m.setup.over {
 		return
 	}
 	state := m.state
-	m.state = mailboxesAbsent // and where the offers have not come some peer may still come to write
+	m.state = mailboxesAbsent // if offers are missing, some peer may still write, so the memory is not freed
 	switch {
 	case m.setup.err != nil:
-	case state == mailboxesProbing:
+	case state == mailboxesTesting:
 		m.state = mailboxesReady
 		m.pulls = !slices.Contains(m.setup.Output, 0)
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
-		m.beginProbingLocked()
+		m.beginTestingLocked()
 		return
 	case m.memory != nil:
-		// Nobody writes there: this offer has come to nothing everywhere.
+		// Nobody writes there: all ranks have the same offers, and find no mailboxes.
 		_ = m.e.Collectives.buffers.free(m.memory)
 	}
-	if m.probe != nil {
-		_ = m.probe.Deregister()
-		m.probe = nil
+	if m.test != nil {
+		_ = m.test.Deregister()
+		m.test = nil
 	}
 }
 
-// beginProbingLocked looks whether this rank can read the memory of all others, and tells them.
-func (m *Mailboxes) beginProbingLocked() {
+// beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
+func (m *Mailboxes) beginTestingLocked() {
 	m.e.mu.assertHeld()
 	input := []byte{1}
 	for rank := range m.peers {
@@ -93,23 +93,24 @@ func (m *Mailboxes) beginProbingLocked() {
 	}
 	if h, err := m.exchangeSetupLocked(input); err == nil {
 		m.e.Requests.detach(m.e.Requests.find(h))
-		m.state = mailboxesProbing
+		m.state = mailboxesTesting
 	}
 }
 
-// probeTries is how often a rank tries to read another's memory, which has to carry out earlier Writes first.
-const probeTries = 100
+// testTries is how often a rank tries to read a peer's test memory: the peer may have earlier Writes to
+// finish.
+const testTries = 100
 
-// canReadLocked tells whether this rank can read memory of another.
+// canReadLocked reports whether this rank can read the memory of a rank.
 func (m *Mailboxes) canReadLocked(rank int) bool {
 	m.e.mu.assertHeld()
 	b := &m.peers[rank]
-	if !m.fabric.Device.Query().DirectCopies || b.probe == 0 || b.peer.state != peerOpen {
+	if !m.fabric.Device.Query().DirectCopies || b.testKey == 0 || b.peer.state != peerOpen {
 		return false
 	}
-	got := make([]byte, probeBytes)
-	m.segment[0] = transport.Segment{Key: b.probe, Length: probeBytes}
-	for range probeTries {
+	got := make([]byte, testBytes)
+	m.segment[0] = transport.Segment{Key: b.testKey, Length: testBytes}
+	for range testTries {
 		if b.peer.ch.QP().Get(got, &m.segment[0]) == nil {
 			return true
 		}
@@ -118,8 +119,8 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 	return false
 }
 
-// SharesMemory tells whether this rank writes into the memory of all others of a communicator by itself,
-// once it is connected. All of them find the same: who shares a host is the same for all.
+// SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
+// connected. The result is the same at all of them.
 func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
 	e := cs.e
 	for rank := range size {
@@ -137,7 +138,7 @@ func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
 	return true
 }
 
-// beginSetup makes the memory and sends its key to all others.
+// beginSetup allocates the memory and sends the offer.
 func (m *Mailboxes) beginSetup() error {
 	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
@@ -152,10 +153,10 @@ func (m *Mailboxes) beginSetup() error {
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
-			m.probe, err = f.pd.Register(make([]byte, probeBytes), transport.RemoteRead)
+			m.test, err = f.pd.Register(make([]byte, testBytes), transport.RemoteRead)
 		}
 		if err == nil {
-			binary.LittleEndian.PutUint64(input[8:], uint64(m.probe.Key()))
+			binary.LittleEndian.PutUint64(input[8:], uint64(m.test.Key()))
 		}
 		break
 	}
@@ -167,13 +168,13 @@ func (m *Mailboxes) beginSetup() error {
 	return nil
 }
 
-// exchangeSetupLocked begins an exchange among all ranks.
+// exchangeSetupLocked starts an Allgather of input among the ranks.
 func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	m.e.mu.assertHeld()
 	n := len(input)
 	c := &Collective{
 		Context: m.context, Tag: m.tag, Ranks: m.ranks, Input: input, Output: make([]byte, m.size*n),
-		wakesProbes: true,
+		wakesConditions: true,
 		Call: coll.Call{
 			Operation: coll.OpAllgather, Rank: m.rank, Size: m.size, Count: n, ElemSize: 1,
 		},
@@ -189,12 +190,12 @@ func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	return r.handle(), nil
 }
 
-// awaitSetup waits for the others' keys.
+// awaitSetup waits for the end of the current step of the set-up.
 func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 	if scope == nil && m.wait != (Request{}) {
 		h := m.wait
 		m.wait = Request{}
-		_, err = m.e.waiters.waitFor(m.e.Requests.of(h), h)
+		_, err = m.e.waiting.waitFor(m.e.Requests.requestOf(h), h)
 		return err
 	}
 	m.e.mu.Lock()
@@ -203,22 +204,22 @@ func (m *Mailboxes) awaitSetup(scope *Canceller) (err error) {
 		m.wait = Request{}
 	}
 	m.e.mu.Unlock()
-	m.e.waiters.waitUntil(0, nil, func() bool {
+	m.e.waiting.waitUntil(0, nil, func() bool {
 		err = scope.Err()
 		return m.setup.over || err != nil
 	})
 	return err
 }
 
-// of is the request of a handle that nobody else uses.
-func (t *Requests) of(h Request) *request {
+// requestOf returns the request of a handle that nobody else uses. It takes the lock.
+func (t *Requests) requestOf(h Request) *request {
 	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return t.find(h)
 }
 
-// acceptLocked takes the offers of all ranks; false if one of them has no memory.
+// acceptLocked stores the offers of all ranks; false if one of them has no memory.
 func (m *Mailboxes) acceptLocked(offers []byte) bool {
 	if m.memory == nil {
 		return false
@@ -234,14 +235,14 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 		}
 		at := m.partOf(m.rank, rank)
 		m.peers[rank] = mailbox{peer: m.e.peerLocked(m.worldRank(rank)), key: key,
-			mine:  uint64(m.partOf(rank, m.rank)),
-			probe: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
-			in:    m.memory.Bytes()[at : at+m.part : at+m.part]}
+			mine:    uint64(m.partOf(rank, m.rank)),
+			testKey: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
+			in:      m.memory.Bytes()[at : at+m.part : at+m.part]}
 	}
 	return true
 }
 
-// failedLocked is the failure of a rank with mailboxes; nil if none has failed.
+// failedLocked returns the failure of a rank of the mailboxes, or nil.
 func (m *Mailboxes) failedLocked() error {
 	m.e.mu.assertHeld()
 	for rank := range m.peers {

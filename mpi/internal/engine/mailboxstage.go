@@ -9,32 +9,33 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// pullStage is memory that the other ranks of the host have mapped. A collective whose ranks read each
-// other's memory copies into it what they are to read, where that is quicker than a system call for each of
-// their reads (docs/internals/adr/0055). A rank has one stage for all communicators: a call that finds it
-// lent has its buffers read themselves. It grows with what is needed, and stays.
+// pullStage is a buffer that the other ranks of the host have mapped. A collective that pulls copies the
+// bytes to be read into it if that is faster than a system call for each read (docs/internals/adr/0055). A
+// rank has one stage for all communicators: if it is lent to another call, the others read the call's buffers
+// themselves. It grows on demand, and is not freed.
 //
-// The memory is used again only when its keys are out of use, and who reads by a key counts what it has read
-// only if the key is in use afterwards. The engine's lock guards it, but not its bytes.
+// The memory is reused only after its keys were revoked, and a read counts only if its key is still valid
+// after it. The engine's lock guards the stage, but not its bytes.
 type pullStage struct {
 	memory transport.MR // nil before it is first needed
-	lent   *Mailboxes   // to a call of theirs; nil while it is free
-	absent bool         // it cannot be had
-	// what is written now is read by other cores, and would stay in the cache of this one
+	lent   *Mailboxes   // the mailboxes of the call that has it; nil while it is free
+	absent bool         // allocation has failed
+	// write past the caches: other cores read the bytes, so they need not stay in the cache of this one
 	uncached bool
 	lines    lineSpeed
 }
 
-// lineSpeed tells how fast lines of the stage move between the caches of ranks: to one that reads what
-// another has just written, or back to one that writes what others have read. Between some cores that is
-// several times as slow as to copy by way of memory: those of two sockets, or of a virtual machine whose host
-// has moved them apart, which it may do at any time.
+// lineSpeed measures how fast cache lines of the stage move between the caches of ranks: to a rank that reads
+// what another has just written, or back to a rank that writes what others have read. Between some cores that
+// is several times slower than a copy through memory: between two sockets, or in a virtual machine whose host
+// has moved its cores apart, which may happen at any time.
 type lineSpeed struct {
-	slow    int // calls in a row in which that was slow
-	avoided int // calls yet in which this rank writes past its caches for that
+	slow    int // consecutive calls in which lines moved slowly
+	avoided int // remaining calls in which this rank therefore writes past its caches
 }
 
-// copySpeed is how much a call has copied, to the stage and from others', and how much of that slowly.
+// copySpeed counts the bytes that a call has copied, to the stage and from those of others, and how many of
+// them slowly.
 type copySpeed struct{ bytes, slow int }
 
 func (s *copySpeed) copied(bytes int, ticks int64) {
@@ -60,7 +61,7 @@ const (
 	avoidedCalls     = 256
 )
 
-// note records what a call has copied.
+// note evaluates the copies of a call.
 func (l *lineSpeed) note(s copySpeed) {
 	switch {
 	case s.bytes < lineSpeedBytes:
@@ -73,7 +74,7 @@ func (l *lineSpeed) note(s copySpeed) {
 	}
 }
 
-// avoid tells whether the next call is to write past the caches.
+// avoid reports whether the next call is to write past the caches.
 func (l *lineSpeed) avoid() bool {
 	if l.avoided == 0 {
 		return false
@@ -82,8 +83,8 @@ func (l *lineSpeed) avoid() bool {
 	return true
 }
 
-// lend gives a call a part of the stage for each buffer that it exposes, if there is room for all of them.
-// What comes from Alloc is mapped already.
+// lend gives a call a portion of the stage for each buffer that it exposes, if there is room for all of them.
+// Memory of Alloc needs none, as it is mapped already.
 func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 	if p.lent != nil {
 		return
@@ -100,7 +101,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 		return
 	}
 	p.lent = m
-	p.uncached = m.e.waiters.spinTime > 0 && n <= pullStageCached || p.lines.avoid()
+	p.uncached = m.e.waiting.spinTime > 0 && n <= pullStageCached || p.lines.avoid()
 	mem := p.memory.Bytes()
 	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
 		if length[buf] > 0 {
@@ -109,13 +110,13 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 	}
 }
 
-// hasStage tells whether the present call has been lent the stage. Only then may the stage be looked at
-// without the lock: nobody changes it before the call is over.
+// hasStage reports whether the current call has the stage. Only then may the stage be read without the lock:
+// nobody changes it before the call is over.
 func (m *Mailboxes) hasStage() bool {
 	return m.staged[coll.Input] != nil || m.staged[coll.Output] != nil
 }
 
-// grow sees to it that the stage has n bytes at least; false if it has not.
+// grow makes the stage at least n bytes long; false if that fails.
 func (p *pullStage) grow(buffers *collectiveBuffers, f *fabric, n int) bool {
 	switch {
 	case p.absent || n > pullStageMax:
@@ -123,7 +124,7 @@ func (p *pullStage) grow(buffers *collectiveBuffers, f *fabric, n int) bool {
 	case p.memory != nil && len(p.memory.Bytes()) >= n:
 		return true
 	case p.memory != nil:
-		_ = buffers.free(p.memory) // no key of it is in use
+		_ = buffers.free(p.memory) // none of its keys is valid
 		p.memory = nil
 	}
 	var err error
@@ -133,7 +134,7 @@ func (p *pullStage) grow(buffers *collectiveBuffers, f *fabric, n int) bool {
 	return err == nil
 }
 
-// write copies into the stage what other ranks are to read.
+// write copies src, for other ranks to read, into the stage at dst.
 func (p *pullStage) write(dst, src []byte, speed *copySpeed) {
 	began := sys.Ticks()
 	if p.uncached {
@@ -145,7 +146,7 @@ func (p *pullStage) write(dst, src []byte, speed *copySpeed) {
 	speed.copied(len(src), sys.Ticks()-began)
 }
 
-// takeBack ends the use of the stage by the present call of some mailboxes.
+// takeBack ends the use of the stage by the current call of m.
 func (p *pullStage) takeBack(m *Mailboxes) {
 	m.staged = [2][]byte{}
 	if p.lent == m {

@@ -9,20 +9,21 @@ type Message struct {
 	gen uint32
 }
 
-// ErrNoMessage says that a Message names no message; it wraps ErrRequest.
+// ErrNoMessage is the error for a Message that names no message; it wraps ErrRequest.
 var ErrNoMessage = fmt.Errorf("%w: the message was received already, or there never was one", ErrRequest)
 
-// Probes has the messages that matched probes have taken out of the table, until they are received.
+// Probes probes for messages, and stores those that matched probes have taken out of the matching table,
+// until they are received.
 //
-// Invariants, under the lock: a message is in messages exactly while a Message can receive it, and its
-// probedIndex says where. Its bytes are fetched as soon as its sender wants its buffer back.
+// Invariants, under the lock: a message is in messages exactly while a Message can receive it, at
+// probedIndex-1. Its bytes are fetched as soon as its sender cancels the send.
 type Probes struct {
 	e        *Engine
 	messages []*unexpectedMessage
 }
 
-// Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. It
-// ends when canceller, which may be nil, does.
+// Mprobe waits for a message that a receive with the same arguments would match, and takes it for Mrecv. The
+// canceller, which may be nil, ends it.
 func (q *Probes) Mprobe(context uint32, src, tag int, canceller *Canceller) (m Message, st Status,
 	err error) {
 	e := q.e
@@ -30,9 +31,9 @@ func (q *Probes) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	ok := false
 	var since probeFailures
-	e.waiters.waitUntilProbed(0, nil, func() bool {
+	e.waiting.waitUntilProbed(0, nil, func() bool {
 		if ok || err != nil {
-			return true // asked again: it is taken
+			return true // a further check: the message is taken
 		}
 		m, st, ok, err = q.match(context, src, tag)
 		if err == nil && !ok {
@@ -43,7 +44,7 @@ func (q *Probes) Mprobe(context uint32, src, tag int, canceller *Canceller) (m M
 	return m, st, err
 }
 
-// Improbe makes progress once and takes such a message if there is one.
+// Improbe takes such a message if there is one. It makes at most one pass.
 func (q *Probes) Improbe(context uint32, src, tag int) (Message, Status, bool, error) {
 	e := q.e
 	start := e.hook.begin(CallProbe, 0)
@@ -56,7 +57,7 @@ func (q *Probes) Improbe(context uint32, src, tag int) (Message, Status, bool, e
 	}
 	e.mu.Unlock()
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return m, st, ok, err
 }
@@ -74,7 +75,7 @@ func (q *Probes) match(context uint32, src, tag int) (Message, Status, bool, err
 	return Message{a, a.gen}, st, true, nil
 }
 
-// remove takes an unexpected message from those that Messages hold.
+// remove removes an unexpected message from those that Messages hold.
 func (q *Probes) remove(a *unexpectedMessage) {
 	last := len(q.messages)
 	q.messages[last-1].probedIndex = a.probedIndex
@@ -84,7 +85,7 @@ func (q *Probes) remove(a *unexpectedMessage) {
 	a.probedIndex = 0
 }
 
-// Mrecv receives a message that was matched, as Recv would.
+// Mrecv receives a matched message, as Recv would.
 func (q *Probes) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 	e := q.e
 	start := e.hook.begin(CallRecv, len(buf))
@@ -95,10 +96,10 @@ func (q *Probes) Mrecv(m Message, buf []byte, elem int) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return e.waiters.wait(r)
+	return e.waiting.wait(r)
 }
 
-// Imrecv begins to receive a message that was matched. buf is weft's until the request is complete.
+// Imrecv begins to receive a matched message. buf must not be used until the request is complete.
 func (q *Probes) Imrecv(m Message, buf []byte, elem int) (Request, error) {
 	e := q.e
 	start := e.hook.begin(CallIrecv, len(buf))
@@ -126,7 +127,7 @@ func (q *Probes) ImrecvVec(m Message, vec [][]byte, elem int) (Request, error) {
 	return r.handle(), nil
 }
 
-// startRecv begins to receive a message into vec, or into buf where there is no vec.
+// startRecv begins to receive a message into vec, or into buf if vec is nil.
 func (q *Probes) startRecv(m Message, buf []byte, vec [][]byte, elem int) (*request, error) {
 	a := m.a
 	if a == nil || a.gen != m.gen {
@@ -151,8 +152,7 @@ func (q *Probes) startRecv(m Message, buf []byte, vec [][]byte, elem int) (*requ
 	return r, nil
 }
 
-// deliver gives a message whose bytes were fetched for it, or are where they were, to the receive of
-// its Message.
+// deliver delivers a message that Probes held to its receive.
 func (q *Probes) deliver(r *request, a *unexpectedMessage) {
 	if a.fetchErr == nil {
 		q.e.Recvs.deliverUnexpectedLocked(r, a)
@@ -163,14 +163,14 @@ func (q *Probes) deliver(r *request, a *unexpectedMessage) {
 	q.e.unexpected.release(a)
 }
 
-// fetchForMessage fetches the bytes of a message that a Message holds, as its sender wants its buffer back
-// and the Message may never be received: a message that was matched cannot be withdrawn.
+// fetchForMessage fetches the bytes of a message that a Message holds, because its sender cancels the send,
+// and the Message may never be received: a matched message cannot be withdrawn.
 func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 	if a.fetch != nil || a.local() {
 		return
 	}
 	r := q.e.Requests.get()
-	r.kind, r.rank, r.complete = kindRecv, int(a.match.Source), true
+	r.kind, r.rank, r.allArrived = kindRecv, int(a.match.Source), true
 	r.contiguous(make([]byte, a.bytes))
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
 	r.probed, r.observed = a, true
@@ -180,8 +180,8 @@ func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 	q.e.Requests.detach(r)
 }
 
-// fetchedForMessage takes the end of what fetchForMessage began: the message has its bytes, or will never
-// have them.
+// fetchedForMessage is called when the fetch of fetchForMessage has ended: the message has its bytes, or will
+// never have them.
 func (q *Probes) fetchedForMessage(r *request) {
 	a := r.probed
 	r.probed, a.fetch, a.fetchErr = nil, nil, r.err

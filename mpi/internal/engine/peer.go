@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// peerState is where the connection to another rank is.
+// peerState is the state of the connection to another rank.
 type peerState uint8
 
 const (
@@ -14,46 +14,46 @@ const (
 	// a connect is under way and sends wait in the queue; left by Connected or by its failure
 	peerConnecting
 	peerOpen   // the channel is open; left by close or failure
-	peerClosed // closed in order at Shutdown; final
-	peerFailed // lost; final: everything that names the peer fails with cause
+	peerClosed // closed gracefully by Shutdown; final
+	peerFailed // final: every operation that names the peer fails with cause
 )
 
-// peer is what the engine knows of another rank.
+// peer is an engine's state for another rank. The engine's lock guards it.
 type peer struct {
 	rank  int
 	state peerState
-	// bytes of a message in one piece above which it goes by rendezvous; 0 before the peer is open
+	// length above which a message from one contiguous buffer goes by rendezvous; 0 before the peer is open
 	eagerLimit int
-	// bytes up to which a blocking send does not ask whether it is likely that the receiver waits
+	// length up to which a blocking send uses a slot even if the receiver is probably waiting
 	shortLimit int
 	unawaited  unawaited
-	fabric     *fabric // nil until the connection is begun, from either side
+	fabric     *fabric // nil until either side has begun the connection
 	ch         *channel.Channel
-	cause      error // of peerFailed
-	// Engine.PeerFailed was called for it
-	failureTold bool
+	cause      error // in peerFailed: why
+	// Hub.PeerFailed was called for it
+	failureReported bool
 
-	// sends that wait for a connection or for credits, in the order of their posting
+	// sends that wait for a connection or for credits, in the order of their posting, from head on
 	queue    []*request
-	head     int  // of queue
-	deferred bool // is in progressEngine.deferred
+	head     int
+	deferred bool // listed in progressEngine.deferred
 	// unexpected messages by the id of their first announcement
 	announcedUnexpected map[uint64]*unexpectedMessage
 	batch               eager.Batch
-	unrecorded          int // messages at the end of the batch, all of its last run: see recordRun
+	unrecorded          int // messages at the end of the batch, in its last run, that recordRun has to record
 	burst               burstStats
 	incoming            incoming
-	controls            []control          // that wait for a connection or for room
-	earlySteps          int                // of agreements, that it has sent and this rank has not taken yet
-	earlyRevokes        int                // of communicators that this rank did not know
-	unexpectedCount     int                // messages of it that no receive has taken
-	bytesWhilePaused    int                // bytes that it sent after it had read the order to pause
-	payloadPaused       bool               // has been told to announce payload
-	polled              bool               // its ring is looked into: nobody tells what is placed there
-	qpPoller            transport.QPPoller // its queue pair, if that can be polled alone
-	outbox              outbox             // of windows
-	windowParts         []byte             // PARTs of the message of windows that comes
-	oneSided            int                // operations on its windows that are posted
+	controls            []control          // control messages that wait for a connection or for room
+	earlySteps          int                // its messages of agreements that must wait here
+	earlyRevokes        int                // its REVOKEs of unknown communicators
+	unexpectedCount     int                // unexpected messages from the peer
+	bytesWhilePaused    int                // payload that it sent after it had read the order to pause
+	payloadPaused       bool               // the peer was told to announce payload instead of sending it
+	polled              bool               // this rank polls its ring: no device reports arrivals
+	qpPoller            transport.QPPoller // its queue pair, if that can be polled by itself
+	outbox              outbox             // messages of windows to send
+	windowParts         []byte             // PARTs of the message of windows that is arriving
+	oneSided            int                // operations posted on its memory in windows
 	stats               protocols
 }
 
@@ -67,12 +67,12 @@ func (e *Engine) peerLocked(rank int) *peer {
 	return p
 }
 
-// enqueue lets a send wait for its peer.
+// enqueue makes a send wait for its peer.
 func (p *peer) enqueue(r *request) { p.queue = append(p.queue, r) }
 
 func (p *peer) queued() bool { return p.head < len(p.queue) }
 
-// sendPending tells whether something is to go before what comes now.
+// sendPending reports whether earlier messages to the peer are unsent.
 func (p *peer) sendPending() bool { return p.batch.Count() > 0 || p.queued() }
 
 func (p *peer) dequeue() {

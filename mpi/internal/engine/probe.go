@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/match"
 )
 
-// Probe waits for a message that a receive with the same arguments would match, and leaves it there. It ends
-// when canceller does, which may be nil.
+// Probe waits for a message that a receive with the same arguments would match, and does not take it. The
+// canceller, which may be nil, ends it.
 func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Status, error) {
 	e := q.e
 	start := e.hook.begin(CallProbe, 0)
@@ -15,7 +15,7 @@ func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Stat
 	var st Status
 	var err error
 	var since probeFailures
-	e.waiters.waitUntilProbed(0, nil, func() bool {
+	e.waiting.waitUntilProbed(0, nil, func() bool {
 		var ok bool
 		st, ok, err = q.probe(context, src, tag)
 		if err == nil && !ok {
@@ -26,22 +26,22 @@ func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Stat
 	return st, err
 }
 
-// probed is what a probe waits for.
+// probed describes the message for which a probe waits.
 type probed struct {
 	context     uint32
 	source, tag int
 	canceller   *Canceller
-	began       time.Duration // of the engine's life: when it first slept
+	began       time.Duration // when it first slept, since the engine was made
 }
 
-// probeFailures are those that a probe knew when it began.
+// probeFailures counts the failures that were known when a probe began.
 type probeFailures struct {
 	before int
 	begun  bool
 }
 
-// end is why a probe that has found nothing is given up: its canceller has ended, or, as with a receive, a
-// rank that might have sent what it waits for has failed meanwhile.
+// end returns why a probe that has found nothing ends: its canceller has ended, or, as for a receive, a rank
+// that might have sent the message has failed meanwhile. It returns nil if the probe goes on.
 func (f *probeFailures) end(e *Engine, context uint32, src int, canceller *Canceller) error {
 	if !f.begun {
 		f.before, f.begun = len(e.failures.peers), true
@@ -54,7 +54,7 @@ func (f *probeFailures) end(e *Engine, context uint32, src int, canceller *Cance
 	return canceller.Err()
 }
 
-// Iprobe makes progress once and tells whether there is such a message.
+// Iprobe reports whether there is such a message. It makes at most one pass.
 func (q *Probes) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	e := q.e
 	start := e.hook.begin(CallProbe, 0)
@@ -67,7 +67,7 @@ func (q *Probes) Iprobe(context uint32, src, tag int) (Status, bool, error) {
 	}
 	e.mu.Unlock()
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return st, ok, err
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// progressEngine moves everything forward, one pass at a time: it polls the fabrics, routes what has come,
-// and advances the peers that have work left over. Goroutines that wait call it, or a completion handler does
-// (see waiters).
+// progressEngine makes progress, one pass at a time: a pass polls the fabrics, routes arrivals, and advances
+// the peers with work left over. Goroutines that wait make passes, or a completion handler does (see
+// waiting).
 //
-// Invariants, under the lock: a peer whose work lacked room and whose room no event announces is in deferred,
-// once; a pass advances each of them. Nothing in a pass blocks.
+// Invariants, under the lock: a peer with work that lacked room, if no event announces room, is in deferred,
+// once; each pass advances all of these. Nothing in a pass blocks.
 type progressEngine struct {
 	e        *Engine
-	deferred []*peer // peers with work that only a later pass can do
-	draining bool    // Drain waits, for what any pass may bring about
+	deferred []*peer // peers with work for a later pass
+	draining bool    // Drain waits for drained
 
 	wcs [32]transport.WC
 	qps [32]transport.QPN
 }
 
-// poll drives everything once, under the lock, and tells whether anything happened.
+// poll makes a pass, and reports whether anything happened.
 func (g *progressEngine) poll() bool {
 	g.e.stats.Passes++
 	outer := g.e.Collectives.enterLocked()
@@ -32,7 +32,7 @@ func (g *progressEngine) poll() bool {
 	g.e.coalescer.flush()
 	g.beginPass()
 	if len(g.deferred) > 0 {
-		g.advanceDeferred() // first: what the pass itself puts off is for the next one
+		g.advanceDeferred() // first: work that this pass defers is for the next one
 	}
 	busy := false
 	for _, f := range g.e.fabrics {
@@ -53,16 +53,16 @@ func (g *progressEngine) poll() bool {
 		g.e.Collectives.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
-		g.e.waiters.wakeProbesLocked()
+		g.e.waiting.wakeConditionsLocked()
 	}
 	return busy
 }
 
-// pollFabric drives one fabric.
+// pollFabric is the pass over one fabric.
 func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	handled := g.e.completionHandler.active()
 	if !handled && g.e.Sends.takeFINsLocked(f) {
-		return true // a send may be done, and the next message be for a receive that takes it itself
+		return true // a send may be complete; the next receive may take its message directly
 	}
 	for {
 		n := f.cq.Poll(g.wcs[:])
@@ -101,14 +101,14 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	return f.sender.CopyShared() || f.receiver.Copied() || busy
 }
 
-// beginPass lets the fabrics copy as much as one pass may.
+// beginPass gives the fabrics the copy budget of a pass.
 func (g *progressEngine) beginPass() {
 	for _, f := range g.e.fabrics {
 		f.receiver.BeginPass()
 	}
 }
 
-// armLocked has each queue of the endpoint end the next sleep when traffic comes.
+// armLocked arms each completion queue of the endpoint: traffic ends the next sleep.
 func (g *progressEngine) armLocked() {
 	g.e.mu.assertHeld()
 	for _, f := range g.e.fabrics {
@@ -116,7 +116,7 @@ func (g *progressEngine) armLocked() {
 	}
 }
 
-// requestNotify has each queue raise an event for the completion handler.
+// requestNotify makes each completion queue raise an event for the completion handler.
 func (g *progressEngine) requestNotify() (errs error) {
 	for _, f := range g.e.fabrics {
 		errs = errors.Join(errs, f.cq.RequestNotify(notifyAll))
@@ -124,12 +124,12 @@ func (g *progressEngine) requestNotify() (errs error) {
 	return errs
 }
 
-// moreToCopy tells whether the last pass has left something to copy, of which no event tells.
+// moreToCopy reports whether the last pass has left something to copy, for which no event comes.
 func (g *progressEngine) moreToCopy() bool {
 	return slices.ContainsFunc(g.e.fabrics, func(f *fabric) bool { return f.receiver.MoreToCopy() })
 }
 
-// advanceOrFail advances a peer, or gives it up if err is not nil.
+// advanceOrFail advances a peer, or marks it as failed if err is not nil.
 func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	if err != nil {
 		g.e.failures.failPeer(p, err)
@@ -138,7 +138,8 @@ func (g *progressEngine) advanceOrFail(p *peer, err error) {
 	g.advancePeer(p)
 }
 
-// advancePeer sends to a peer what lacked room until now, and the credits and requests that are due.
+// advancePeer sends to a peer the messages that lacked room until now, and the credits and requests that are
+// due.
 func (g *progressEngine) advancePeer(p *peer) {
 	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
 		return
@@ -153,7 +154,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 		g.e.recorder.Note(recorder.Phase, 0, p.rank, 0, now)
 		g.e.hook.phase(g.e.number, p.rank, now)
 	}
-	// after a resize, what waited for larger slots can be sent
+	// after a resize, messages that waited for larger slots can be sent
 	if resizing && p.ch.Due() != channel.DueResize && !g.advanceProtocols(p) {
 		return
 	}
@@ -165,7 +166,7 @@ func (g *progressEngine) advancePeer(p *peer) {
 	}
 }
 
-// advanceProtocols sends to a peer what lacked room until now; false if the peer is not open.
+// advanceProtocols sends to a peer the messages that lacked room until now; false if the peer is not open.
 func (g *progressEngine) advanceProtocols(p *peer) bool {
 	if p.state == peerOpen && p.sendPending() {
 		g.e.Sends.sendQueuedLocked(p)
@@ -196,8 +197,8 @@ func (g *progressEngine) advanceProtocols(p *peer) bool {
 	return true
 }
 
-// deferUnsent has the next pass send what the rendezvous protocols found no room for in the send queue, and
-// what the channel has to send first: nothing tells when there is room.
+// deferUnsent makes the next pass retry if the rendezvous protocols found no room in the send queue, or if a
+// resize must come first: no event announces room.
 func (g *progressEngine) deferUnsent(p *peer) {
 	if p.fabric.receiver.SendQueueFull(p.ch) || p.fabric.sender.SendQueueFull(p.ch) ||
 		p.ch.Due() == channel.DueResize {
@@ -213,7 +214,7 @@ func (g *progressEngine) deferPeer(p *peer) {
 	}
 }
 
-// advanceDeferred advances the peers that earlier passes have deferred.
+// advanceDeferred advances the peers that were deferred.
 func (g *progressEngine) advanceDeferred() {
 	n := len(g.deferred)
 	for _, p := range g.deferred[:n] {
@@ -223,8 +224,9 @@ func (g *progressEngine) advanceDeferred() {
 	g.deferred = append(g.deferred[:0], g.deferred[n:]...)
 }
 
-// pollPeer makes the provider place what has arrived: from this peer alone, if alone and the provider can do
-// that. came is whether a message of the peer may be in its ring, other whether anything else has happened.
+// pollPeer makes the provider place arrivals: only those of this peer, if alone is set and the provider can
+// do that. came reports whether a message of the peer may be in its ring, other whether anything else has
+// happened.
 func (g *progressEngine) pollPeer(p *peer, alone bool) (came, other bool) {
 	if alone && p.qpPoller != nil {
 		if polled, came := p.qpPoller.PollQP(); polled {
@@ -248,7 +250,7 @@ func (g *progressEngine) drained() bool {
 			p.fabric.sender.Outstanding(p.ch) > 0) {
 			return false
 		}
-		// what has been sent may wait for what follows it
+		// sent messages may wait for the resize that follows them
 		if p.state == peerOpen && p.ch.Due() == channel.DueResize {
 			g.deferPeer(p)
 			return false

@@ -15,55 +15,56 @@ import (
 // ErrRevoked is the error of operations on a communicator that a rank has revoked.
 var ErrRevoked = errors.New("communicator was revoked")
 
-// Recovery is what the remaining ranks need to go on: which failures they have acknowledged, communicators
-// that are revoked, and agreements (docs/internals/spec/agree.md).
+// Recovery lets the remaining ranks go on after failures: it has the acknowledged failures, the revoked
+// communicators, and the agreements (docs/internals/spec/agree.md). A communicator is named by its first
+// context.
 //
 // Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
-// learns of it tells all others once, so that all survivors learn of it if one does. An agreement is decided
-// by its table alone; what it sends waits at the peer while there is no room.
+// learns of it tells all others once, so that all survivors learn of it if one does. Only its table decides
+// an agreement; its messages wait at the peer while there is no room.
 type Recovery struct {
-	e            *Engine
-	acknowledged map[uint32]int // by communicator: how many of failures.peers
-	revoked      map[uint32]bool
-	onRevoke     func(communicator uint32) // of Config.Revoked
-	agreements   map[uint32]*agreements
-	early        map[uint32][]earlyMessage // of communicators that this rank does not know yet
-	earlyRevokes map[uint32]bool           // of such communicators
-	held         map[uint32][]earlyMessage // that say of failures which this rank has not been told of
-	groupCalls   []*GroupCall              // under way
-	alone        bool                      // of Config.FindsFailures
-	told         bool                      // of Config.FailuresTold
+	e               *Engine
+	acknowledged    map[uint32]int // by communicator: how many of failures.peers are acknowledged
+	revoked         map[uint32]bool
+	onRevoke        func(communicator uint32) // Config.Revoked
+	agreements      map[uint32]*agreements
+	early           map[uint32][]earlyMessage // for communicators that this rank does not know yet
+	earlyRevokes    map[uint32]bool           // REVOKEs for such communicators
+	held            map[uint32][]earlyMessage // that name failures not reported here yet
+	groupCalls      []*GroupCall              // under way
+	detects         bool                      // Config.DetectsFailures
+	launcherReports bool                      // Config.LauncherReportsFailures
 }
 
-// agreements are those of one communicator.
+// agreements are the agreements of one communicator.
 type agreements struct {
 	table   *agree.Table
 	members []int32 // world ranks; nil for the whole world
 }
 
-// earlyMessage is a step of an agreement that came before this rank could take it.
+// earlyMessage is a step of an agreement that arrived before this rank could take it.
 type earlyMessage struct {
 	from *peer
 	step agree.Message
 }
 
-// Limits on what this rank keeps for one peer. They are far above what correct ranks need: ranks agree on a
-// communicator before they use it, so a peer is at most a few steps ahead, and failures are reported soon. A
-// REVOKE for an unknown communicator is early, or late.
+// Limits on the messages that this rank stores for one peer. They are far above the needs of correct ranks:
+// ranks agree on a communicator before they use it, so a peer is at most a few steps ahead, and failures are
+// reported soon. A REVOKE for an unknown communicator is early, or late.
 const (
-	maxEarly        = 1 << 14 // messages of agreements that wait
+	maxEarly        = 1 << 14 // waiting messages of agreements
 	maxEarlyRevokes = 1 << 16 // REVOKEs for unknown communicators
-	maxControls     = 1 << 14 // control messages that the peer does not take
+	maxControls     = 1 << 14 // control messages that wait for the peer
 )
 
-// control is a control message that waits at a peer for a connection or for room.
+// control is a message of an agreement, or a REVOKE, that waits for a connection or for room.
 type control struct {
 	kind channel.Kind
 	body []byte
 }
 
 func (v *Recovery) init(e *Engine, c Config) {
-	v.e, v.onRevoke, v.alone, v.told = e, c.Revoked, c.FindsFailures, c.FailuresTold
+	v.e, v.onRevoke, v.detects, v.launcherReports = e, c.Revoked, c.DetectsFailures, c.LauncherReportsFailures
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
 	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]bool{}
@@ -71,8 +72,8 @@ func (v *Recovery) init(e *Engine, c Config) {
 	e.routes.onMessage(channel.Revoke, v.onRevokeMessage)
 }
 
-// sendControl sends a control message after those that wait, and connects if need be. A peer that has failed
-// needs none.
+// sendControl sends a control message after those that wait. It connects first if necessary, and drops
+// messages for a failed peer.
 func (v *Recovery) sendControl(p *peer, m control) {
 	switch p.state {
 	case peerFailed, peerClosed:
@@ -88,7 +89,7 @@ func (v *Recovery) sendControl(p *peer, m control) {
 	v.sendControls(p)
 }
 
-// sendControls sends what waits at a peer, as far as there is room.
+// sendControls sends the waiting control messages of a peer, as far as there is room.
 func (v *Recovery) sendControls(p *peer) {
 	if p.state != peerOpen || len(p.controls) == 0 {
 		return
@@ -113,11 +114,11 @@ func (v *Recovery) sendControls(p *peer) {
 	p.ch.QP().Flush()
 }
 
-// errTakesNothing is why a peer is given up that makes this rank say more and more, and does not listen.
+// errTakesNothing is the failure of a peer that causes ever more messages to it, and takes none.
 var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
-// lockWithFailures locks the engine, which knows then of all failures that the rank knows of: a call that
-// asks for them may follow one at another endpoint that has met them.
+// lockWithFailures locks the engine, and passes to it all failures that the rank knows: a call that asks for
+// them may follow one at another endpoint that has returned them.
 func (v *Recovery) lockWithFailures() {
 	e := v.e
 	e.mu.Lock()
@@ -138,8 +139,8 @@ func (v *Recovery) Failed() []int {
 	return list
 }
 
-// AckFailed acknowledges the failures that are known: they keep no receive from any source on the
-// communicator from waiting for the others.
+// AckFailed acknowledges all known failures. Receives from AnySource on the communicator then wait for the
+// remaining ranks.
 func (v *Recovery) AckFailed(communicator uint32) {
 	e := v.e
 	v.lockWithFailures()
@@ -147,7 +148,7 @@ func (v *Recovery) AckFailed(communicator uint32) {
 	v.acknowledged[communicator] = len(e.failures.peers)
 }
 
-// Unacknowledged tells whether a rank of the communicator has failed and this was not acknowledged.
+// Unacknowledged reports whether a rank of the communicator has failed and this was not acknowledged.
 func (v *Recovery) Unacknowledged(communicator uint32) bool {
 	e := v.e
 	v.lockWithFailures()
@@ -155,21 +156,21 @@ func (v *Recovery) Unacknowledged(communicator uint32) bool {
 	return e.failures.since(v.acknowledged[communicator], communicator) != nil
 }
 
-// toldLocked takes note that a rank has failed, as others have seen.
-func (v *Recovery) toldLocked(rank int, cause error) {
+// reportedLocked records that a rank has failed, as PeerFailed reported.
+func (v *Recovery) reportedLocked(rank int, cause error) {
 	v.e.mu.assertHeld()
 	p := v.e.peerLocked(rank)
-	if known := p.state == peerFailed; known && v.told && !p.failureTold {
-		p.failureTold = true
+	if known := p.state == peerFailed; known && v.launcherReports && !p.failureReported {
+		p.failureReported = true
 		v.agreeWithout(p)
 		return
 	}
-	p.failureTold = true
+	p.failureReported = true
 	v.e.failures.failPeer(p, cause)
 }
 
-// Revoke ends the use of a communicator at all its ranks: operations under way, and those to come, fail with
-// ErrRevoked, but for agreements. It does not wait for the others.
+// Revoke ends the use of a communicator at all its ranks: current and future operations, except agreements,
+// fail with ErrRevoked. It does not wait for the others.
 func (v *Recovery) Revoke(communicator uint32) error {
 	e := v.e
 	e.mu.Lock()
@@ -207,10 +208,10 @@ func (v *Recovery) revoke(communicator uint32) {
 			v.e.Cancels.cancelLocked(r, ErrRevoked)
 		}
 	}
-	v.e.waiters.wakeProbesLocked()
+	v.e.waiting.wakeConditionsLocked()
 }
 
-// context is that of the operation, if it has one.
+// context returns the context of the operation, if it has one.
 func (r *request) context() (context uint32, ok bool) {
 	switch r.kind {
 	case kindSend:
@@ -223,7 +224,7 @@ func (r *request) context() (context uint32, ok bool) {
 	return 0, false
 }
 
-// revokedErr is ErrRevoked for a context of a communicator that was revoked, else nil.
+// revokedErr returns ErrRevoked for a context of a revoked communicator, else nil.
 func (v *Recovery) revokedErr(context uint32) error {
 	if len(v.revoked) > 0 && v.revoked[contextid.Communicator(context)] {
 		return ErrRevoked
@@ -240,8 +241,8 @@ func (v *Recovery) onRevokeMessage(p *peer, body []byte) error {
 		v.revoke(communicator)
 		return nil
 	}
-	// The others are told when the communicator is there: of one that will never be, nobody can tell them
-	// more than once.
+	// The others are told when the communicator exists here: so for one that never will, a peer cannot make
+	// this rank send more than once.
 	if v.revoked[communicator] || v.earlyRevokes[communicator] {
 		return nil
 	}
@@ -252,14 +253,14 @@ func (v *Recovery) onRevokeMessage(p *peer, body []byte) error {
 	return nil
 }
 
-// known tells whether this rank has a communicator, or has had it and may be asked of its agreements.
+// known reports whether this rank has a communicator, or had it and may still get messages of its agreements.
 func (v *Recovery) known(communicator uint32) bool {
 	_, open := v.e.failures.groups[communicator]
 	return open || v.agreements[communicator] != nil
 }
 
-// Agree contributes to the next agreement of a communicator and waits until it is decided. It ends with an
-// error when the engine stops or canceller ends; then the agreement counts as called all the same.
+// Agree contributes to the next agreement of a communicator and waits until it is decided. It returns an
+// error if the engine stops or the canceller ends; the contribution counts all the same.
 func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canceller) (agree.Value, error) {
 	e := v.e
 	e.mu.Lock()
@@ -267,13 +268,13 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 		e.mu.Unlock()
 		return agree.Value{}, e.stopped
 	}
-	a := v.of(communicator)
+	a := v.agreementsOf(communicator)
 	number, out := a.table.Start(value)
-	v.post(communicator, a, out)
+	v.sendSteps(communicator, a, out)
 	e.mu.Unlock()
 	var decided bool
 	var err error
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiting.waitUntil(0, nil, func() bool {
 		if decided || err != nil {
 			return true
 		}
@@ -291,8 +292,8 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 	return value, err
 }
 
-// of gives the agreements of a communicator.
-func (v *Recovery) of(communicator uint32) *agreements {
+// agreementsOf returns the agreements of a communicator.
+func (v *Recovery) agreementsOf(communicator uint32) *agreements {
 	a := v.agreements[communicator]
 	if a == nil {
 		a = &agreements{members: v.e.failures.groups[communicator]}
@@ -311,7 +312,7 @@ func (v *Recovery) of(communicator uint32) *agreements {
 	return a
 }
 
-// index is a world rank's place in the communicator, or -1.
+// index returns the rank in the communicator of a world rank, or -1.
 func (a *agreements) index(rank int) int {
 	if a.members == nil {
 		return rank
@@ -326,16 +327,16 @@ func (a *agreements) worldRank(i int) int {
 	return int(a.members[i])
 }
 
-// connectTo has connections to all from whom an agreement waits for a message: without one nobody would
-// notice that they have failed.
+// connectTo connects to all ranks from which an agreement awaits a message: without a connection nobody would
+// notice their failure.
 func (v *Recovery) connectTo(a *agreements, number uint32) {
 	for _, i := range a.table.AwaitedFrom(number) {
-		v.watch(a.worldRank(i))
+		v.connect(a.worldRank(i))
 	}
 }
 
-// watch has a connection to a rank, whose end shows that the rank has failed.
-func (v *Recovery) watch(rank int) {
+// connect begins a connection to a rank, unless there is one: its end shows the failure of the rank.
+func (v *Recovery) connect(rank int) {
 	if rank == v.e.rank {
 		return
 	}
@@ -344,54 +345,54 @@ func (v *Recovery) watch(rank int) {
 	}
 }
 
-// watchSources has, before this rank sleeps and once a heartbeat, connections to all from whom a receive or
-// the probe waits for a message, if nobody else tells of failures: one of them may have failed before it
-// connected to this rank.
-func (v *Recovery) watchSources(probed *probed) {
-	if !v.alone || v.e.stopped != nil {
+// connectToSources connects to all ranks from which a receive or the probe awaits a message, if nobody else
+// reports failures: one of them may have failed before it connected to this rank. It is called before this
+// rank sleeps, and by the heartbeat.
+func (v *Recovery) connectToSources(probed *probed) {
+	if !v.detects || v.e.stopped != nil {
 		return
 	}
 	for m := range v.e.matching.Posted() {
-		v.watchSource(m.Context, int(m.Source))
+		v.connectToSource(m.Context, int(m.Source))
 	}
 	if probed != nil {
-		v.watchSource(probed.context, probed.source)
+		v.connectToSource(probed.context, probed.source)
 	}
 }
 
-// watchAwaited has, once a heartbeat, connections to all from whom a receive waits by name, and where ranks
-// go on without others to all from whom one waits at all. Where others tell of ranks that have ended, one
-// that stands still is noticed by its silence alone, and by those that are connected with it.
-func (v *Recovery) watchAwaited() {
+// connectToAwaited connects to all ranks that are the source of a receive, and, if the launcher reports
+// failures, to all possible sources of receives from AnySource. The heartbeat calls it: a rank that hangs is
+// noticed only by its silence, and only by the ranks that are connected to it.
+func (v *Recovery) connectToAwaited() {
 	if v.e.closing {
 		return
 	}
 	for m := range v.e.matching.Posted() {
-		if m.Source != AnySource || v.told {
-			v.watchSource(m.Context, int(m.Source))
+		if m.Source != AnySource || v.launcherReports {
+			v.connectToSource(m.Context, int(m.Source))
 		}
 	}
 }
 
-func (v *Recovery) watchSource(context uint32, source int) {
+func (v *Recovery) connectToSource(context uint32, source int) {
 	if source != AnySource {
-		v.watch(source)
+		v.connect(source)
 		return
 	}
 	for rank := range v.e.size {
 		if v.e.failures.inContext(context, rank) {
-			v.watch(rank)
+			v.connect(rank)
 		}
 	}
 }
 
-// post sends what a table has given.
-func (v *Recovery) post(communicator uint32, a *agreements, out []agree.Send) {
+// sendSteps sends the messages of a table.
+func (v *Recovery) sendSteps(communicator uint32, a *agreements, out []agree.Send) {
 	for i := range out {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
 	}
-	v.e.waiters.wakeProbesLocked()
+	v.e.waiting.wakeConditionsLocked()
 }
 
 func (v *Recovery) onAgree(p *peer, body []byte) error {
@@ -409,7 +410,7 @@ func (v *Recovery) onAgree(p *peer, body []byte) error {
 	return v.step(communicator, p, &step)
 }
 
-// keep has a message wait in one of the maps.
+// keep stores a message in one of the maps.
 func (v *Recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p *peer,
 	m *agree.Message) error {
 	if p.earlySteps++; p.earlySteps > maxEarly {
@@ -420,7 +421,7 @@ func (v *Recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p 
 	return nil
 }
 
-// takeUp takes messages that have waited.
+// takeUp passes stored messages to step.
 func (v *Recovery) takeUp(communicator uint32, list []earlyMessage) {
 	for i := range list {
 		p := list[i].from
@@ -433,16 +434,17 @@ func (v *Recovery) takeUp(communicator uint32, list []earlyMessage) {
 	}
 }
 
-// holdsBack tells whether a message has to wait until this rank is told of a failure: it says of one that is
-// not known here, or comes after such a message of the same peer.
+// holdsBack reports whether a message must wait for a report of the launcher: it names a failure that is not
+// known here, or follows such a message of the same peer.
 func (v *Recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agree.Message) bool {
-	return v.told && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
+	return v.launcherReports && (a.table.Unknown(m) || slices.ContainsFunc(v.held[communicator],
 		func(h earlyMessage) bool { return h.from == p }))
 }
 
-// step has a communicator's table take a message.
+// step passes a message to the table of its communicator. It may fail the peer, or the engine: callers check
+// the peer's state afterwards.
 func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
-	a := v.of(communicator)
+	a := v.agreementsOf(communicator)
 	from := a.index(p.rank)
 	if from < 0 {
 		return fmt.Errorf("%w: an AGREE of a communicator that rank %d is not in", transport.ErrProtocol,
@@ -455,9 +457,8 @@ func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	v.post(communicator, a, out)
+	v.sendSteps(communicator, a, out)
 	if a.table.Excluded() {
-		// Under the engine's pass: the caller looks at the peer's state afterwards.
 		v.e.failLocked(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
 			v.e.failures.text()))
 		return nil
@@ -475,7 +476,7 @@ func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	return nil
 }
 
-// peerFailed has every agreement do without a peer, and ends the collectives that need it.
+// peerFailed excludes a failed peer from all agreements, and ends the collectives that need it.
 func (v *Recovery) peerFailed(p *peer) {
 	v.e.failures.noted.Store(true)
 	p.controls = nil
@@ -490,15 +491,15 @@ func (v *Recovery) peerFailed(p *peer) {
 	}
 }
 
-// certain tells whether agreements may do without a peer that has failed. Of two ranks that have lost each
-// other one lives on: which of them it is, the launcher decides, and no agreement before it.
-func (v *Recovery) certain(p *peer) bool { return !v.told || p.failureTold }
+// certain reports whether agreements may exclude a failed peer. If two ranks have lost each other, one of
+// them goes on: the launcher decides which, and no agreement may decide before it.
+func (v *Recovery) certain(p *peer) bool { return !v.launcherReports || p.failureReported }
 
-// agreeWithout has all agreements do without a peer, and takes up what said so before.
+// agreeWithout excludes a peer from all agreements, and takes up the messages that waited for this.
 func (v *Recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
-			v.post(communicator, a, a.table.Fail(i))
+			v.sendSteps(communicator, a, a.table.Fail(i))
 		}
 	}
 	held := v.held
@@ -508,8 +509,7 @@ func (v *Recovery) agreeWithout(p *peer) {
 	}
 }
 
-// open begins the use of a communicator, whose agreements other ranks may have begun already, or which they
-// have revoked.
+// open begins the use of a communicator. Other ranks may already have begun agreements on it, or revoked it.
 func (v *Recovery) open(communicator uint32) {
 	early := v.early[communicator]
 	delete(v.early, communicator)
@@ -532,8 +532,8 @@ func (v *Recovery) reuse(communicator uint32) {
 	delete(v.acknowledged, communicator)
 }
 
-// mayBegin is why a collective cannot begin on a context: its communicator was revoked, or a rank of it has
-// failed.
+// mayBegin returns why a collective cannot begin on a context: its communicator was revoked, or one of its
+// ranks has failed.
 func (v *Recovery) mayBegin(context uint32) error {
 	if err := v.revokedErr(context); err != nil {
 		return err

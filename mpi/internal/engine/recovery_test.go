@@ -74,7 +74,7 @@ func fourRanks(t *testing.T, config Config) []*Engine {
 // Where the launcher tells of failures, nobody is believed that others have failed before it has done so: by
 // the ballot of a message, or by the set of a value. The agreement waits for that.
 func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
-	w := fourRanks(t, Config{FailuresTold: true})
+	w := fourRanks(t, Config{LauncherReportsFailures: true})
 	for _, e := range w {
 		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
@@ -111,7 +111,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 
 // What a rank says of failures is taken up when they are told of.
 func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
-	w := fourRanks(t, Config{FailuresTold: true})
+	w := fourRanks(t, Config{LauncherReportsFailures: true})
 	for _, e := range w {
 		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
@@ -138,13 +138,13 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 // A rank that has lost another one by itself agrees without that only when it is told of the failure: it may
 // be the other way round.
 func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
-	w := fourRanks(t, Config{FailuresTold: true})
+	w := fourRanks(t, Config{LauncherReportsFailures: true})
 	for _, e := range w {
 		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
 	w[0].mu.Lock()
 	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
-	require.Empty(t, w[0].Recovery.of(worldOfTest).table.Failed())
+	require.Empty(t, w[0].Recovery.agreementsOf(worldOfTest).table.Failed())
 	w[0].mu.Unlock()
 	agreed := make(chan agree.Value)
 	for _, e := range []*Engine{w[0], w[2], w[3]} {

@@ -20,23 +20,23 @@ const (
 
 var errInsideMessage = fmt.Errorf("%w: a message began inside another", transport.ErrProtocol)
 
-// Recvs carries out receives, and takes the messages that come.
+// Recvs executes receives, and takes the messages that arrive.
 //
 // Invariants, under the lock: a message goes to the receive that the table matches, or else to the unexpected
 // messages, before the next message of its channel is looked at; a receive is complete when all of its bytes
 // are placed and no transfer can place more.
 type Recvs struct {
 	e           *Engine
-	directRecvs uint32   // receives that were tried in the ring itself
-	destination [][]byte // of the fetch that is being started
-	// bytes of announced messages that may be copied before the next pass; less than 0 after a long one
+	directRecvs uint32   // receives tried directly in the ring
+	destination [][]byte // buffers of the fetch that is being started
+	// bytes of announced messages that may still be copied before the next pass; may be negative
 	copyBudget int
 	header     int   // see Config
-	began      int64 // of the Recv that has the lock and receives directly, for the hook; else 0
+	began      int64 // for the hook: when the Recv that is receiving directly began; else 0
 }
 
-// Recv receives into buf and returns when the message is there: straight out of the peer's ring if that will
-// do, else with a request. elem is the size of an element, for st, the status.
+// Recv receives into buf: directly from the peer's ring if possible, else with a request. elem is the size of
+// an element, for st, the status.
 func (v *Recvs) Recv(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
 	e := v.e
 	if e.hook != nil {
@@ -60,8 +60,8 @@ func (v *Recvs) Recv(context uint32, buf []byte, src, tag, elem int, st *Status)
 	return err
 }
 
-// recvHooked is Recv with a hook. A receive that takes its message straight out of the ring tells the hook of
-// both with one record, under the lock.
+// recvHooked is Recv with a hook. A receive that takes its message directly from the ring reports the message
+// and the call in one trace record, under the lock.
 func (v *Recvs) recvHooked(context uint32, buf []byte, src, tag, elem int, st *Status) (err error) {
 	e := v.e
 	start := e.hook.begin(CallRecv, len(buf))
@@ -90,7 +90,7 @@ func (v *Recvs) recvHooked(context uint32, buf []byte, src, tag, elem int, st *S
 	return err
 }
 
-// Irecv begins a receive. buf is weft's until the request is complete.
+// Irecv begins a receive. buf must not be used until the request is complete.
 func (v *Recvs) Irecv(context uint32, buf []byte, src, tag, elem int) (Request, error) {
 	e := v.e
 	if e.hook != nil {
@@ -108,7 +108,7 @@ func (v *Recvs) irecvHooked(context uint32, buf []byte, src, tag, elem int) (Req
 	return h, err
 }
 
-// nonblocking posts a receive and gives its handle.
+// nonblocking posts a receive and returns its handle.
 func (v *Recvs) nonblocking(context uint32, buf []byte, src, tag, elem int) (h Request, err error) {
 	e := v.e
 	e.mu.Lock()
@@ -120,8 +120,8 @@ func (v *Recvs) nonblocking(context uint32, buf []byte, src, tag, elem int) (h R
 	return h, err
 }
 
-// IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, are weft's until
-// the request is complete.
+// IrecvVec is Irecv into several buffers, one after the other. They, and the slice of them, must not be used
+// until the request is complete.
 func (v *Recvs) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Request, error) {
 	e := v.e
 	if e.hook != nil {
@@ -140,7 +140,7 @@ func (v *Recvs) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Requ
 	return r.handle(), nil
 }
 
-// waitAndUnlock carries out a receive with a request, to its end.
+// waitAndUnlock begins a receive with a request and waits for it.
 func (v *Recvs) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	v.e.mu.assertHeld()
 	r, err := v.beginLocked(context, buf, src, tag, elem)
@@ -148,7 +148,7 @@ func (v *Recvs) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (S
 	if err != nil {
 		return Status{}, err
 	}
-	return v.e.waiters.wait(r)
+	return v.e.waiting.wait(r)
 }
 
 // beginLocked posts a receive into one buffer.
@@ -163,8 +163,7 @@ func (v *Recvs) beginLocked(context uint32, buf []byte, src, tag, elem int) (*re
 	return r, nil
 }
 
-// startLocked posts a receive that has a request and its buffer, or gives it the unexpected message that it
-// matches.
+// startLocked starts a receive whose request has its buffer.
 func (v *Recvs) startLocked(r *request, context uint32, src, tag, elem int) {
 	v.e.mu.assertHeld()
 	r.kind, r.rank = kindRecv, src
@@ -176,7 +175,7 @@ func (v *Recvs) startLocked(r *request, context uint32, src, tag, elem int) {
 	v.post(r)
 }
 
-// post posts a receive that says what it matches, or gives it the unexpected message that it matches.
+// post posts a receive, or delivers the unexpected message that it matches.
 func (v *Recvs) post(r *request) {
 	context, src := r.posted.Context, int(r.posted.Source)
 	if m := v.e.matching.Post(&r.posted); m != nil {
@@ -193,7 +192,7 @@ func (v *Recvs) post(r *request) {
 	}
 }
 
-// deliverUnexpectedLocked gives an unexpected message that was queued to the receive that matched it.
+// deliverUnexpectedLocked delivers an unexpected message to the receive that matched it.
 func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	v.e.mu.assertHeld()
 	if a.self != nil {
@@ -204,7 +203,7 @@ func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	r.matched(int(a.match.Source), int(a.match.Tag), a.bytes)
 	p := a.peer
 	if p != nil && p.state != peerOpen && !a.local() {
-		v.e.Requests.complete(r, p.cause) // what has not come will not come any more
+		v.e.Requests.complete(r, p.cause) // the rest will not arrive any more
 		v.e.unexpected.release(a)
 		return
 	}
@@ -212,13 +211,14 @@ func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	if a.incomplete {
 		p.incoming.r, p.incoming.a = r, nil
 	} else {
-		r.complete = true
+		r.allArrived = true
 	}
 	v.e.unexpected.release(a)
 	v.completeIfWholeLocked(r)
 }
 
-// placePartsLocked gives a receive what has come of its message, and has it fetch what was announced.
+// placePartsLocked copies the bytes of a message that have arrived into its receive, and fetches those that
+// were announced.
 func (v *Recvs) placePartsLocked(r *request, a *unexpectedMessage) {
 	v.e.mu.assertHeld()
 	for i := range a.parts {
@@ -231,7 +231,7 @@ func (v *Recvs) placePartsLocked(r *request, a *unexpectedMessage) {
 	}
 }
 
-// partial reports whether a message is no whole number of elements.
+// partial reports whether a message is not a whole number of elements.
 func (v *Recvs) partial(bytes, elem int) bool {
 	if elem <= 1 {
 		return false
@@ -246,7 +246,7 @@ func (v *Recvs) partialError(st *Status) error {
 	return &PartialError{max(0, st.Bytes-v.header), st.Elem, st.Source, st.Tag}
 }
 
-// completeLocked ends a receive whose message is all there.
+// completeLocked completes a receive whose whole message has arrived.
 func (v *Recvs) completeLocked(r *request) {
 	v.e.mu.assertHeld()
 	if v.partial(r.status.Bytes, r.status.Elem) {
@@ -270,12 +270,12 @@ func (v *Recvs) completeLocked(r *request) {
 
 func (v *Recvs) completeIfWholeLocked(r *request) {
 	v.e.mu.assertHeld()
-	if r.complete && r.openTransfers == 0 && !r.completed() {
+	if r.allArrived && r.openTransfers == 0 && !r.completed() {
 		v.completeLocked(r)
 	}
 }
 
-// drainLocked takes every message that has come on a peer's channel.
+// drainLocked takes every message that has arrived on a peer's channel.
 func (v *Recvs) drainLocked(p *peer) {
 	v.e.mu.assertHeld()
 	if p.state != peerOpen {
@@ -288,7 +288,7 @@ func (v *Recvs) drainLocked(p *peer) {
 		}
 		switch {
 		case err != nil:
-		case kind == channel.Eager: // most messages, and not worth a look into a table
+		case kind == channel.Eager: // the common case skips the table
 			err = v.onEagerMessage(p, body)
 		default:
 			err = v.e.routes.message(p, kind, body)
@@ -310,10 +310,10 @@ func (v *Recvs) drainLocked(p *peer) {
 	v.progressAfterRecvLocked(p)
 }
 
-// progressAfterRecvLocked does what messages that have been taken give occasion to, and sees to the credit
-// that is owed for them. A message of ours carries that. Often one is about to be sent, in answer to what has
-// just come: so CREDIT waits for the next pass, unless the peer might be waiting for it, or whoever makes
-// this pass may be the last for a while.
+// progressAfterRecvLocked advances the protocols after messages were taken from the ring, and returns credits
+// for them. A message to the peer carries credits for free, and often the answer to these messages soon does.
+// So CREDIT, the message that only returns credits, waits for the next pass, unless the peer might be waiting
+// for it, or this pass may be the last for a while.
 func (v *Recvs) progressAfterRecvLocked(p *peer) {
 	v.e.mu.assertHeld()
 	if p.ch.Due() >= channel.DueNow || v.e.hub.sleepers.owned.Load() {
@@ -323,8 +323,8 @@ func (v *Recvs) progressAfterRecvLocked(p *peer) {
 	}
 }
 
-// register has the router hand the receiver's messages and completions over, but for channel.Eager, which
-// drain takes itself.
+// register registers the handlers of the receiver's messages and completions. drainLocked handles
+// channel.Eager itself.
 func (v *Recvs) register(t *router) {
 	t.onMessage(channel.Batch, v.onBatch)
 	t.onMessage(channel.First, v.onFirst)
@@ -336,7 +336,7 @@ func (v *Recvs) register(t *router) {
 		token, done, err := p.fabric.receiver.OnCompletion(wc)
 		v.onFetchDone(p, token, done, err)
 	})
-	t.onNotice(noticeGrantEnd, func(p *peer, imm uint32) {
+	t.onImmediate(immediateGrantEnd, func(p *peer, imm uint32) {
 		token, done, err := p.fabric.receiver.OnGrantEnd(p.ch, imm)
 		v.onFetchDone(p, token, done, err)
 	})
@@ -350,7 +350,7 @@ func (v *Recvs) onEagerMessage(p *peer, body []byte) error {
 	return v.onEager(p, env, payload)
 }
 
-// onBatch takes several small messages.
+// onBatch takes the messages of a batch.
 func (v *Recvs) onBatch(p *peer, body []byte) error {
 	var run eager.Run
 	for len(body) > 0 {
@@ -366,8 +366,7 @@ func (v *Recvs) onBatch(p *peer, body []byte) error {
 	return nil
 }
 
-// onRun takes the messages of one run. The recorder is told of those that match together, since that costs as
-// much as to tell of one.
+// onRun takes the messages of one run. Consecutive ones that match are recorded as one event.
 func (v *Recvs) onRun(p *peer, run *eager.Run) error {
 	if p.incoming.active() {
 		return errInsideMessage
@@ -433,7 +432,7 @@ func (v *Recvs) onAnnouncedPiece(p *peer, body []byte) error {
 	return v.onAnnouncement(p, source)
 }
 
-// onEager takes a whole message that came by itself.
+// onEager takes a whole message in a slot of its own.
 func (v *Recvs) onEager(p *peer, env envelope, payload []byte) error {
 	if p.incoming.active() {
 		return errInsideMessage
@@ -447,7 +446,7 @@ func (v *Recvs) onEager(p *peer, env envelope, payload []byte) error {
 	return nil
 }
 
-// deliverLocked gives a whole message to the receive that matched it: by far the most common case.
+// deliverLocked delivers a whole message to the receive that matched it: by far the most common case.
 func (v *Recvs) deliverLocked(p *peer, r *request, env envelope, payload []byte) {
 	v.e.mu.assertHeld()
 	v.e.hook.match(env.Context, p.rank, env.Tag, len(payload), false)
@@ -468,7 +467,7 @@ func (v *Recvs) deliverLocked(p *peer, r *request, env envelope, payload []byte)
 	}
 }
 
-// storeUnexpectedLocked keeps a whole message that no receive matches.
+// storeUnexpectedLocked stores a whole message that no receive matches.
 func (v *Recvs) storeUnexpectedLocked(p *peer, env envelope, payload []byte) error {
 	v.e.mu.assertHeld()
 	if v.e.unexpected.discards(env, p.rank, payload) {
@@ -488,16 +487,16 @@ func (v *Recvs) storeUnexpectedLocked(p *peer, env envelope, payload []byte) err
 	return nil
 }
 
-// incoming is the message of a channel whose pieces are arriving, and where they go.
+// incoming is the message whose pieces are arriving on a channel, and their destination.
 type incoming struct {
 	r         *request           // the receive that matched it
-	a         *unexpectedMessage // or, while none has
-	remaining int                // bytes that have not come, nor been announced
+	a         *unexpectedMessage // or, without a receive, the unexpected message
+	remaining int                // bytes that have neither arrived nor been announced
 }
 
 func (in *incoming) active() bool { return in.r != nil || in.a != nil }
 
-// onFirstPiece matches a message that comes in pieces, and begins with head.
+// onFirstPiece matches a message that arrives in pieces. head is its first bytes.
 func (v *Recvs) onFirstPiece(p *peer, env envelope, total int, head []byte) error {
 	in := &p.incoming
 	if in.active() {
@@ -549,8 +548,8 @@ func (v *Recvs) onPiece(p *peer, payload []byte) error {
 	return nil
 }
 
-// onAnnouncement takes the announcement of the next bytes of the message that is arriving: all of them, or an
-// element.
+// onAnnouncement takes the announcement of the next bytes of the message that is arriving: all of them, or
+// one buffer of its vector.
 func (v *Recvs) onAnnouncement(p *peer, s rendezvous.Source) error {
 	in := &p.incoming
 	if !in.active() || s.Length > uint64(in.remaining) {
@@ -560,7 +559,7 @@ func (v *Recvs) onAnnouncement(p *peer, s rendezvous.Source) error {
 	in.remaining -= int(s.Length)
 	if r := in.r; r != nil {
 		if v.fetchLocked(r, p, s); p.state != peerOpen {
-			return nil // the peer has been given up, and the receive with it
+			return nil // the peer has failed, and the receive with it
 		}
 	} else {
 		p.recordAnnouncement(in.a, s)
@@ -569,7 +568,7 @@ func (v *Recvs) onAnnouncement(p *peer, s rendezvous.Source) error {
 	return nil
 }
 
-// onPieceDone ends the message when it was its last piece.
+// onPieceDone ends the message if the piece was its last.
 func (v *Recvs) onPieceDone(in *incoming) {
 	if in.remaining > 0 {
 		return
@@ -580,11 +579,11 @@ func (v *Recvs) onPieceDone(in *incoming) {
 		a.incomplete = false
 		return
 	}
-	r.complete = true
+	r.allArrived = true
 	v.completeIfWholeLocked(r)
 }
 
-// onClaims takes where a sender and this rank claim what they copy.
+// onClaims takes CLAIMS: where both ends of a transfer claim the pages that they copy.
 func (v *Recvs) onClaims(p *peer, body []byte) error {
 	d, err := rendezvous.ParseClaims(body)
 	if err != nil {
@@ -593,11 +592,11 @@ func (v *Recvs) onClaims(p *peer, body []byte) error {
 	return p.fabric.receiver.OnClaims(p.ch, d)
 }
 
-// copyBudgetPerPass is how many bytes of announced messages one pass copies: then others have their turn.
+// copyBudgetPerPass bounds the bytes of announced messages that one pass copies, so that other peers are
+// served.
 const copyBudgetPerPass = 4 << 20
 
-// fetchLocked has announced bytes come into the receive that matched their message, after what has come so
-// far.
+// fetchLocked fetches the next announced bytes of a message into the receive that matched it.
 func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	v.e.mu.assertHeld()
 	if r.completed() {
@@ -640,7 +639,7 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	v.fetchBegunLocked(r, p, done, err)
 }
 
-// fetchBegunLocked notes what has become of the beginning of a fetch: with done it has ended too.
+// fetchBegunLocked handles the result of the start of a fetch. done reports that the fetch has ended too.
 func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {
 	v.e.mu.assertHeld()
 	if done {
@@ -648,7 +647,7 @@ func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {
 	}
 	if err != nil {
 		v.e.failures.failPeer(p, err)
-		if !r.completed() { // the rendezvous receiver had not taken it
+		if !r.completed() { // the rendezvous receiver did not know it
 			v.e.Requests.complete(r, p.cause)
 		}
 	} else {
@@ -656,7 +655,7 @@ func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {
 	}
 }
 
-// onFetchDone notes what has become of a fetch: with done all of it is there.
+// onFetchDone handles progress of a fetch. done reports that all bytes have arrived.
 func (v *Recvs) onFetchDone(p *peer, token uint64, done bool, err error) {
 	if r := v.e.Requests.byToken(token); done && r != nil && !r.completed() {
 		r.openTransfers--

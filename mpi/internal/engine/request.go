@@ -18,11 +18,11 @@ type Request struct {
 	gen   uint32
 }
 
-// Null is the handle of an operation with nobody (MPI_PROC_NULL): it is complete from the start, and is used
-// up by nothing.
+// Null is the handle of an operation with MPI_PROC_NULL: it is always complete, and waiting for it does not
+// use it up.
 var Null = Request{gen: 1}
 
-// ProcNull is the source that its status tells.
+// ProcNull is the source in the status of Null.
 const ProcNull = -2
 
 var (
@@ -30,10 +30,10 @@ var (
 	noStatus   Status
 )
 
-// errUsed is for a handle that names no operation.
+// errUsed is the error for a handle that names no operation.
 var errUsed = fmt.Errorf("%w: it was waited for already, or never existed", ErrRequest)
 
-// Status is what a completed receive found. For sends Cancelled alone is set.
+// Status is the result of a receive. For sends only Cancelled is set.
 type Status struct {
 	Source    int // world rank
 	Tag       int
@@ -52,10 +52,10 @@ const (
 	kindTask     // of BeginTask
 )
 
-// request is an operation under way. It lives in the pool; its address never changes. What most receives need
-// stands together, and is all that the way of a short message touches.
+// request is an operation under way. It belongs to the pool; its address never changes. The fields that most
+// receives need are adjacent: a short message touches no others.
 type request struct {
-	done  uint32 // atomic: the generation that is complete; set last: whoever sees it may read status and err
+	done  uint32 // atomic: the generation that is complete; set last, so status and err are valid
 	gen   uint32
 	index uint32
 	operation
@@ -65,44 +65,44 @@ type request struct {
 	msg eager.Message // a send on its way
 }
 
-// operation is what a request forgets when it is given back.
+// operation has the fields that are reset when a request goes back to the pool.
 type operation struct {
-	kind        requestKind
-	complete    bool // a receive: all of its message has come, or is being fetched
-	manyWaiters bool // several have slept on it: all sleepers look when it is done
-	detached    bool // nobody will collect it
-	sync        bool // a send that is complete only when its receive has started
-	// it may have relations, or nobody to collect it: most that are complete at once have neither
+	kind         requestKind
+	allArrived   bool // a receive: all of its message has come, or is being fetched
+	manySleepers bool // several goroutines have slept on it: its completion wakes all sleepers
+	detached     bool // nobody will collect it
+	sync         bool // a send that is complete only when its receive has started
+	// it may have relations, or is detached, so its completion takes the slow path
 	observed      bool
 	cancel        cancelState
 	status        Status
-	vec           [][]byte    // the user's buffer, in one piece or several
-	one           [1][]byte   // vec of a buffer in one piece
-	view          *viewBuffer // in place of vec, a buffer that is not contiguous
+	vec           [][]byte    // the user's buffer, or several
+	one           [1][]byte   // vec of a single buffer
+	view          *viewBuffer // instead of vec, a buffer that is not contiguous
 	err           error
 	rank          int // world rank of the destination; for a receive, of the source or AnySource
-	received      int // a receive: bytes of its message that have come, or are being fetched
-	openTransfers int // announcements without their FIN; for a receive, fetches under way
+	received      int // a receive: bytes of its message that have arrived, or are being fetched
+	openTransfers int // announcements without FIN; for a receive, fetches under way
 }
 
-// relations are an operation's to others. They are zero unless the operation is observed, so that a request
-// without them forgets them at no cost.
+// relations are the relations of an operation to other objects. They are zero unless the operation is
+// observed, so resetting a request without them costs nothing.
 type relations struct {
-	waiter       *waiter            // who sleeps until it is done
-	sleptAt      time.Duration      // when somebody first slept on it, since the engine began; 0 before
-	peer         *peer              // the peer that holds its send, or whose message it fetches
-	announcement uint64             // a send: the id of its first announcement, plus one; 0 while it has none
-	unexpected   *unexpectedMessage // a send of this rank to itself that waits for its receive
-	probed       *unexpectedMessage // whose bytes this receive of the engine fetches for a Message
-	canceller    *Canceller         // whose end gives it up
-	sized        *Sized             // a receive whose buffer is as long as its message
-	collective   *Collective        // of which it is a message; or which it is, for kindCollective
-	cause        error              // why the send is to be withdrawn; its outcome if it is
-	choice       int                // the number of a receive among the choices, plus one; 0 for none
-	taken        bool               // it has a message
+	sleeper      *sleeper           // sleeps until it is complete
+	sleptAt      time.Duration      // when a goroutine first slept on it, since the engine was made; 0 before
+	peer         *peer              // the peer of its send, or of the message that it fetches
+	announcement uint64             // a send: the id of its first announcement, plus one; 0 for none
+	unexpected   *unexpectedMessage // a send of this rank to itself that waits for its receive: its message
+	probed       *unexpectedMessage // the message of a Message whose bytes this receive fetches
+	canceller    *Canceller         // cancels it; nil for none
+	sized        *Sized             // the buffer of a receive of any length
+	collective   *Collective        // that it is a message of; for kindCollective, itself
+	cause        error              // why the send is being withdrawn: its error if it is withdrawn
+	choice       int                // the number of the receive's choice, plus one; 0 for none
+	taken        bool               // it has matched a message
 }
 
-// matched notes the message that a receive takes.
+// matched sets the message of a receive.
 func (r *request) matched(source, tag, bytes int) {
 	r.status.Source, r.status.Tag, r.status.Bytes = source, tag, bytes
 	if r.observed {
@@ -112,13 +112,13 @@ func (r *request) matched(source, tag, bytes int) {
 	}
 }
 
-// setPeer notes whose message the request fetches, or who holds its send.
+// setPeer sets the peer of a send, or of the message that a receive fetches.
 func (r *request) setPeer(p *peer) { r.peer, r.observed = p, true }
 
-// isDone tells whether the operation of a generation is over, without the lock.
+// isDone reports whether the operation of a generation is complete. It needs no lock.
 func (r *request) isDone(gen uint32) bool { return atomic.LoadUint32(&r.done) == gen }
 
-// completed reports whether the operation is over.
+// completed reports whether the operation is complete.
 func (r *request) completed() bool { return r.isDone(r.gen) }
 
 func (r *request) handle() Request { return Request{r.index + 1, r.gen} }
@@ -137,7 +137,7 @@ func (r *request) bufferLen() int {
 	return bytesIn(r.vec)
 }
 
-// copyIn copies bytes to an offset of the user's buffer, as many as there is room for.
+// copyIn copies b to an offset of the user's buffer, up to its end.
 func (r *request) copyIn(at int, b []byte) {
 	if len(r.vec) == 1 && at+len(b) <= len(r.vec[0]) {
 		wordcopy.Copy(r.vec[0][at:], b)
@@ -161,7 +161,7 @@ func (r *request) copyIn(at int, b []byte) {
 	}
 }
 
-// bufferRange appends to list what lies between two offsets of the user's buffer.
+// bufferRange appends the bytes between two offsets of the user's buffer to list.
 func (r *request) bufferRange(list [][]byte, from, to int) [][]byte {
 	for _, e := range r.vec {
 		if from < len(e) && to > 0 {
@@ -172,19 +172,19 @@ func (r *request) bufferRange(list [][]byte, from, to int) [][]byte {
 	return list
 }
 
-// token names the request to the rendezvous protocol; a token of an earlier use finds nothing.
+// token identifies the request in the rendezvous protocol; a token of an earlier use finds nothing.
 func (r *request) token() uint64 { return uint64(r.gen)<<32 | uint64(r.index) }
 
-// Requests hands out requests by index. It grows by chunks and never shrinks: what it holds is bounded by
-// the largest number of operations that were under way at once.
+// Requests is the pool of requests. It grows by chunks and never shrinks: its size is bounded by the largest
+// number of operations that were under way at once. The engine's lock guards it.
 type Requests struct {
 	e    *Engine
 	all  []*request // by index; made in chunks
 	free *request
 
-	// A send that was complete when it began needs no more than a number to be waited for: a lightweight
-	// request, whose handle has the highest bit of the index set. All of them stand for one request.
-	lightweight     []uint32 // generation of each
+	// A send that completed when it began needs only a handle: that of a lightweight request, which has the
+	// highest bit of the index set. All of these share one request.
+	lightweight     []uint32 // generations
 	freeLightweight []uint32
 	completedSend   request // its generation, 0, is complete from the start
 }
@@ -210,7 +210,7 @@ func (p *Requests) get() *request {
 	return r
 }
 
-// put takes a request back; its handles and tokens match nothing from now on.
+// put returns a request to the pool; its handles and tokens match nothing from now on.
 func (p *Requests) put(r *request) {
 	r.gen++
 	if r.gen == 0 {
@@ -223,7 +223,7 @@ func (p *Requests) put(r *request) {
 	r.next, p.free = p.free, r
 }
 
-// forget takes out of a request what most receives never have.
+// forget resets the fields of a request that most receives do not use.
 func (p *Requests) forget(r *request) {
 	if r.view != nil {
 		p.e.views.releaseLocked(r.view)
@@ -240,7 +240,7 @@ func (p *Requests) forget(r *request) {
 	}
 }
 
-// newCompleted gives the handle of a send that is complete.
+// newCompleted returns the handle of a send that is complete.
 func (p *Requests) newCompleted() Request {
 	last := len(p.freeLightweight) - 1
 	if last < 0 {
@@ -254,7 +254,7 @@ func (p *Requests) newCompleted() Request {
 	return Request{lightweightBit | i, p.lightweight[i]}
 }
 
-// find gives the request behind a handle, nil if the handle is stale or made up.
+// find returns the request of a handle, nil if the handle is stale or invalid.
 func (p *Requests) find(h Request) *request {
 	if h.index&lightweightBit != 0 {
 		if i := h.index &^ lightweightBit; int(i) < len(p.lightweight) && p.lightweight[i] == h.gen {
@@ -273,8 +273,8 @@ func (p *Requests) find(h Request) *request {
 	return r
 }
 
-// polled is find, with one pass if the request is not complete.
-func (p *Requests) polled(h Request) (*request, error) {
+// findAfterPass is find, with one pass if the request is not complete.
+func (p *Requests) findAfterPass(h Request) (*request, error) {
 	r := p.find(h)
 	if r == nil {
 		return nil, errUsed
@@ -285,7 +285,7 @@ func (p *Requests) polled(h Request) (*request, error) {
 	return r, nil
 }
 
-// uncollected goes through the requests that somebody could still wait for.
+// uncollected yields the requests for which the program could still wait.
 func (p *Requests) uncollected() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
 		for _, r := range p.all {
@@ -296,7 +296,7 @@ func (p *Requests) uncollected() iter.Seq[*request] {
 	}
 }
 
-// underWay goes through the requests that are not complete. The loop may complete the one at hand, and begin
+// underWay yields the requests that are not complete. The loop may complete the current one, and begin
 // others.
 func (p *Requests) underWay() iter.Seq[*request] {
 	return func(yield func(*request) bool) {
@@ -312,7 +312,7 @@ func (p *Requests) byToken(t uint64) *request {
 	return p.find(Request{uint32(t) + 1, uint32(t >> 32)})
 }
 
-// release takes a completed request back, or a lightweight request.
+// release returns a completed request, or a lightweight one, to the pool.
 func (p *Requests) release(h Request, r *request) {
 	if r != &p.completedSend {
 		p.put(r)

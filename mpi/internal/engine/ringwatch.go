@@ -2,34 +2,34 @@ package engine
 
 import "github.com/weft-mpi/weft/internal/sys"
 
-// A receive that names its source waits for what comes to one ring. To look there takes a fraction of a pass
-// over everything, so whoever waits for such a receive looks there most of the time, and makes a pass now and
-// then.
+// A receive with a given source waits for messages in one ring. A look into that ring takes a fraction of the
+// time of a pass, so a goroutine that waits for such a receive mostly polls the ring, and makes a pass now
+// and then.
 
 const (
-	// looks into the ring between two passes, fewer where there are pauses between them: together they take a
-	// few times as long as one of these
+	// looks into the ring between two passes, fewer with pauses between them: together they take a few times
+	// as long as a pass
 	ringLooks = 16
-	// rounds of a pass and looks for which attend keeps the lock: a few µs
+	// rounds of a pass and looks for which attendLocked holds the lock: a few µs
 	attendRounds = 16
-	// of so many calls of attend one begins with a pass: where every message is there when it is waited for,
-	// nobody would make any
+	// one in so many calls of attendLocked begins with a pass: if every message is there before the wait,
+	// nothing else would make one
 	attendsPerPass = 8
-	shortLines     = 4  // of messages that take longer to receive than to send
+	shortLines     = 4  // longer messages take longer to receive than to send
 	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
-// attendLocked looks for the message of a receive that the caller waits for, and tells whether the receive is
-// done. It keeps the lock, for a short while and as long as nobody else wants it.
-func (w *waiters) attendLocked(r *request) bool {
+// attendLocked polls for the message of a receive for which the caller waits, and reports whether the receive
+// is complete. It holds the lock, for a short while and only until another goroutine wants it.
+func (w *waiting) attendLocked(r *request) bool {
 	w.e.mu.assertHeld()
 	if w.ringOfLocked(r) == nil {
 		return false
 	}
-	w.attended++
+	w.attends++
 	for round := range attendRounds {
-		// what copies announced messages has given others their turn between two passes
-		if round > 0 || w.attended%attendsPerPass == 0 || w.e.Recvs.copyBudget < copyBudgetPerPass {
+		// after a copy of announced messages, other peers get a pass first
+		if round > 0 || w.attends%attendsPerPass == 0 || w.e.Recvs.copyBudget < copyBudgetPerPass {
 			w.e.progress.poll()
 		}
 		if w.watchLocked(r); r.completed() {
@@ -42,9 +42,9 @@ func (w *waiters) attendLocked(r *request) bool {
 	return false
 }
 
-// watchLocked looks into the ring of the peer that a receive waits for, a few times, and takes all that is
-// there. It tells whether that was anything.
-func (w *waiters) watchLocked(r *request) bool {
+// watchLocked looks a few times into the ring of the peer for which a receive waits, and takes all messages
+// there. It reports whether there were any.
+func (w *waiting) watchLocked(r *request) bool {
 	w.e.mu.assertHeld()
 	p := w.ringOfLocked(r)
 	if p == nil {
@@ -68,11 +68,11 @@ func (w *waiters) watchLocked(r *request) bool {
 	return false
 }
 
-// pauseForLocked is how long to pause between two looks into the ring of a peer. A look takes the line of the
-// next message away from who is about to write there. A sender of short messages is ahead, as a rule, and is
-// not kept from anything by that. One of longer ones is overtaken, and has to take back every line; so while
-// many receives wait, this rank leaves it the time to get ahead again.
-func (w *waiters) pauseForLocked(p *peer) int {
+// pauseForLocked returns how long to pause between two looks into a peer's ring. A look takes the cache line
+// of the next message from the sender that is about to write there. A sender of short messages is usually
+// ahead of the reader and is not slowed down. With longer messages the reader catches up, and the sender must
+// fetch each line back; so while many receives are posted, the reader pauses to let the sender get ahead.
+func (w *waiting) pauseForLocked(p *peer) int {
 	w.e.mu.assertHeld()
 	if p.ch.LastLines() <= shortLines {
 		return 1
@@ -81,9 +81,9 @@ func (w *waiters) pauseForLocked(p *peer) int {
 	return min(max(posted, 1), maxPause)
 }
 
-// ringOfLocked is the peer from whose ring the message will come that a receive waits for, if this rank looks
-// into it: nil where no such peer is known, and where others make progress.
-func (w *waiters) ringOfLocked(r *request) *peer {
+// ringOfLocked returns the peer in whose ring the message of a receive will arrive, if this rank polls that
+// ring. It returns nil if no such peer is known, or if a completion handler makes the passes.
+func (w *waiting) ringOfLocked(r *request) *peer {
 	w.e.mu.assertHeld()
 	if r.completed() || r.kind != kindRecv || r.rank < 0 || r.openTransfers > 0 || w.spinTime == 0 ||
 		w.e.completionHandler.active() || w.e.stopped != nil {

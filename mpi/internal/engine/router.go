@@ -8,9 +8,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// router passes what arrives to the protocol that has registered for it: messages by their kind, completions
-// by the top byte of their work request's id, notices (immediates) by their top bit. A protocol registers in
-// New, before the first connection. Each kind has one protocol, and the tables do not change afterwards.
+// router passes arrivals to the protocol that has registered for them: messages by their kind, completions by
+// the top byte of their work request's id, immediates by their top bit. Protocols register in Engine.init,
+// before the first connection. Each kind has one protocol, and the tables do not change afterwards.
 //
 // A message of a kind without a protocol is a violation by the peer. A completion without a protocol is
 // ignored: the owner of its request does not need it.
@@ -18,16 +18,16 @@ type router struct {
 	e           *Engine
 	messages    [256]func(p *peer, body []byte) error // by channel.Kind
 	completions [256]func(p *peer, wc *transport.WC)  // by owner
-	notices     [2]func(p *peer, imm uint32)          // by class
+	immediates  [2]func(p *peer, imm uint32)          // by class
 }
 
 // An immediate's top bit is its class; the other 31 bits are the protocol's.
 const (
-	noticeFIN      = 0 // the peer has all of what this rank announced
-	noticeGrantEnd = 1 // the peer has written all that it was granted
+	immediateFIN      = 0 // FIN: the peer has all bytes of an announcement of this rank
+	immediateGrantEnd = 1 // the peer has written all bytes of a grant
 )
 
-// init registers the protocols that every engine has.
+// init registers the protocols except Recovery, which registers itself.
 func (t *router) init(e *Engine) {
 	t.e = e
 	e.Recvs.register(t)
@@ -53,12 +53,12 @@ func (t *router) onCompletion(owner uint8, h func(p *peer, wc *transport.WC)) {
 	t.completions[owner] = h
 }
 
-// onNotice registers a handler for delivered immediates of a class.
-func (t *router) onNotice(class int, h func(p *peer, imm uint32)) {
-	if t.notices[class] != nil {
-		panic(fmt.Sprintf("engine: two handlers for notices of class %d", class))
+// onImmediate registers a handler for delivered immediates of a class.
+func (t *router) onImmediate(class int, h func(p *peer, imm uint32)) {
+	if t.immediates[class] != nil {
+		panic(fmt.Sprintf("engine: two handlers for immediates of class %d", class))
 	}
-	t.notices[class] = h
+	t.immediates[class] = h
 }
 
 // message hands a message to its protocol.
@@ -74,7 +74,7 @@ func (t *router) message(p *peer, kind channel.Kind, body []byte) error {
 func (t *router) completion(f *fabric, wc *transport.WC) {
 	p := f.peerOf(wc.QP)
 	if p == nil || p.state == peerFailed {
-		return // what was in flight when the peer was given up
+		return // in flight when the peer failed
 	}
 	switch {
 	case wc.Status != transport.StatusSuccess:
@@ -84,9 +84,9 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	case wc.Op == transport.OpRecv && wc.Imm == channel.ResentImm:
 		t.onReplyResent(p)
 	case wc.Op == transport.OpRecv && rendezvous.IsGrantEnd(wc.Imm):
-		t.notices[noticeGrantEnd](p, wc.Imm)
+		t.immediates[immediateGrantEnd](p, wc.Imm)
 	case wc.Op == transport.OpRecv:
-		t.notices[noticeFIN](p, wc.Imm)
+		t.immediates[immediateFIN](p, wc.Imm)
 	default:
 		if h := t.completions[uint8(wc.ID>>56)]; h != nil {
 			h(p, wc)
@@ -94,22 +94,22 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	}
 }
 
-// onReplyAsked answers a Send without an immediate: the request to send a reply of the channel again.
+// onReplyAsked answers a Send without an immediate, which asks for a reply of the channel again.
 func (t *router) onReplyAsked(p *peer) {
 	err := p.ch.RetransmitReply()
 	if err == nil {
-		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+		err = p.ch.QP().PostRecv(&t.e.connections.emptyRecv)
 	}
 	if err != nil {
 		t.e.failures.failPeer(p, err)
 	}
 }
 
-// onReplyResent follows the answer to that.
+// onReplyResent handles the answer to such a Send of this rank.
 func (t *router) onReplyResent(p *peer) {
 	err := p.ch.ReplyResent()
 	if err == nil {
-		err = p.ch.QP().PostRecv(&t.e.connections.noBytes)
+		err = p.ch.QP().PostRecv(&t.e.connections.emptyRecv)
 	}
 	t.e.progress.advanceOrFail(p, err)
 }

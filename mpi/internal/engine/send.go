@@ -9,18 +9,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Sends carries out sends: at once where a message fits a slot and nothing waits before it, else
-// with a request, by eager pieces or by rendezvous.
+// Sends executes sends: at once if a message fits a slot and no earlier one waits, else with a request, by
+// eager pieces or by rendezvous.
 //
-// Invariants, under the lock: messages to a peer go out in the order of their sends, so nothing passes the
-// peer's batch or its queue; a send is in the queue until all of it is with its protocols; its request is
-// complete when no protocol reads the buffer any more.
+// Invariants, under the lock: messages to a peer go out in the order of their sends, so nothing overtakes the
+// peer's batch or its queue; a send is in the queue until all of it was passed to its protocols; its request
+// is complete when no protocol reads the buffer any more.
 type Sends struct {
 	e           *Engine
-	creditSpins uint32 // sends that found a ring full, and waited for room
+	creditSpins uint32 // sends that found a ring full and polled for credits
 }
 
-// register has the router hand the sender's messages and completions over.
+// register registers the handlers of the sender's messages and completions.
 func (s *Sends) register(t *router) {
 	t.onMessage(channel.CTS, s.onCTS)
 	t.onCompletion(rendezvous.WriteOwner, func(p *peer, wc *transport.WC) {
@@ -30,7 +30,7 @@ func (s *Sends) register(t *router) {
 		}
 		s.onAnnouncementDone(p, token, done, err)
 	})
-	t.onNotice(noticeFIN, func(p *peer, imm uint32) {
+	t.onImmediate(immediateFIN, func(p *peer, imm uint32) {
 		token, err := p.fabric.sender.OnFIN(p.ch, imm)
 		s.onAnnouncementDone(p, token, err == nil, err)
 	})
@@ -44,14 +44,14 @@ func (s *Sends) onCTS(p *peer, body []byte) error {
 	return p.fabric.sender.OnCTS(p.ch, cts)
 }
 
-// sendMode is what a send's caller asks for.
+// sendMode is the mode of a send.
 type sendMode uint8
 
 const (
-	sendBlocking    sendMode = iota // the caller waits, so the message goes out at once
-	sendNonblocking                 // the message may be coalesced with others
-	// the receive has to be matched before the send is complete. Such a send is always announced, also a
-	// small or empty one: the FIN that ends it comes only after the match.
+	sendBlocking    sendMode = iota // the caller waits, so the message is sent at once
+	sendNonblocking                 // the message may be delayed to share a write with others
+	// the send completes only after its receive was matched. Such a send is always announced, even a small or
+	// empty one: the FIN that ends it comes only after the match.
 	sendSynchronous
 	sendSynchronousNonblocking
 )
@@ -59,8 +59,8 @@ const (
 func (m sendMode) nonblocking() bool { return m&sendNonblocking != 0 }
 func (m sendMode) synchronous() bool { return m >= sendSynchronous }
 
-// Send sends buf to a world rank and returns when buf is the caller's again: copied (eager), or taken by the
-// receiver.
+// Send sends buf to a world rank and returns when buf may be reused: when it was copied (eager), or fetched
+// by the receiver.
 func (s *Sends) Send(context uint32, buf []byte, dst, tag int) error {
 	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
@@ -68,7 +68,7 @@ func (s *Sends) Send(context uint32, buf []byte, dst, tag int) error {
 		return s.sendHooked(env, buf, dst)
 	}
 	e.mu.Lock()
-	// The common case needs no request: the peer is connected, nothing waits before us, and the message fits.
+	// The common case needs no request: the peer is connected, no earlier message waits, and this one fits.
 	if p := e.peers[dst]; p != nil && p.canSendShort(len(buf)) && s.sendEagerLocked(p, env, buf, 0) {
 		e.mu.Unlock()
 		return nil
@@ -76,8 +76,8 @@ func (s *Sends) Send(context uint32, buf []byte, dst, tag int) error {
 	return s.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
-// Ahead is Send of a short message which another one to the same rank is likely to follow at once: it may
-// be held back until then, or until the next pass, so that both travel together.
+// Ahead is Send of a short message that another one to the same rank is likely to follow at once: it may be
+// delayed until then, or until the next pass, so that both share a write.
 func (s *Sends) Ahead(context uint32, buf []byte, dst, tag int) error {
 	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
@@ -106,7 +106,7 @@ func (s *Sends) sendHooked(env envelope, buf []byte, dst int) (err error) {
 	return err
 }
 
-// Ssend sends buf and returns when its receive has started, and buf is the caller's again.
+// Ssend sends buf and returns when its receive has started, and buf may be reused.
 func (s *Sends) Ssend(context uint32, buf []byte, dst, tag int) error {
 	e := s.e
 	start := e.hook.begin(CallSsend, len(buf))
@@ -116,7 +116,7 @@ func (s *Sends) Ssend(context uint32, buf []byte, dst, tag int) error {
 	return err
 }
 
-// Isend begins a send. buf must stay as it is until the request is complete.
+// Isend begins a send. buf must not be modified until the request is complete.
 func (s *Sends) Isend(context uint32, buf []byte, dst, tag int) (Request, error) {
 	e := s.e
 	env := envelope{Context: context, Tag: int32(tag)}
@@ -136,7 +136,7 @@ func (s *Sends) isendHooked(env envelope, buf []byte, dst int) (Request, error) 
 	return h, err
 }
 
-// Issend begins a synchronous send. buf must stay as it is until the request is complete.
+// Issend begins a synchronous send. buf must not be modified until the request is complete.
 func (s *Sends) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
 	e := s.e
 	start := e.hook.begin(CallIsend, len(buf))
@@ -146,13 +146,13 @@ func (s *Sends) Issend(context uint32, buf []byte, dst, tag int) (Request, error
 	return h, err
 }
 
-// IsendVec is Isend of one message out of several buffers. They, and the slice of them, must stay as they are
+// IsendVec is Isend of one message from several buffers. They, and the slice of them, must not be modified
 // until the request is complete.
 func (s *Sends) IsendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
 	return s.isendVec(context, vec, dst, tag, false)
 }
 
-// IssendVec is Issend of one message out of several buffers.
+// IssendVec is Issend of one message from several buffers.
 func (s *Sends) IssendVec(context uint32, vec [][]byte, dst, tag int) (Request, error) {
 	return s.isendVec(context, vec, dst, tag, true)
 }
@@ -176,7 +176,7 @@ func (s *Sends) isendVec(context uint32, vec [][]byte, dst, tag int, sync bool) 
 	return r.handle(), nil
 }
 
-// bytesIn is how long a vector is.
+// bytesIn returns the total length of the buffers of a vector.
 func bytesIn(vec [][]byte) (n int) {
 	for _, b := range vec {
 		n += len(b)
@@ -184,7 +184,7 @@ func bytesIn(vec [][]byte) (n int) {
 	return n
 }
 
-// waitAndUnlock carries out a send with a request, to its end.
+// waitAndUnlock begins a send, with a request if need be, and waits for it.
 func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) error {
 	s.e.mu.assertHeld()
 	if p := s.e.peers[dst]; p != nil && mode == sendBlocking && len(buf) > p.shortLimit {
@@ -193,22 +193,22 @@ func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) 
 			if r == nil {
 				return nil
 			}
-			st, err := s.e.waiters.wait(r)
+			st, err := s.e.waiting.wait(r)
 			if err != nil || !st.Cancelled {
 				return err
 			}
-			s.e.mu.Lock() // it was withdrawn, and goes into a slot
+			s.e.mu.Lock() // it was withdrawn: send it in a slot
 		}
 	}
 	r, err := s.requestLocked(env, buf, dst, mode, false)
 	s.e.mu.Unlock()
 	if err == nil {
-		_, err = s.e.waiters.wait(r)
+		_, err = s.e.waiting.wait(r)
 	}
 	return err
 }
 
-// nonblocking begins a send and gives its handle.
+// nonblocking begins a send and returns its handle.
 func (s *Sends) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
 	s.e.mu.Lock()
 	p := s.e.peers[dst]
@@ -230,8 +230,8 @@ func (s *Sends) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h
 	return h, err
 }
 
-// beginLocked begins a nonblocking send of one buffer. Without an error and a request the message is
-// with its protocol, and the buffer the caller's again: a request is only for what has to wait.
+// beginLocked begins a nonblocking send of one buffer. If it returns neither a request nor an error the send
+// is complete, and the buffer may be reused.
 func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*request, error) {
 	s.e.mu.assertHeld()
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
@@ -260,7 +260,7 @@ func (s *Sends) requestLocked(env envelope, buf []byte, dst int, mode sendMode,
 }
 
 // sendNowLocked sends a message that fits a slot and need not wait for others; false if it needs a request.
-// What is wrong with a channel the attempt with a request finds too.
+// It ignores errors of the channel: the caller retries with a request and gets the same error.
 func (s *Sends) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	if !p.canSendEager(len(buf)) && !s.canSendAfterBatchLocked(p, len(buf)) {
@@ -269,8 +269,8 @@ func (s *Sends) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.S
 	return s.sendEagerLocked(p, env, buf, flags)
 }
 
-// sendEagerLocked copies a message into the peer's ring, for which nothing waits; false if there is no room
-// soon.
+// sendEagerLocked copies a message into the ring of a peer for which no earlier message waits; false if there
+// is no room soon.
 func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
@@ -283,7 +283,7 @@ func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel
 	return err == nil && s.sendAfterCreditsLocked(p, env, buf, flags)
 }
 
-// canSendAfterBatchLocked sends the batch that a message would pass, and tells whether the message can be
+// canSendAfterBatchLocked sends the batch that must precede a message, and reports whether the message can be
 // sent now.
 func (s *Sends) canSendAfterBatchLocked(p *peer, n int) bool {
 	s.e.mu.assertHeld()
@@ -294,8 +294,8 @@ func (s *Sends) canSendAfterBatchLocked(p *peer, n int) bool {
 	return sent && err == nil && p.canSendEager(n)
 }
 
-// sendAfterCreditsLocked sends a message that has found no room, if there is some soon. When no credits come
-// it may leave the cache window of the ring. Where a pass was made nothing is coalesced any more.
+// sendAfterCreditsLocked sends a message that has found no room, if room appears soon. If no credits arrive,
+// the message may leave the cache window: the lines of the ring that stay in the sender's cache.
 func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
 	flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
@@ -324,7 +324,7 @@ func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
 	return false
 }
 
-// sendFlags are the flags of a message after which another one follows, or none.
+// sendFlags returns the flags of a message that another one follows (more), or none.
 func sendFlags(more bool) channel.SendFlags {
 	if more {
 		return channel.FlagMore
@@ -332,14 +332,13 @@ func sendFlags(more bool) channel.SendFlags {
 	return 0
 }
 
-// spinForCreditsLocked waits for room in the ring of a peer who sees what is written there at once, and so
-// most likely is taking messages out at this moment: that costs less than a send that waits in the queue.
-// When it has been in vain the message leaves the cache window, or others are in the queue, and nobody waits
-// here. Now and then it makes progress once: everything else needs those, and a stream of sends that never
-// waits for a request makes none.
+// spinForCreditsLocked polls for credits from a peer whose ring this rank polls, for a few µs: the peer
+// probably frees slots right now, and polling costs less than a send that waits in the queue. It reports
+// whether credits arrived. Now and then it makes a pass instead: a stream of sends without requests makes no
+// other.
 func (s *Sends) spinForCreditsLocked(p *peer) bool {
 	s.e.mu.assertHeld()
-	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiters.spinTime == 0 ||
+	if !p.polled || p.ch.Due() == channel.DueResize || s.e.waiting.spinTime == 0 ||
 		s.e.completionHandler.active() {
 		return false
 	}
@@ -368,16 +367,16 @@ func (s *Sends) spinForCreditsLocked(p *peer) bool {
 	return false
 }
 
-// creditPolls is how often spinForCredits polls: for a few µs.
+// creditPolls is how often spinForCreditsLocked polls.
 const creditPolls = 200
 
-// shouldCoalesceTo tells whether the bytes of a send that nobody waits for yet may be coalesced, to travel
-// with others.
+// shouldCoalesceTo is shouldCoalesce for a world rank, which may be this rank.
 func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
 	return dst != h.e.rank && h.shouldCoalesce(h.e.peerLocked(dst), n)
 }
 
-// startLocked begins a send that has a request. With more its bytes are coalesced, to travel with others.
+// startLocked begins a send that has a request. With more set it may be delayed, to share a write with
+// others.
 func (s *Sends) startLocked(r *request, env envelope, dst int, more bool) {
 	s.e.mu.assertHeld()
 	r.kind, r.rank = kindSend, dst
@@ -413,7 +412,7 @@ func (s *Sends) startLocked(r *request, env envelope, dst int, more bool) {
 		return
 	}
 	if through, err := s.trySendLocked(p, r, more); err != nil {
-		p.enqueue(r) // so that it fails with all the others of this peer
+		p.enqueue(r) // so that it fails with all others to this peer
 		s.e.failures.failPeer(p, err)
 	} else if !through {
 		s.queueLocked(p, r)
@@ -421,15 +420,15 @@ func (s *Sends) startLocked(r *request, env envelope, dst int, more bool) {
 	}
 }
 
-// queueLocked has a send wait for its peer.
+// queueLocked makes a send wait for its peer.
 func (s *Sends) queueLocked(p *peer, r *request) {
 	s.e.mu.assertHeld()
 	s.e.recorder.Note(recorder.Queued, r.msg.Context, p.rank, int(r.msg.Tag), r.msg.Total())
 	p.enqueue(r)
 }
 
-// retryIfQueueFullLocked has the next pass try again to send to a peer whose send queue was full: nothing
-// else would. What waits for credits is tried again when they come.
+// retryIfQueueFullLocked makes the next pass retry sends to a peer whose send queue was full: no event would.
+// Sends that wait for credits are retried when these arrive.
 func (s *Sends) retryIfQueueFullLocked(p *peer) {
 	s.e.mu.assertHeld()
 	if p.ch.TakeQueueFull() {
@@ -437,22 +436,21 @@ func (s *Sends) retryIfQueueFullLocked(p *peer) {
 	}
 }
 
-// canSendEager tells whether nothing keeps a message from being copied into a slot now, as far as is known
-// before that is tried.
+// canSendEager reports whether a message of n bytes can be copied into a slot now, as far as is known without
+// trying.
 func (p *peer) canSendEager(n int) bool {
 	return p.state == peerOpen && n <= p.eagerLimit && !p.sendPending() && !p.refusesPayload(n)
 }
 
-// canSendShort is canSendEager of a message that is not better announced.
+// canSendShort is canSendEager for a message that should not be announced instead.
 func (p *peer) canSendShort(n int) bool {
 	return p.state == peerOpen && n <= p.shortLimit && !p.sendPending() && !p.refusesPayload(n)
 }
 
-// refusesPayload tells whether the peer has no memory to spare for a payload.
+// refusesPayload reports whether the peer has told this rank to announce payload.
 func (p *peer) refusesPayload(n int) bool { return n > 0 && p.ch.PeerRefusesPayload() }
 
-// trySendLocked hands a send to its protocols; false when there is no room now for all of it. It never
-// blocks.
+// trySendLocked passes a send to its protocols; false if there is no room now for all of it. It never blocks.
 func (s *Sends) trySendLocked(p *peer, r *request, more bool) (through bool, err error) {
 	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); !sent {
@@ -488,12 +486,12 @@ func (s *Sends) trySendLocked(p *peer, r *request, more bool) (through bool, err
 			}
 		}
 		if p.ch.Due() == channel.DueResize {
-			s.e.progress.deferPeer(p) // the message may be out but for what has the peer look at it
+			s.e.progress.deferPeer(p) // the resize may hold back the write that notifies the peer
 		}
 		if m.Started() && m.Done() {
 			switch {
 			case r.openTransfers == 0:
-				if r.announcement == 0 { // else it is counted, and the peer has fetched what was announced
+				if r.announcement == 0 { // otherwise it was counted when it was announced
 					p.stats.Eager++
 				}
 				s.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), m.Total())
@@ -506,7 +504,7 @@ func (s *Sends) trySendLocked(p *peer, r *request, more bool) (through bool, err
 	}
 }
 
-// announceLocked has the peer fetch a message, or the front element of one, when it has matched it.
+// announceLocked announces a message, or the next buffer of its vector.
 func (s *Sends) announceLocked(p *peer, r *request, more bool) (ok bool, err error) {
 	s.e.mu.assertHeld()
 	m := &r.msg
@@ -535,7 +533,7 @@ func (s *Sends) announceLocked(p *peer, r *request, more bool) (ok bool, err err
 	return ok, err
 }
 
-// sendQueuedLocked starts the sends that waited, in order, as far as there is room.
+// sendQueuedLocked passes queued sends to their protocols, in order, as far as there is room.
 func (s *Sends) sendQueuedLocked(p *peer) {
 	s.e.mu.assertHeld()
 	if sent, err := s.e.coalescer.sendBatch(p, true); err != nil {
@@ -562,8 +560,8 @@ func (s *Sends) sendQueuedLocked(p *peer) {
 	}
 }
 
-// sendSelfLocked delivers a message of this rank to itself. What finds no receive is copied if it is small;
-// else it stays with the sender, who waits for the receive as he would with any other rank.
+// sendSelfLocked delivers a message of this rank to itself. Without a receive, a small message is copied; a
+// larger one stays in the send's buffer until there is a receive, as with any other rank.
 func (s *Sends) sendSelfLocked(r *request) {
 	s.e.mu.assertHeld()
 	env := r.msg.Envelope
@@ -586,8 +584,7 @@ func (s *Sends) sendSelfLocked(r *request) {
 	s.e.Requests.complete(r, nil)
 }
 
-// selfCopied is the size of a message to oneself up to which it is copied when there is no receive for it
-// yet.
+// selfCopied is the length up to which a message of this rank to itself is copied if there is no receive.
 const selfCopied = 600
 
 // deliverSelfLocked copies a message of this rank into its receive.
@@ -603,7 +600,7 @@ func (s *Sends) deliverSelfLocked(r, from *request) {
 	s.e.Requests.complete(from, nil)
 }
 
-// onAnnouncementDone notes what has become of an announcement: with done the peer has all of it.
+// onAnnouncementDone handles progress of an announcement. done reports that the peer has all its bytes.
 func (s *Sends) onAnnouncementDone(p *peer, token uint64, done bool, err error) {
 	if done {
 		s.e.recorder.Note(recorder.Taken, 0, p.rank, 0, 0)
@@ -612,7 +609,8 @@ func (s *Sends) onAnnouncementDone(p *peer, token uint64, done bool, err error) 
 	s.e.progress.advanceOrFail(p, err)
 }
 
-// announcementEndedLocked notes that a send has one announcement less; nil is one that has ended already.
+// announcementEndedLocked counts the end of an announcement of a send; r is nil if the send has ended
+// already.
 func (s *Sends) announcementEndedLocked(r *request) {
 	s.e.mu.assertHeld()
 	if r == nil || r.completed() {

@@ -11,7 +11,8 @@ import (
 )
 
 // Drain returns when every send that was begun has left this rank: copied to its peer's ring, or fetched by
-// its receiver. The other ranks must go on making progress, as they do on their way into Finalize.
+// its receiver. From its beginning, unexpected messages are dropped, and so is every message that arrives
+// without a receive. The other ranks must go on making progress, as they do on their way into Finalize.
 func (h *Hub) Drain() (err error) {
 	for e := range h.each() {
 		e.beginDrain()
@@ -30,23 +31,23 @@ func (e *Engine) beginDrain() {
 }
 
 func (e *Engine) endDrain() error {
-	e.waiters.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
+	e.waiting.waitUntil(0, nil, func() bool { return e.stopped != nil || e.progress.drained() })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.progress.draining = false
 	return e.stopped
 }
 
-// DriveUntil makes progress, and sleeps, until done is closed: for a wait that is not of the engine, while
-// peers still need it.
+// DriveUntil makes progress, and sleeps, until done is closed: for a wait outside the engine while peers
+// still need this rank.
 func (h *Hub) DriveUntil(done <-chan struct{}) {
 	e := h.first()
 	e.driveUntil(done, func() bool { return e.stopped != nil })
 }
 
-// ExternalBarrier runs meet, which returns when every rank of the job has come to it or its context ends,
-// and makes passes meanwhile. A rank that has failed never comes: then the context ends with that as its
-// cause, unless the barrier does without failed ranks.
+// ExternalBarrier runs meet, which returns when every rank of the job has called it or its context.Context
+// ends, and makes passes meanwhile. If a rank fails, the context ends with the failure as its cause, unless
+// withoutFailed says that the barrier does not wait for failed ranks.
 func (h *Hub) ExternalBarrier(meet func(ctx context.Context) error, withoutFailed bool) error {
 	e := h.first()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -75,7 +76,7 @@ func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 		<-done
 		e.Probes.Wake()
 	}()
-	e.waiters.waitUntil(0, nil, func() bool {
+	e.waiting.waitUntil(0, nil, func() bool {
 		select {
 		case <-done:
 			return true
@@ -85,11 +86,11 @@ func (e *Engine) driveUntil(done <-chan struct{}, over func() bool) {
 	})
 }
 
-// closeTimeout bounds the wait for the peers' half of the close. They are all in Finalize, so it is short;
-// who is not there any more has no claim on us.
+// closeTimeout bounds the wait for the peers' half of the close. It is short, since they are all in Finalize;
+// a peer that is gone needs nothing more.
 const closeTimeout = 10 * time.Second
 
-// Shutdown closes every connection in order and releases everything. All ranks must have come to it.
+// Shutdown closes every connection gracefully and releases everything. All ranks must have completed Drain.
 func (h *Hub) Shutdown() error {
 	for e := range h.each() {
 		e.beginClose()
@@ -103,7 +104,7 @@ func (h *Hub) Shutdown() error {
 	})
 	defer timer.Stop()
 	for e := range h.each() {
-		e.waiters.waitUntil(0, nil, func() bool {
+		e.waiting.waitUntil(0, nil, func() bool {
 			select {
 			case <-late:
 				return true
@@ -138,14 +139,14 @@ func (e *Engine) closedLocked() bool {
 	return true
 }
 
-// Fail ends the rank's work: connections are cut, and every operation, present and future, fails with cause.
+// Fail stops the rank: connections are cut, and every current and future operation fails with cause.
 func (h *Hub) Fail(cause error) {
 	for e := range h.each() {
 		e.fail(cause)
 	}
 }
 
-// stopped is why the rank does no more work; nil while it does.
+// stopped returns why the rank has stopped, or nil.
 func (h *Hub) stopped() error {
 	h.failed.mu.Lock()
 	defer h.failed.mu.Unlock()
@@ -175,32 +176,33 @@ func (e *Engine) failLocked(cause error) {
 		e.matching.RemovePosted(m)
 		e.Requests.complete(m.Value, cause)
 	}
-	e.Choices.held = nil                   // they are among those under way
-	for r := range e.Requests.underWay() { // of this rank with itself
+	e.Choices.held = nil                   // these are among the requests under way
+	for r := range e.Requests.underWay() { // operations of this rank with itself
 		if r.kind == kindCollective {
 			e.Collectives.failLocked(r.collective, cause)
 			continue
 		}
 		e.Requests.complete(r, cause)
 	}
-	e.waiters.wakeProbesLocked()
+	e.waiting.wakeConditionsLocked()
 }
 
-// Destroy fails what is left with cause and releases the devices. Nothing of the rank runs when it returns.
+// Destroy fails all remaining operations with cause and releases the devices. When it returns, no goroutine
+// of the rank runs.
 func (h *Hub) Destroy(cause error) (err error) {
 	h.making.Lock()
 	h.closed = true
 	h.making.Unlock()
 	h.Fail(cause)
 	for e := range h.each() {
-		e.waiters.cancelLife()
+		e.waiting.cancelLife()
 	}
 	for e := range h.each() {
 		e.connections.connecting.Wait()
 		e.failures.logging.Wait()
 	}
 	for _, d := range h.devices {
-		err = errors.Join(err, d.endpoint.Close())
+		err = errors.Join(err, d.listener.Close())
 	}
 	h.failed.telling.Wait()
 	h.heartbeat.timer.Stop()
@@ -216,11 +218,11 @@ func (h *Hub) Destroy(cause error) (err error) {
 	for _, d := range h.devices {
 		err = errors.Join(err, d.Device.Close())
 	}
-	h.queues.close() // when nobody sleeps in them any more
+	h.queues.close() // nobody sleeps in them any more
 	return err
 }
 
-// stopTimers ends what acts at an endpoint by itself.
+// stopTimers stops the timers and the completion handler of an endpoint.
 func (e *Engine) stopTimers() error {
 	e.coalescer.timer.Stop()
 	e.idleShrinker.timer.Stop()
@@ -228,8 +230,8 @@ func (e *Engine) stopTimers() error {
 	return e.completionHandler.stop()
 }
 
-// abandon ends an engine that could not be made. Its queues stay with the devices.
+// abandon ends an engine that could not be opened. Its completion queues stay with the devices.
 func (e *Engine) abandon() error {
-	e.waiters.cancelLife()
+	e.waiting.cancelLife()
 	return e.stopTimers()
 }

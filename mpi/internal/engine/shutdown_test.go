@@ -47,12 +47,12 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 		over := false
 		go func() { // it makes the passes
 			defer close(driven)
-			e.waiters.waitUntil(0, nil, func() bool { return over })
+			e.waiting.waitUntil(0, nil, func() bool { return over })
 		}()
 		asleep(func() bool { return e.hub.sleepers.owned.Load() })
 		go func() {
 			defer close(closed)
-			e.waiters.waitUntil(0, nil, e.closedLocked)
+			e.waiting.waitUntil(0, nil, e.closedLocked)
 		}()
 		asleep(func() bool { return len(e.hub.sleepers.parked) == 1 })
 		for _, e := range w {
@@ -61,7 +61,7 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 			e.peers[1-e.rank].ch.QP().Close()
 			e.mu.Unlock()
 		}
-		go w[1].waiters.waitUntil(0, nil, w[1].closedLocked)
+		go w[1].waiting.waitUntil(0, nil, w[1].closedLocked)
 		select {
 		case <-closed:
 		case <-time.After(time.Minute):

@@ -1,11 +1,10 @@
 package engine
 
-// Sized is the buffer of a receive that takes a message of any length. It is the engine's until the request
-// is complete.
+// Sized is the buffer of a receive of any length. It must not be used until the request is complete.
 type Sized struct {
 	Head  []byte // where the message's first bytes go
-	Limit int    // of the bytes after those: a longer message gives a TruncateError
-	Cut   bool   // the first bytes of a longer message are received; otherwise none are
+	Limit int    // for the bytes after those: a longer message gives a TruncateError
+	Cut   bool   // receive the first Limit bytes of a longer message; otherwise none
 	Bytes []byte // the bytes after those; allocated when the message is matched
 
 	vec [2][]byte

@@ -11,84 +11,85 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Waiting is spin, yield, sleep. A waiter first makes progress itself, as does every other waiter that gets
-// the lock, and now and then at the other endpoints. When that has brought nothing for a while, it sleeps
-// (see sleepers). With a completion handler, waiters only watch their requests, and park.
-type waiters struct {
+// waiting is how goroutines wait: they spin, yield, sleep. A waiter first makes passes itself, as does every
+// other waiter that gets the lock, and now and then at the other endpoints. If that finds nothing for a
+// while, it sleeps (see sleepers). With a completion handler, waiters only poll their requests, and sleep.
+type waiting struct {
 	e            *Engine
-	life         context.Context // ends with the engine; connects hang on it
+	life         context.Context // ends with the engine, and ends its connects
 	cancelLife   context.CancelFunc
 	began        time.Time       // when the engine was made
-	attended     uint32          // calls of attend
+	attends      uint32          // calls of attendLocked
 	asleep       int             // goroutines that sleep
-	probes       int             // of these, those that wait for something other than a request
-	slept        time.Duration   // ends of sleeps less their beginnings, since began
-	descriptions descriptions    // of waits, while somebody asks for them
+	onConditions int             // number of these that wait for a condition
+	slept        time.Duration   // sum of the ends of sleeps, minus their beginnings, since began
+	descriptions descriptions    // of waits, while Describe runs
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
-	// looks for one message while the lock is kept; under the lock
+	// bound on polls for one message under the lock
 	maxLooks  int
-	maxYields int          // idle passes before a waiting rank sleeps, where it shares its core
-	yielded   atomic.Int64 // when such a rank last let other goroutines run, since began
+	maxYields int          // if the rank shares its core: idle passes before it sleeps
+	yielded   atomic.Int64 // likewise: when it last let other goroutines run, since began
 }
 
-func (w *waiters) init(e *Engine, spinTime time.Duration) {
+func (w *waiting) init(e *Engine, spinTime time.Duration) {
 	w.e, w.spinTime, w.began, w.maxLooks = e, spinTime, time.Now(), math.MaxInt
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
-// wakeProbesLocked wakes the waiters that wait for something other than a request.
-func (w *waiters) wakeProbesLocked() {
+// wakeConditionsLocked wakes the goroutines that wait for a condition instead of a request.
+func (w *waiting) wakeConditionsLocked() {
 	w.e.mu.assertHeld()
 	if len(w.e.Choices.held) > 0 {
 		w.e.Choices.release()
 	}
-	if w.probes > 0 {
-		w.e.hub.sleepers.wakeWhere(func(s *waiter) bool { return s.isProbe && s.e == w.e })
+	if w.onConditions > 0 {
+		w.e.hub.sleepers.wakeWhere(func(s *sleeper) bool { return s.forCondition && s.e == w.e })
 	}
 }
 
-// passOwnershipLocked is called by a waiter that leaves.
-func (w *waiters) passOwnershipLocked() {
+// passOwnershipLocked is called by a waiter that is done: it wakes another to be the progress owner if need
+// be.
+func (w *waiting) passOwnershipLocked() {
 	w.e.mu.assertHeld()
 	if w.e.hub.sleepers.orphaned.Load() && !w.e.completionHandler.active() {
 		w.e.hub.sleepers.passOn()
 	}
 }
 
-// spinBudget is how much longer a waiter may spin.
+// spinBudget bounds how long a waiter spins.
 type spinBudget struct {
 	idle    int
-	tries   int       // since the waiter has last made passes at other endpoints
-	since   time.Time // it spins
-	yielded time.Time // to other goroutines
+	tries   int       // since the last passes at other endpoints
+	since   time.Time // start of the spinning
+	yielded time.Time // last yield to other goroutines
 }
 
 const (
 	passesPerClock = 32 // idle passes between two looks at the clock
 	// attempts of a waiter at its own endpoint between two passes at the others
 	attemptsPerRound = 16
-	// likewise, where ranks take turns on a core
+	// likewise, if ranks share a core: passes between two yields to other goroutines
 	passesPerYield    = 16
 	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
-	// looks for one message in a crowded rank: for a µs
-	crowdedLooks = 100
-	// time between two such chances: the runtime wakes another thread then, for nothing as a rule, and where
-	// ranks take turns on a core that thread takes turns too
+	// polls for one message in an oversubscribed rank: about a µs
+	oversubscribedLooks = 100
+	// time between two such chances: each wakes another thread, usually for nothing, and if ranks share a
+	// core that thread competes for it too
 	yieldEvery = 100 * time.Microsecond
 )
 
-// remaining tells whether to make another pass; false when it is time to sleep.
+// remaining reports whether to make another pass; false if it is time to sleep.
 func (p *spinBudget) remaining(e *Engine) bool {
 	p.idle++
-	if e.waiters.spinTime == 0 {
+	if e.waiting.spinTime == 0 {
 		if e.connections.underWay.Load() > 0 {
-			return false // a connect takes many turns of this core, and wakes who sleeps
+			return false // a connect needs this core for long, and wakes sleepers
 		}
-		e.waiters.giveTurn(p.idle)
-		return p.idle < e.waiters.maxYields
+		e.waiting.yieldCore(p.idle)
+		return p.idle < e.waiting.maxYields
 	}
-	if e.hub.crowded.Load() {
+	if e.hub.oversubscribed.Load() {
 		sys.Yield()
 	}
 	if p.idle%passesPerClock != 0 {
@@ -105,11 +106,11 @@ func (p *spinBudget) remaining(e *Engine) bool {
 		runtime.Gosched()
 		p.yielded = now
 	}
-	return now.Sub(p.since) <= e.waiters.spinTime
+	return now.Sub(p.since) <= e.waiting.spinTime
 }
 
-// giveTurn lets other ranks have this core, and from time to time other goroutines.
-func (w *waiters) giveTurn(pass int) {
+// yieldCore yields the core to other ranks, and from time to time to other goroutines.
+func (w *waiting) yieldCore(pass int) {
 	if pass%passesPerYield == 0 {
 		now := int64(time.Since(w.began))
 		if now-w.yielded.Load() > int64(yieldEvery) {
@@ -120,7 +121,7 @@ func (w *waiters) giveTurn(pass int) {
 	sys.Yield()
 }
 
-// spinUntil spins until a completion handler has made there true; false when it is time to sleep.
+// spinUntil spins until there is true, which a completion handler makes it; false if it is time to sleep.
 func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
 	for !there() {
 		if !p.remaining(e) {
@@ -130,12 +131,12 @@ func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
 	return true
 }
 
-// reset starts over, since something has happened. The time of the latest yield stays: other goroutines have
-// waited since then.
+// reset starts over after progress. The time of the last yield stays: other goroutines have waited since
+// then.
 func (p *spinBudget) reset() { *p = spinBudget{yielded: p.yielded, tries: p.tries} }
 
-// attempt counts an attempt of a waiter, and makes passes at the other endpoints when it is time: what it
-// waits for may need that, and nobody else may wait there. The lock is not held.
+// attempt counts an attempt of a waiter, and now and then makes passes at the other endpoints: its wait may
+// depend on them, and no other goroutine may be waiting there. The lock is not held.
 func (p *spinBudget) attempt(e *Engine) {
 	if p.tries++; p.tries >= attemptsPerRound {
 		p.tries = 0
@@ -143,11 +144,11 @@ func (p *spinBudget) attempt(e *Engine) {
 	}
 }
 
-// wait returns the result of a request when it is done.
-func (w *waiters) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
+// wait waits for a request and returns its result.
+func (w *waiting) wait(r *request) (Status, error) { return w.waitFor(r, r.handle()) }
 
-// waitFor is wait for a handle of which other goroutines may have copies: one of them gets the result.
-func (w *waiters) waitFor(r *request, h Request) (Status, error) {
+// waitFor is wait for a handle that other goroutines may wait for too: one of them gets the result.
+func (w *waiting) waitFor(r *request, h Request) (Status, error) {
 	var p spinBudget
 	for ; ; p.attempt(w.e) {
 		if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
@@ -183,7 +184,7 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 				continue
 			}
 		} else if p.idle%lockTriesPerYield == lockTriesPerYield-1 || r.isDone(h.gen) {
-			runtime.Gosched() // whoever has the lock may need the processor to leave it
+			runtime.Gosched() // the holder of the lock may need the core to release it
 			if r.isDone(h.gen) {
 				continue
 			}
@@ -195,15 +196,16 @@ func (w *waiters) waitFor(r *request, h Request) (Status, error) {
 	}
 }
 
-// waitUntil makes progress and sleeps until cond, which is called under the lock, holds; it may be called
-// again then. What makes it hold must be the completion of one of n requests, whose handles at gives; or,
-// where n is 0, an unexpected message, a failure, or something that is followed by WakeProbes.
-func (w *waiters) waitUntil(n int, at func(i int) Request, cond func() bool) {
+// waitUntil makes progress and sleeps until cond, which is called under the lock, returns true; it may be
+// called once more after that. The event that makes it true must be the completion of one of n requests,
+// whose handles at returns; or, if n is 0, an unexpected message, a failure, or an event that is followed by
+// Probes.Wake.
+func (w *waiting) waitUntil(n int, at func(i int) Request, cond func() bool) {
 	w.waitUntilProbed(n, at, cond, nil)
 }
 
-// waitUntilProbed is waitUntil, where n is 0, for a message that is probed for.
-func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
+// waitUntilProbed is waitUntil with n = 0 for a probe.
+func (w *waiting) waitUntilProbed(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	var p spinBudget
 	for ; ; p.attempt(w.e) {
 		w.e.mu.Lock()
@@ -239,9 +241,8 @@ func (w *waiters) waitUntilProbed(n int, at func(i int) Request, cond func() boo
 	}
 }
 
-// waitUnless is waitUntil for a condition other than a request. It also ends when s does, and then returns
-// why.
-func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
+// waitUnless is waitUntil for a condition. It also ends when s does, and then returns why.
+func (w *waiting) waitUnless(s *Canceller, cond func() bool) error {
 	if s == nil {
 		w.waitUntil(0, nil, cond)
 		return nil
@@ -257,8 +258,8 @@ func (w *waiters) waitUnless(s *Canceller, cond func() bool) error {
 	return s.Err()
 }
 
-// anyDoneLocked tells whether one of n handles has nothing left to wait for.
-func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
+// anyDoneLocked reports whether one of n handles need not be waited for any longer.
+func (w *waiting) anyDoneLocked(n int, at func(i int) Request) bool {
 	w.e.mu.assertHeld()
 	for i := range n {
 		if h := at(i); h != (Request{}) {
@@ -270,23 +271,23 @@ func (w *waiters) anyDoneLocked(n int, at func(i int) Request) bool {
 	return false
 }
 
-// Wake makes all waiters for something other than a request check their conditions again.
+// Wake makes all goroutines that wait for a condition, instead of a request, check it again.
 func (q *Probes) Wake() {
 	e := q.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiters.wakeProbesLocked()
+	e.waiting.wakeConditionsLocked()
 }
 
-// sleep blocks until one of n requests is done or, where n is 0, something may have made cond hold; or until
-// it is this goroutine's turn to make progress. It may return early.
-func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
+// sleep blocks until one of n requests is complete, or, if n is 0, until cond may have become true; or until
+// this goroutine should make progress. It may return early.
+func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	w.e.mu.Lock()
 	if n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() {
 		w.e.mu.Unlock()
 		return
 	}
-	w.e.Recovery.watchSources(probed)
+	w.e.Recovery.connectToSources(probed)
 	w.e.stats.Sleeps++
 	w.asleep++
 	began := time.Since(w.began)
@@ -297,8 +298,8 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	s := w.e.hub.sleepers.get(w.e, n == 0)
 	for i := range n {
 		if r := w.e.Requests.find(at(i)); r != nil {
-			r.manyWaiters = r.manyWaiters || r.waiter != nil && r.waiter != s
-			r.waiter, r.observed = s, true
+			r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
+			r.sleeper, r.observed = s, true
 			if r.sleptAt == 0 {
 				r.sleptAt = time.Since(w.began)
 			}
@@ -320,22 +321,22 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	if w.e.completionHandler.active() {
 		w.e.completionHandler.armRetryLocked()
 	}
-	if s.isProbe {
-		w.probes++
+	if s.forCondition {
+		w.onConditions++
 	}
 	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) == owns {
 		w.sleepInQueuesLocked()
 	} else {
 		w.e.mu.Unlock()
 		<-s.signal
-		w.e.mu.lockInOrder(s.order)
+		w.e.mu.lockWithOrder(s.order)
 	}
-	if s.isProbe {
-		w.probes--
+	if s.forCondition {
+		w.onConditions--
 	}
 	for i := range n {
-		if r := w.e.Requests.find(at(i)); r != nil && r.waiter == s {
-			r.waiter = nil
+		if r := w.e.Requests.find(at(i)); r != nil && r.sleeper == s {
+			r.sleeper = nil
 		}
 	}
 	w.asleep--
@@ -350,9 +351,9 @@ func (w *waiters) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	}
 }
 
-// sleepInQueuesLocked has the progress owner sleep until there is traffic at some endpoint, and then make
-// progress at all of them. It releases the lock during the sleep.
-func (w *waiters) sleepInQueuesLocked() {
+// sleepInQueuesLocked is the sleep of the progress owner: it sleeps until there is traffic at some endpoint,
+// and then makes passes at all of them. It releases the lock during the sleep.
+func (w *waiting) sleepInQueuesLocked() {
 	w.e.mu.assertHeld()
 	quiet := w.readyToSleepLocked()
 	others := w.e.hub.several.Load()
@@ -379,9 +380,9 @@ func (w *waiters) sleepInQueuesLocked() {
 	w.e.progress.poll()
 }
 
-// readyToSleepLocked does what must not wait for traffic, and has the queues of the endpoint end the next
-// sleep when traffic comes. It returns false if there is more to do at once.
-func (w *waiters) readyToSleepLocked() bool {
+// readyToSleepLocked does the work that must not wait for traffic, and arms the endpoint's completion queues,
+// so that traffic ends the next sleep. It returns false if there is more to do at once.
+func (w *waiting) readyToSleepLocked() bool {
 	w.e.mu.assertHeld()
 	w.e.progress.beginPass()
 	w.e.progress.advanceDeferred()
@@ -392,12 +393,12 @@ func (w *waiters) readyToSleepLocked() bool {
 	return true
 }
 
-// recordedWaits is how many of the receives that a goroutine sleeps for are recorded.
+// recordedWaits bounds the receives of one sleep that are recorded.
 const recordedWaits = 8
 
-// recordWaitsLocked records the receives that a goroutine is about to sleep for. None is recorded when it is
-// posted: there are as many receives as messages, and a message tells of the receive that it has served.
-func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
+// recordWaitsLocked records the receives for which a goroutine is about to sleep. Receives are not recorded
+// when they are posted: there are as many as messages, and the event of a message implies its receive.
+func (w *waiting) recordWaitsLocked(n int, at func(i int) Request) {
 	w.e.mu.assertHeld()
 	for i := range min(n, recordedWaits) {
 		if r := w.e.Requests.find(at(i)); r != nil && r.kind == kindRecv && !r.completed() {
@@ -406,8 +407,8 @@ func (w *waiters) recordWaitsLocked(n int, at func(i int) Request) {
 	}
 }
 
-// timeAsleepLocked is how long goroutines have slept, with those that sleep now.
-func (w *waiters) timeAsleepLocked() time.Duration {
+// timeAsleepLocked returns how long goroutines have slept, including those that sleep now.
+func (w *waiting) timeAsleepLocked() time.Duration {
 	w.e.mu.assertHeld()
 	return w.slept + time.Duration(w.asleep)*time.Since(w.began)
 }

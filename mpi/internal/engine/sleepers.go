@@ -4,76 +4,75 @@ import (
 	"sync/atomic"
 )
 
-// sleepers are the goroutines of a rank that sleep in calls, whichever endpoints they wait at. One of them,
-// the progress owner, sleeps in the completion queues of all endpoints, where traffic wakes it; it then makes
-// progress at all of them. The others are parked: they sleep on their own signals until what they wait for is
-// done, or until the progress owner leaves and one of them has to take its place. With completion handlers
-// all are parked.
+// sleepers are the goroutines of a rank that sleep in calls, at any endpoint. One of them, the progress
+// owner, sleeps in the completion queues of all endpoints, where traffic wakes it; it then makes passes at
+// all of them. The others are parked: each sleeps on its own signal until its wait is over, or until the
+// progress owner leaves and one of them must take its place. With completion handlers all are parked.
 //
-// Invariant, under mu: while any waiter is parked, another one is awake or is the progress owner, or
-// completion handlers make progress.
+// Invariant, under mu: while any sleeper is parked, another one is awake or is the progress owner, or
+// completion handlers make the passes.
 //
-// mu is a leaf in the order of locks: whoever has it takes no other.
+// mu is a leaf in the order of locks: no other lock is taken under it.
 type sleepers struct {
 	mu     orderedMutex
-	owner  *waiter
-	parked []*waiter
-	free   *waiter
+	owner  *sleeper
+	parked []*sleeper
+	free   *sleeper
 	wakeUp func() // ends the owner's sleep
 	turns  Turns  // nil unless there are turns
 
 	owned    atomic.Bool // there is an owner
-	orphaned atomic.Bool // some are parked, and there is no owner
+	orphaned atomic.Bool // some are parked, without an owner
 }
 
-// waiter is one sleeping goroutine.
-type waiter struct {
-	signal  chan struct{}
-	e       *Engine // at which it waits; nil for several
-	isProbe bool    // waits for something other than a request: wake it for every arrival and every failure
-	at      int     // index in parked; -1 when not there
-	woken   bool    // before it slept: what it waits for is done at one of several endpoints
-	order   uint64  // for its next turn, where there are turns
-	next    *waiter
+// sleeper is one sleeping goroutine.
+type sleeper struct {
+	signal       chan struct{}
+	e            *Engine // where it waits; nil for several
+	forCondition bool    // waits for a condition, not a request
+	at           int     // index in parked; -1 when not there
+	woken        bool    // woken before it slept, at one of several endpoints
+	order        uint64  // for Turns.Take, with turns
+	next         *sleeper
 }
 
-// get gives a waiter to a goroutine that is about to sleep; put takes it back.
-func (b *sleepers) get(e *Engine, isProbe bool) *waiter {
+// get returns a sleeper for a goroutine that is about to sleep; put takes it back.
+func (b *sleepers) get(e *Engine, forCondition bool) *sleeper {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.free
 	if s == nil {
-		s = &waiter{signal: make(chan struct{}, 1)}
+		s = &sleeper{signal: make(chan struct{}, 1)}
 	} else {
 		b.free = s.next
 	}
-	s.e, s.isProbe, s.at, s.woken, s.next = e, isProbe, -1, false, nil
+	s.e, s.forCondition, s.at, s.woken, s.next = e, forCondition, -1, false, nil
 	return s
 }
 
-func (b *sleepers) put(s *waiter) {
+func (b *sleepers) put(s *sleeper) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.next, b.free = b.free, s
 }
 
-// role is what becomes of a goroutine that is about to sleep.
+// role is the role of a goroutine that is about to sleep.
 type role uint8
 
 const (
-	wakes role = iota // it does not sleep
-	owns              // it is the progress owner; left by leave
-	parks             // it sleeps on its signal; left by a wake
+	staysAwake role = iota // it does not sleep
+	owns                   // it is the progress owner; left by leave
+	parks                  // it sleeps on its signal; left by a wake
 )
 
-// enter makes a waiter the progress owner, if it may be that and there is none, or else parks it.
-func (b *sleepers) enter(s *waiter, mayOwn bool) role {
+// enter makes a sleeper the progress owner, if mayOwn is set and there is none; otherwise it parks it.
+func (b *sleepers) enter(s *sleeper, mayOwn bool) role {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.note()
 	switch {
 	case s.woken:
-		return wakes
+		return staysAwake
 	case mayOwn && b.owner == nil:
 		b.owner = s
 		return owns
@@ -91,14 +90,14 @@ func (b *sleepers) leave() {
 	b.note()
 }
 
-// note is called after every change.
+// note updates owned and orphaned; it is called after every change.
 func (b *sleepers) note() {
 	b.owned.Store(b.owner != nil)
 	b.orphaned.Store(b.owner == nil && len(b.parked) > 0)
 }
 
-// unpark takes a waiter out of those that are parked; false if it is not among them.
-func (b *sleepers) unpark(s *waiter) bool {
+// unpark removes a sleeper from those that are parked; false if it is not among them.
+func (b *sleepers) unpark(s *sleeper) bool {
 	if s.at < 0 {
 		return false
 	}
@@ -111,15 +110,15 @@ func (b *sleepers) unpark(s *waiter) bool {
 	return true
 }
 
-// wake ends the sleep of one waiter.
-func (b *sleepers) wake(s *waiter) {
+// wake wakes one sleeper.
+func (b *sleepers) wake(s *sleeper) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wakeOne(s)
 	b.note()
 }
 
-func (b *sleepers) wakeOne(s *waiter) {
+func (b *sleepers) wakeOne(s *sleeper) {
 	if s == b.owner {
 		b.wakeUp()
 		return
@@ -134,8 +133,8 @@ func (b *sleepers) wakeOne(s *waiter) {
 	s.signal <- struct{}{}
 }
 
-// wakeWhere wakes the waiters for which which holds.
-func (b *sleepers) wakeWhere(which func(s *waiter) bool) {
+// wakeWhere wakes the sleepers that which selects.
+func (b *sleepers) wakeWhere(which func(s *sleeper) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.owner != nil && which(b.owner) {
@@ -149,10 +148,10 @@ func (b *sleepers) wakeWhere(which func(s *waiter) bool) {
 	b.note()
 }
 
-// wakeAll wakes all waiters.
-func (b *sleepers) wakeAll() { b.wakeWhere(func(*waiter) bool { return true }) }
+// wakeAll wakes all sleepers.
+func (b *sleepers) wakeAll() { b.wakeWhere(func(*sleeper) bool { return true }) }
 
-// passOn wakes a parked waiter to become the progress owner, if there is none.
+// passOn wakes a parked sleeper to become the progress owner, if there is none.
 func (b *sleepers) passOn() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +161,7 @@ func (b *sleepers) passOn() {
 	b.note()
 }
 
-// count is how many sleep.
+// count returns the number of sleepers.
 func (b *sleepers) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

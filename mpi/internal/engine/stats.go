@@ -7,28 +7,28 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Stats are the counters of an endpoint, or of all of a rank, and what the channels have.
+// Stats are the counters of an endpoint, or of all endpoints of a rank, and of their channels.
 type Stats struct {
 	Connections int    // open channels
-	Registered  int    // bytes of their registered buffers
+	Registered  int    // bytes of the channels' registered buffers
 	Collective  int    // bytes of registered buffers of collectives between ranks of this host
 	Kept        int    // bytes of unexpected messages
 	EagerSent   uint64 // messages copied into a peer's ring
-	Announced   uint64 // messages of which all, or an element, was announced, to be read by their receiver
+	Announced   uint64 // messages that went by rendezvous, in whole or in part
 	Unexpected  uint64 // messages that came before their receive
-	Holds       uint64 // times that a peer was told to keep its payload, for want of memory
+	Holds       uint64 // times that a peer was told to announce payload, for lack of memory
 	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
 	Stalls      uint64 // times that credits ran out
-	Passes      uint64 // rounds of polling
-	Events      uint64 // that completion handlers were told of
+	Passes      uint64 // progress passes
+	Events      uint64 // events of completion handlers
 	Sleeps      uint64 // waits that went to sleep
-	// completions, and rings that something has come to, that passes have found
+	// completions and rings with arrivals that passes have found
 	Completions uint64
 	// how long goroutines have slept in calls, all together
 	Asleep time.Duration
 
 	Channels  []ChannelStats
-	Endpoints []EndpointStats // of a rank
+	Endpoints []EndpointStats // in the counters of a rank
 }
 
 // EndpointStats are counters of one endpoint of a rank.
@@ -39,18 +39,18 @@ type EndpointStats struct {
 	Announced   uint64
 	Unexpected  uint64
 	Passes      uint64
-	Events      uint64 // that its completion handler was told of
+	Events      uint64 // events of its completion handler
 	Sleeps      uint64
 	HandlerCore int  // of its completion handler; -1 for none
 	HandlerBulk bool // the handler makes way for others on its core
 	Handlers    []HandlerStats
 
-	// completions, and rings that something has come to, that passes have found
+	// completions and rings with arrivals that passes have found
 	Completions   uint64
-	HandlerWakes  uint64        // times that something has woken the endpoint's completion handler
-	HandlerPasses uint64        // of the handler over the endpoint's queue pairs
+	HandlerWakes  uint64        // times that the endpoint's completion handler was woken
+	HandlerPasses uint64        // passes of the handler over the endpoint's queue pairs
 	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
-	LockHandOvers uint64        // of these, those in which its holder passed the lock on, after a long wait
+	LockHandOvers uint64        // number of these that ended with a hand-over, after a long wait
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
@@ -58,31 +58,32 @@ type EndpointStats struct {
 type HandlerStats struct {
 	Core        int
 	Bulk        bool
-	Events      uint64 // that they were told of
-	Wakes       uint64 // times that something has woken them
+	Events      uint64
+	Wakes       uint64 // times that a handler was woken
 	Passes      uint64 // over the endpoint's queue pairs
-	Completions uint64 // that they have found after an event, and rings that something has come to
+	Completions uint64 // found after an event, and rings with arrivals
 }
 
-// ChannelStats are the counters of the channel to one peer (E13).
+// ChannelStats are the counters of the channel to one peer (E13). A channel grows in phases: from phase 1 on
+// the peer has a large receive ring too.
 type ChannelStats struct {
 	Peer     int    // world rank
 	Endpoint int    // whose channel it is
-	Fabric   string // that carries the channel
-	Phase    int    // in which this rank sends, from 0
+	Fabric   string // name of the provider
+	Phase    int    // phase in which this rank sends, from 0
 	channel.Stats
 	protocols
-	Lanes transport.LaneStats // of the connections below it; zero where the fabric has none
+	Lanes transport.LaneStats // of its connections; zero if the fabric has none
 
-	// bytes of RDMA Reads of the peer that this rank's end has answered, and those of them that it copied
+	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied
 	ReadBytes, ReadBytesCopied uint64
 }
 
-// protocols counts messages, and bytes of them, by the protocol that carried them.
+// protocols counts messages and bytes by protocol.
 type protocols struct {
 	Eager, EagerBytes           uint64
 	Rendezvous, RendezvousBytes uint64
-	Granted                     uint64 // announcements whose bytes this rank wrote, as the receiver granted
+	Granted                     uint64 // announcements whose bytes this rank wrote into granted memory
 }
 
 func (s *protocols) eager(n int) {
@@ -90,7 +91,7 @@ func (s *protocols) eager(n int) {
 	s.EagerBytes += uint64(n)
 }
 
-// Stats returns the counters of all endpoints, as they stand.
+// Stats returns the current counters of all endpoints.
 func (h *Hub) Stats() Stats {
 	var all Stats
 	for e := range h.each() {
@@ -101,7 +102,7 @@ func (h *Hub) Stats() Stats {
 	return all
 }
 
-// endpointStats are counters of the endpoint, of which st has some.
+// endpointStats returns the counters of the endpoint, some of which are in st.
 func (e *Engine) endpointStats(st *Stats) EndpointStats {
 	own := EndpointStats{Number: e.number, Connections: st.Connections, EagerSent: st.EagerSent,
 		Announced: st.Announced, Unexpected: st.Unexpected, Passes: st.Passes, Events: st.Events,
@@ -144,7 +145,7 @@ func (s *Stats) add(o *Stats) {
 	s.Channels = append(s.Channels, o.Channels...)
 }
 
-// Stats returns the counters of the endpoint as they stand.
+// Stats returns the current counters of the endpoint.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -152,7 +153,7 @@ func (e *Engine) Stats() Stats {
 		e.Collectives.freeReleasedLocked()
 	}
 	st := e.stats
-	st.Kept, st.Asleep = e.unexpected.bytes, e.waiters.timeAsleepLocked()
+	st.Kept, st.Asleep = e.unexpected.bytes, e.waiting.timeAsleepLocked()
 	st.Collective = e.Collectives.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {

@@ -1,7 +1,7 @@
 package engine
 
-// BeginTask gives a request that completes when EndTask is called: for operations that a goroutine carries
-// out. The context is in use until then.
+// BeginTask returns a request that completes when EndTask is called, for an operation that a goroutine
+// executes. The context is in use until then.
 func (t *Requests) BeginTask(context uint32) (Request, error) {
 	e := t.e
 	e.mu.Lock()
@@ -14,13 +14,13 @@ func (t *Requests) BeginTask(context uint32) (Request, error) {
 	return r.handle(), nil
 }
 
-// EndTask completes the request of BeginTask, unless the end of the engine has done so.
+// EndTask completes the request of BeginTask, unless the engine has stopped and done so.
 func (t *Requests) EndTask(h Request, err error) {
 	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r := t.find(h); r != nil && !r.completed() {
 		t.complete(r, err)
-		e.waiters.wakeProbesLocked()
+		e.waiting.wakeConditionsLocked()
 	}
 }

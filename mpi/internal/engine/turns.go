@@ -2,18 +2,21 @@ package engine
 
 import "sync/atomic"
 
-// Turns decide in which order the goroutines of ranks that share a process use their engines, so that a run
-// of them can be repeated. Each engine has its own Turns. One goroutine of all ranks has the turn; it keeps
-// it after Give until it blocks, and so the program between two calls is part of a turn.
+// Turns is a deterministic scheduler of the goroutines of ranks that share a process, so that a run of them
+// can be repeated. Each lock has Turns of its own, and their maker (package mpitest) connects all of them: at
+// any time one goroutine of all ranks has the turn. It keeps the turn after Give until it blocks, so the
+// program between two calls is part of a turn.
 type Turns interface {
 	// Bind is called once, before any Take. leave ends the turns: from then on Take and Give return false.
+	// held says whether a goroutine holds the lock at that moment.
 	Bind(leave func(held bool))
 
-	// Take blocks until the caller has the turn and the engine's lock. Of goroutines that wait for the same
-	// engine, an order other than 0 tells them apart. It returns false, at once, when the turns have ended.
+	// Take blocks until the caller has the turn and the engine's lock. An order other than 0 identifies the
+	// caller among the goroutines that wait for the same engine. It returns false at once if the turns have
+	// ended.
 	Take(order uint64) bool
 
-	// Give returns the lock; false if it was not taken with Take.
+	// Give releases the lock; false if it was not taken with Take.
 	Give() bool
 
 	// Order returns an order for a goroutine that the caller, which has the turn, starts or wakes.
@@ -22,12 +25,12 @@ type Turns interface {
 	// Other returns the Turns of another lock of the same rank.
 	Other() Turns
 
-	// Draw returns a number below n, for what MPI leaves open. The caller has the turn.
+	// Draw returns a number below n, for a choice that MPI leaves open. The caller has the turn.
 	Draw(n int) int
 }
 
-// takeTurns has the lock taken in turns. It then counts as held, and one goroutine as starving, as long as
-// there are turns: so taking and releasing it both leave their fast path, and come to takeTurn and pass.
+// takeTurns makes t schedule the lock. As long as there are turns the lock counts as held, and one goroutine
+// as starving, so that taking and releasing it both leave their fast paths, and call takeTurn and pass.
 func (l *Lock) takeTurns(t Turns) {
 	l.turns, l.held = t, 1
 	l.starving.Add(1)
@@ -39,7 +42,7 @@ func (l *Lock) takeTurns(t Turns) {
 	})
 }
 
-// takeTurn takes the lock if it is taken in turns; else it returns false at once.
+// takeTurn takes the lock if it has Turns; else it returns false at once.
 func (l *Lock) takeTurn(order uint64) bool {
 	if l.turns == nil || !l.turns.Take(order) {
 		return false
@@ -48,14 +51,14 @@ func (l *Lock) takeTurn(order uint64) bool {
 	return true
 }
 
-// lockInOrder is Lock, where order tells the caller from others that wait.
-func (l *Lock) lockInOrder(order uint64) {
+// lockWithOrder is Lock with an order for Turns.Take.
+func (l *Lock) lockWithOrder(order uint64) {
 	if !l.takeTurn(order) {
 		l.Lock()
 	}
 }
 
-// Go runs f in a goroutine of its own, which begins with a turn where there are turns. The lock may be held.
+// Go runs f in a new goroutine, which first waits for its turn if there are Turns. The lock may be held.
 func (e *Engine) Go(f func()) {
 	t := e.mu.turns
 	if t == nil {
@@ -64,14 +67,14 @@ func (e *Engine) Go(f func()) {
 	}
 	order := t.Order()
 	go func() {
-		e.mu.lockInOrder(order)
+		e.mu.lockWithOrder(order)
 		e.mu.Unlock()
 		f()
 	}()
 }
 
-// drawSome has the turns decide, where there are any, which of the requests that are complete a call takes:
-// with which one it begins, and how many at most.
+// drawSome decides which of the complete requests a call takes: with which one it begins, and how many at
+// most. Turns decide, if there are any.
 func (e *Engine) drawSome(n, limit int) (first, most int) {
 	t := e.mu.turns
 	if t == nil || n < 2 {
@@ -80,8 +83,8 @@ func (e *Engine) drawSome(n, limit int) (first, most int) {
 	return t.Draw(n), 1 + t.Draw(limit)
 }
 
-// NewLock returns a lock for what a goroutine keeps while it waits in the engine. It is taken in turns where
-// the engine's lock is.
+// NewLock returns a lock that a goroutine may hold while it waits in the engine. It has Turns if the engine's
+// lock does.
 func (e *Engine) NewLock() *Lock {
 	l := new(Lock)
 	l.Init()

@@ -14,32 +14,32 @@ import (
 
 type envelope = eager.Envelope
 
-// unexpectedMessage is a message that came before its receive was posted: its bytes, or where they can be
-// had, in the order of the message.
+// unexpectedMessage is a message that arrived before its receive was posted: its bytes, or where they can be
+// fetched, in the order of the message.
 type unexpectedMessage struct {
 	match        match.Message[*unexpectedMessage]
 	bytes        int
 	parts        []part
-	incomplete   bool     // not all of it has come yet
-	peer         *peer    // where it came from
+	incomplete   bool     // part of it has not arrived yet
+	peer         *peer    // its sender
 	self         *request // a send of this rank to itself that waits for its receive
-	announcement uint64   // the id of its first announcement, plus one; 0 while it has none
-	probedIndex  int      // in Engine.matched, plus one: held by a Message; 0 when not there
-	gen          uint32   // steps with every use, so that a Message of an earlier one finds nothing
-	fetch        *request // brings the bytes of a message here that a Message holds
+	announcement uint64   // the id of its first announcement, plus one; 0 for none
+	probedIndex  int      // index in Probes.messages, plus one; 0 if not there
+	gen          uint32   // incremented with every use, so that a stale Message finds nothing
+	fetch        *request // fetches the bytes of a message that a Message holds
 	recv         *request // the receive of the Message, which waits for fetch
 	fetchErr     error    // why fetch failed
 	next         *unexpectedMessage
 }
 
-// part is a stretch of an unexpected message.
+// part is a range of bytes of an unexpected message.
 type part struct {
 	payload   []byte // a copy, from the pool
 	source    rendezvous.Source
 	announced bool // the bytes are at the source
 }
 
-// local tells whether all of the message is here.
+// local reports whether all bytes of the message are here.
 func (a *unexpectedMessage) local() bool {
 	for i := range a.parts {
 		if a.parts[i].announced {
@@ -49,7 +49,7 @@ func (a *unexpectedMessage) local() bool {
 	return !a.incomplete
 }
 
-// unexpectedPool keeps unexpected messages and their payload buffers, by powers of two of size.
+// unexpectedPool has free unexpected messages, and free payload buffers by powers of two of size.
 type unexpectedPool struct {
 	free    *unexpectedMessage
 	buffers [maxClass + 1][][]byte
@@ -57,7 +57,7 @@ type unexpectedPool struct {
 
 const (
 	minClass = 6  // 64 bytes
-	maxClass = 18 // beyond that a buffer is left to the garbage collector
+	maxClass = 18 // longer buffers are left to the garbage collector
 )
 
 func class(n int) int { return max(minClass, bits.Len(uint(n-1))) }
@@ -73,7 +73,7 @@ func (p *unexpectedPool) get() *unexpectedMessage {
 	return a
 }
 
-// copyOf copies b, which is not empty.
+// copyOf returns a copy of b, which is not empty.
 func (p *unexpectedPool) copyOf(b []byte) []byte {
 	c := class(len(b))
 	if c > maxClass {
@@ -89,7 +89,7 @@ func (p *unexpectedPool) copyOf(b []byte) []byte {
 	return buf[:copy(buf[:len(b)], b)]
 }
 
-// release gives the payload of an unexpected message back.
+// release returns the payload of an unexpected message to the pool.
 func (p *unexpectedPool) release(a *unexpectedMessage) {
 	for i := range a.parts {
 		if n := cap(a.parts[i].payload); n > 0 {
@@ -109,12 +109,12 @@ func (p *unexpectedPool) put(a *unexpectedMessage) {
 	a.next, p.free = p.free, a
 }
 
-// unexpectedMessages keeps the messages that no receive has matched. The matching table has them in order;
+// unexpectedMessages stores the messages that no receive has matched. The matching table has them in order;
 // this owns their memory and bounds it.
 //
-// Invariants, under the lock: bytes is the payload that is kept, count the messages of peers, those that a
-// matched probe has taken among them. While bytes exceeds maxBytes the peers in paused have been told to
-// announce payload instead of sending it, and are told otherwise when half of it is free.
+// Invariants, under the lock: bytes is the payload stored, count the number of messages of peers, including
+// those that matched probes have taken. When bytes exceeds maxBytes, peers that send payload are paused: told
+// to announce payload instead of sending it. When half of maxBytes is free, they are told to go on.
 type unexpectedMessages struct {
 	e        *Engine
 	pool     unexpectedPool
@@ -124,7 +124,7 @@ type unexpectedMessages struct {
 	maxBytes int
 	paused   []*peer
 
-	freedContexts contextSet // messages in these are dropped, once they are abandoned
+	freedContexts contextSet // their messages are dropped once they are abandoned
 	// messages dropped since Drain; nil before
 	unfinished map[UnfinishedKey]int
 	unreceived func(context uint32, source, tag int, head []byte) // see Config
@@ -142,8 +142,8 @@ func (u *unexpectedMessages) init(e *Engine, c Config) {
 	}
 }
 
-// storePayload copies bytes of a message that no receive has matched. The memory for such bytes is bounded:
-// beyond the bound the peer is told to announce payload and to keep it.
+// storePayload stores bytes of a message that no receive has matched. If that exceeds the bound, it pauses
+// the peer.
 func (u *unexpectedMessages) storePayload(a *unexpectedMessage, b []byte) {
 	a.parts = append(a.parts, part{payload: u.pool.copyOf(b)})
 	u.bytes += len(b)
@@ -155,7 +155,7 @@ func (u *unexpectedMessages) storePayload(a *unexpectedMessage, b []byte) {
 	}
 }
 
-// storeSent keeps what a send of this rank to itself has sent.
+// storeSent stores the bytes of a send of this rank to itself.
 func (u *unexpectedMessages) storeSent(a *unexpectedMessage, r *request) {
 	for b := range u.e.views.pieces(r) {
 		if len(b) > 0 {
@@ -164,12 +164,12 @@ func (u *unexpectedMessages) storeSent(a *unexpectedMessage, r *request) {
 	}
 }
 
-// newMessage begins to keep a message of a peer that no receive has matched. The error is of a peer that
-// has sent so many that it is at the limit, or that sends payload although it has read that it is to keep it.
+// newMessage returns an unexpected message for a peer. It returns an error if the limit on their number is
+// reached and the peer has sent more than its share.
 func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 	if u.count >= u.maxCount && p.unexpectedCount >= u.maxCount/u.e.size {
 		return nil, fmt.Errorf("%w: it has sent %d messages that no receive has matched, and this rank "+
-			"keeps %d at most (%s)", ErrLimit,
+			"stores %d at most (%s)", ErrLimit,
 			p.unexpectedCount, u.maxCount, setting.UnexpectedCount.Name)
 	}
 	a := u.pool.get()
@@ -179,8 +179,8 @@ func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 	return a, nil
 }
 
-// admitPayload looks whether a peer may send payload for which there is no receive. What it had gathered in a
-// batch before it read that it is to keep its payload comes all the same.
+// admitPayload returns an error if a paused peer sends payload for which there is no receive. A batch that
+// the peer had filled before it read the order to pause is allowed.
 func (p *peer) admitPayload(n int) error {
 	if !p.ch.PeerKnowsRefusal() {
 		return nil
@@ -192,7 +192,7 @@ func (p *peer) admitPayload(n int) error {
 	return nil
 }
 
-// enqueue keeps an unexpected message until a receive matches it. A probe that waits looks again.
+// enqueue stores an unexpected message until a receive matches it, and wakes probes.
 func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source int) {
 	u.e.stats.Unexpected++
 	u.e.recorder.Note(recorder.Arrived, env.Context, source, int(env.Tag), a.bytes)
@@ -204,10 +204,10 @@ func (u *unexpectedMessages) enqueue(a *unexpectedMessage, env envelope, source 
 	if len(u.e.Collectives.active) > 0 {
 		u.e.Collectives.checkUnexpectedLocked(env, source)
 	}
-	u.e.waiters.wakeProbesLocked()
+	u.e.waiting.wakeConditionsLocked()
 }
 
-// releaseParts gives back what is here of a message.
+// releaseParts frees the bytes of a message that are here.
 func (u *unexpectedMessages) releaseParts(a *unexpectedMessage) {
 	for i := range a.parts {
 		u.bytes -= len(a.parts[i].payload)
@@ -219,7 +219,7 @@ func (u *unexpectedMessages) releaseParts(a *unexpectedMessage) {
 	u.pool.release(a)
 }
 
-// release gives an unexpected message back that has been taken.
+// release frees an unexpected message that was taken or dropped.
 func (u *unexpectedMessages) release(a *unexpectedMessage) {
 	u.releaseParts(a)
 	if a.peer != nil {

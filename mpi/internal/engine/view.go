@@ -11,29 +11,30 @@ import (
 	"github.com/weft-mpi/weft/rendezvous"
 )
 
-// Messages of bytes that are not contiguous (package layout). Up to stageBytes they are packed into the
-// engine's own memory and take the ways of all others. Longer ones are announced, and go through the stages
-// of the rendezvous. So no message of a view needs more than stageBytes of memory at either end.
+// A view is a buffer that is not contiguous, as a derived datatype of MPI describes: the bytes that a layout
+// (package layout) selects from memory. Messages of up to stageBytes are packed into the engine's own memory
+// and sent as all others. Longer ones are announced, and go through the stages of the rendezvous. So no
+// message of a view needs more than stageBytes of memory at either end.
 const stageBytes = 2 * rendezvous.StagePiece
 
-// viewMessages has what the sends and receives of views need. The lock guards it.
+// viewMessages sends and receives views. The lock guards it.
 type viewMessages struct {
 	e        *Engine
 	free     *viewBuffer
-	outgoing packedBuffer // a message that is being sent, until it is in its slot
-	incoming packedBuffer // a message that is taken straight from a ring
-	copied   packedBuffer // of this rank to itself
+	outgoing packedBuffer // a message to send, until it is in its slot
+	incoming packedBuffer // a message taken directly from a ring
+	copied   packedBuffer // a message of this rank to itself
 }
 
-// packedBuffer is memory for bytes that must be contiguous. That for many begins with a page, as rings do,
-// and most likely the processor has loads from a ring wait for stores at the same place of another page: so
-// that for few is elsewhere.
+// packedBuffer is memory for bytes that must be contiguous. The large buffer is page-aligned, as rings are.
+// Loads from a ring could then wait for stores to it at the same page offset (4K aliasing), so few bytes have
+// a separate buffer.
 type packedBuffer struct {
 	few  [512]byte
 	many []byte
 }
 
-// room is memory for n bytes, of stageBytes at most.
+// room returns memory for n bytes, at most stageBytes.
 func (b *packedBuffer) room(n int) []byte {
 	if n <= len(b.few) {
 		return b.few[:n]
@@ -51,22 +52,22 @@ type viewBuffer struct {
 	next   *viewBuffer
 }
 
-// bytes is the length of the buffer.
+// bytes returns the length of the buffer.
 func (b *viewBuffer) bytes() int { return b.layout.Bytes() }
 
-// memory is the first bytes of the buffer that are contiguous: they tell which memory it is of.
+// memory returns the first contiguous bytes of the buffer, which identify its memory.
 func (b *viewBuffer) memory() []byte {
 	from, n := b.layout.Span(0)
 	return unsafe.Slice((*byte)(unsafe.Add(b.Memory, from)), n)
 }
 
-// setViewLocked makes bytes of memory the request's buffer.
+// setViewLocked makes a view the request's buffer.
 func (v *viewMessages) setViewLocked(r *request, l *layout.Layout, mem unsafe.Pointer) {
 	v.e.mu.assertHeld()
 	r.view = v.bufferLocked(l, mem)
 }
 
-// bufferLocked is bytes of memory as a buffer of its own, until it is released.
+// bufferLocked returns a buffer for a view, until releaseLocked.
 func (v *viewMessages) bufferLocked(l *layout.Layout, mem unsafe.Pointer) *viewBuffer {
 	v.e.mu.assertHeld()
 	b := v.free
@@ -80,7 +81,7 @@ func (v *viewMessages) bufferLocked(l *layout.Layout, mem unsafe.Pointer) *viewB
 	return b
 }
 
-// setBufferLocked makes a block the request's buffer, which may be contiguous, or have no bytes.
+// setBufferLocked makes a block the request's buffer. The block may be contiguous, or empty.
 func (v *viewMessages) setBufferLocked(r *request, b Block) {
 	v.e.mu.assertHeld()
 	from, ok := b.Layout.Contiguous()
@@ -94,14 +95,14 @@ func (v *viewMessages) setBufferLocked(r *request, b Block) {
 	}
 }
 
-// releaseLocked takes the buffer of a request back.
+// releaseLocked frees the buffer of a request.
 func (v *viewMessages) releaseLocked(b *viewBuffer) {
 	v.e.mu.assertHeld()
 	*b = viewBuffer{next: v.free}
 	v.free = b
 }
 
-// SendView is Send of the bytes of a layout of some memory, of which there is one at least.
+// SendView is Send of a view of at least one byte.
 func (s *Sends) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) error {
 	e := s.e
 	if e.hook != nil {
@@ -123,10 +124,10 @@ func (s *Sends) SendView(context uint32, l *layout.Layout, mem unsafe.Pointer, d
 		e.mu.Unlock()
 		return nil
 	}
-	return e.views.recvAndUnlock(context, l, mem, dst, tag)
+	return e.views.waitAndUnlock(context, l, mem, dst, tag)
 }
 
-// sendAndUnlock carries out a send to its end.
+// sendAndUnlock sends a view and waits for the send.
 func (v *viewMessages) sendAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	dst, tag int) error {
 	v.e.mu.assertHeld()
@@ -134,23 +135,23 @@ func (v *viewMessages) sendAndUnlock(context uint32, l *layout.Layout, mem unsaf
 		v.e.mu.Unlock()
 		return nil
 	}
-	return v.recvAndUnlock(context, l, mem, dst, tag)
+	return v.waitAndUnlock(context, l, mem, dst, tag)
 }
 
-// recvAndUnlock carries out a receive with a request, to its end.
-func (v *viewMessages) recvAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
+// waitAndUnlock begins a send with a request and waits for it.
+func (v *viewMessages) waitAndUnlock(context uint32, l *layout.Layout, mem unsafe.Pointer,
 	dst, tag int) error {
 	v.e.mu.assertHeld()
 	r, err := v.sendLocked(context, l, mem, dst, tag)
 	v.e.mu.Unlock()
 	if err == nil {
-		_, err = v.e.waiters.wait(r)
+		_, err = v.e.waiting.wait(r)
 	}
 	return err
 }
 
-// IsendView is Isend of the bytes of a layout of some memory, of which there is one at least. The layout is
-// the caller's again, but for what it refers to.
+// IsendView is Isend of a view of at least one byte. The layout itself, but not what it refers to, may be
+// reused at once.
 func (s *Sends) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (Request,
 	error) {
 	e := s.e
@@ -163,7 +164,7 @@ func (s *Sends) IsendView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	return h, err
 }
 
-// beginSend begins a send that the caller does not wait for, and gives its handle.
+// beginSend begins a nonblocking send, and returns its handle.
 func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int) (
 	h Request, err error) {
 	v.e.mu.Lock()
@@ -181,8 +182,8 @@ func (v *viewMessages) beginSend(context uint32, l *layout.Layout, mem unsafe.Po
 	return h, err
 }
 
-// sendNowLocked sends a message that fits a slot and need not wait for others, or gathers it with others
-// (more); false if it needs a request.
+// sendNowLocked sends a message that fits a slot and need not wait for others, or, with more set, adds it to
+// a batch; false if it needs a request.
 func (v *viewMessages) sendNowLocked(context uint32, l *layout.Layout, mem unsafe.Pointer, dst, tag int,
 	more bool) bool {
 	v.e.mu.assertHeld()
@@ -218,8 +219,8 @@ func (v *viewMessages) sendLocked(context uint32, l *layout.Layout, mem unsafe.P
 	return r, nil
 }
 
-// trySendLocked is Sends.trySend of a view: what is no longer than a slot may be is packed, and the
-// rest announced.
+// trySendLocked is Sends.trySendLocked for a view: a message that may fit a slot is packed, a longer one
+// announced.
 func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err error) {
 	v.e.mu.assertHeld()
 	m, n := &r.msg, r.view.bytes()
@@ -257,8 +258,7 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 	return true, nil
 }
 
-// RecvView is Recv into the bytes of a layout of some memory, of which there is one at least. The layout has
-// no byte twice.
+// RecvView is Recv into a view of at least one byte. The layout contains no byte twice.
 func (v *Recvs) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int,
 	st *Status) (err error) {
 	e := v.e
@@ -284,14 +284,13 @@ func (v *Recvs) RecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, s
 	r, err := e.views.receiveLocked(context, l, mem, src, tag, elem)
 	e.mu.Unlock()
 	if err == nil {
-		*st, err = e.waiters.wait(r)
+		*st, err = e.waiting.wait(r)
 	}
 	e.hook.end(CallRecv, start, src, tag, room)
 	return err
 }
 
-// IrecvView is Irecv into the bytes of a layout of some memory, of which there is one at least. The layout
-// has no byte twice.
+// IrecvView is Irecv into a view of at least one byte. The layout contains no byte twice.
 func (v *Recvs) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag, elem int) (Request,
 	error) {
 	e := v.e
@@ -304,7 +303,7 @@ func (v *Recvs) IrecvView(context uint32, l *layout.Layout, mem unsafe.Pointer, 
 	return h, err
 }
 
-// beginReceive posts a receive and gives its handle.
+// beginReceive posts a receive and returns its handle.
 func (v *viewMessages) beginReceive(context uint32, l *layout.Layout, mem unsafe.Pointer, src, tag,
 	elem int) (h Request, err error) {
 	v.e.mu.Lock()
@@ -328,14 +327,14 @@ func (v *viewMessages) receiveLocked(context uint32, l *layout.Layout, mem unsaf
 	return r, nil
 }
 
-// place takes bytes that have come through a stage for the receive whose token it is.
+// place copies bytes that have arrived through a stage into the receive with the token.
 func (v *viewMessages) place(token uint64, at int, b []byte) {
 	if r := v.e.Requests.byToken(token); r != nil && !r.completed() {
 		r.copyIn(at, b)
 	}
 }
 
-// pieces are the bytes of a send of this rank to itself, in order. Each is gone when the next is asked for.
+// pieces yields the bytes of a send of this rank to itself, in order. Each piece is valid until the next one.
 func (v *viewMessages) pieces(r *request) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if r.view == nil {

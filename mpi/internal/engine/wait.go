@@ -1,6 +1,6 @@
 package engine
 
-// Wait returns the result of a request when it is done. The handle is used up then: waiting again gives
+// Wait waits for a request and returns its result. The handle is used up then: waiting again returns
 // ErrRequest.
 func (t *Requests) Wait(h Request) (Status, error) {
 	e := t.e
@@ -24,7 +24,7 @@ func (t *Requests) waitHandle(h Request) (Status, error) {
 		e.mu.Unlock()
 		return Status{}, errUsed
 	}
-	if r.completed() || e.waiters.attendLocked(r) {
+	if r.completed() || e.waiting.attendLocked(r) {
 		st, err := t.collect(h, r)
 		e.mu.Unlock()
 		return st, err
@@ -34,10 +34,10 @@ func (t *Requests) waitHandle(h Request) (Status, error) {
 		return e.Collectives.wait(r, h)
 	}
 	e.mu.Unlock()
-	return e.waiters.waitFor(r, h)
+	return e.waiting.waitFor(r, h)
 }
 
-// Test makes progress once and returns the result if the request is done.
+// Test returns the result of a request if it is complete. It makes at most one pass.
 func (t *Requests) Test(h Request) (Status, bool, error) { return t.test(h, false) }
 
 // Look is Test, but the handle is not used up.
@@ -47,7 +47,7 @@ func (t *Requests) test(h Request, look bool) (Status, bool, error) {
 	e := t.e
 	st, ok, err := t.testOnce(h, look)
 	if !ok {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return st, ok, err
 }
@@ -64,7 +64,7 @@ func (t *Requests) testOnce(h Request, look bool) (Status, bool, error) {
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := t.polled(h)
+	r, err := t.findAfterPass(h)
 	if err != nil || !r.completed() {
 		return Status{}, false, err
 	}
@@ -75,7 +75,7 @@ func (t *Requests) testOnce(h Request, look bool) (Status, bool, error) {
 	return st, true, err
 }
 
-// Live tells whether a handle's request has not been collected.
+// Live reports whether a handle's request has not been collected.
 func (t *Requests) Live(h Request) bool {
 	e := t.e
 	e.mu.Lock()

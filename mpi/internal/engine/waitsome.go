@@ -1,12 +1,12 @@
 package engine
 
-// The calls below complete several requests at once: n handles, which at gives. Zero handles are left out;
-// one that is stale counts as complete, with ErrRequest. at and take are called under the engine's lock, so
-// they must not call it. What take is given is used up, and at must give the zero Request for it from then
-// on. The status is the engine's, and good until take returns.
+// The calls below complete several requests at once: n handles, which at returns. Zero handles are skipped; a
+// stale one counts as complete, with ErrRequest. at and take are called under the engine's lock, so they must
+// not call the engine. A handle that was passed to take is used up, and at must return the zero Request for
+// it from then on. The status belongs to the engine, and is valid until take returns.
 
-// WaitSome waits until at least one of the requests is complete, and gives up to limit of those that are to
-// take. It returns how many that were; 0, at once, when all handles are zero.
+// WaitSome waits until at least one of the requests is complete, and passes up to limit complete ones to
+// take. It returns their number; 0, at once, if all handles are zero.
 func (t *Requests) WaitSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) int {
 	e := t.e
@@ -23,7 +23,7 @@ func (t *Requests) waitSome(n int, at func(i int) Request, first, limit int,
 	take func(i int, st *Status, err error)) int {
 	e := t.e
 	taken := 0
-	e.waiters.waitUntil(n, at, func() bool {
+	e.waiting.waitUntil(n, at, func() bool {
 		var active bool
 		taken, active = t.collectSome(n, at, first, limit, take)
 		return taken > 0 || !active
@@ -31,8 +31,8 @@ func (t *Requests) waitSome(n int, at func(i int) Request, first, limit int,
 	return taken
 }
 
-// TestSome makes progress once if none is complete, and is like WaitSome otherwise, but does not wait. It
-// tells too whether any handle is active.
+// TestSome is like WaitSome, but does not wait: it makes one pass if no request is complete. It also reports
+// whether any handle is active.
 func (t *Requests) TestSome(n int, at func(i int) Request, limit int,
 	take func(i int, st *Status, err error)) (taken int, active bool) {
 	e := t.e
@@ -56,20 +56,19 @@ func (t *Requests) testSome(n int, at func(i int) Request, first, limit int,
 	}
 	e.mu.Unlock()
 	if taken == 0 {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return taken, active
 }
 
-// TestAll makes progress once if not all of the requests are complete, and gives all to take if they are
-// then, none if not.
+// TestAll passes all requests to take if all are complete, else none. It makes at most one pass.
 func (t *Requests) TestAll(n int, at func(i int) Request, take func(i int, st *Status, err error)) bool {
 	e := t.e
 	start := e.hook.begin(CallTest, 0)
 	defer e.hook.end(CallTest, start, AnySource, AnyTag, 0)
 	done := t.testAll(n, at, take)
 	if !done {
-		e.triedInVain()
+		e.noteUnsuccessful()
 	}
 	return done
 }
@@ -90,15 +89,15 @@ func (t *Requests) testAll(n int, at func(i int) Request, take func(i int, st *S
 	return true
 }
 
-// Collect gives the results of requests from the first on, as long as each is complete, or is so soon: it
-// returns how many those are. It ends with one that has failed, whose error it returns. The handles are used
-// up then. st gets the statuses; it is as long as hs, or nil. Waitall does this for all of its requests, so
-// as little as can be happens for each.
+// Collect collects requests from the first on, as long as each is complete, or soon completes. It returns
+// their number. It ends after one that has failed, whose error it returns. The handles are used up then. st
+// gets the statuses; it is as long as hs, or nil. Waitall calls this for all of its requests, so it does as
+// little as possible for each.
 func (t *Requests) Collect(hs []Request, st []Status) (n int, err error) {
 	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.coalescer.flush() // the messages travel while one counts
+	e.coalescer.flush() // the messages travel during the loop
 	for n < len(hs) && err == nil {
 		h := hs[n]
 		var into *Status
@@ -115,8 +114,8 @@ func (t *Requests) Collect(hs []Request, st []Status) (n int, err error) {
 			n++
 			continue
 		}
-		if !r.completed() && (e.hook != nil || !e.waiters.attendLocked(r)) {
-			return n, nil // a hook is told of waits
+		if !r.completed() && (e.hook != nil || !e.waiting.attendLocked(r)) {
+			return n, nil // with a hook, the caller waits, so that the hook gets the wait
 		}
 		if into != nil {
 			*into = r.status

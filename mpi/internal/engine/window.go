@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -25,54 +24,56 @@ type Window struct {
 	mem     []byte
 	control []byte
 	regions []transport.MR // of memory and control block, in each fabric
-	// held besides the lock word by whoever in this process changes elements of mem that are no words: the
-	// race detector does not see what memory outside of Go's heap orders
-	changing  sync.Mutex
-	stuck     bool           // the lock of the elements was not left when an UPDATE needed it last
+	// held, besides the lock word, by a goroutine of this process that changes elements of mem that are not
+	// words: the race detector does not see synchronization through memory outside Go's heap. A leaf in the
+	// order of locks
+	changing  orderedMutex
+	stuck     bool           // the last UPDATE timed out at the lock of the elements
 	targets   []Target       // by rank of the group
-	dynamic   *dynamicMemory // nil for a window whose memory is mem
-	stepCalls atomic.Int32   // of unlessGivenUp that are not over
-	shared    sharedMoves    // what this rank copies for others
+	dynamic   *dynamicMemory // nil unless the window is dynamic
+	stepCalls atomic.Int32   // calls of cancellable that are not over
+	shared    sharedMoves    // Puts and Gets that this rank helps to copy
 }
 
-// WindowCard is what a rank tells the others of its part of a window.
+// WindowCard describes the window memory of a rank to the others: its size, and its keys for remote access.
+// In these files a rank's part of a window is its memory there.
 type WindowCard struct {
 	Bytes     uint64 // of its memory
 	Elem      uint64 // bytes of an element
-	Unaligned uint64 // 1: its memory is no place for atomics on elements
-	Failed    uint64 // 1: it has no part, and nobody gets a window
-	Dynamic   uint64 // 1: its memory is what it attaches
+	Unaligned uint64 // 1: its memory is not aligned for atomics on elements
+	Failed    uint64 // 1: the rank has failed to make its part, so the window is not created
+	Dynamic   uint64 // 1: the window is dynamic
 	Fabrics   [maxWindowFabrics]windowKeys
 }
 
-// maxWindowFabrics is how many fabrics a rank has at most.
+// maxWindowFabrics bounds the number of a rank's fabrics.
 const maxWindowFabrics = 4
 
-// windowKeys are the keys of a part of a window in one fabric.
+// windowKeys are the keys of a rank's memory and control block in one fabric.
 type windowKeys struct {
 	Name         [8]byte
 	Mem, Control transport.Key
 }
 
-// windowRights are the rights of the others.
+// windowRights are the rights of the other ranks.
 const windowRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// WindowAlignment is what the address of a window's memory is a multiple of, for Atomics.
+// WindowAlignment is the alignment of a window's memory that Atomics require.
 const WindowAlignment = 8
 
-// Windows are the windows of a rank, and what they have posted.
+// Windows has the windows of a rank, and the operations posted for them.
 //
-// Invariants, under the lock: an operation that is posted has an entry until its completion has come or its
-// peer has failed; memory of the caller is registered for no longer than that.
+// Invariants, under the lock: a posted operation has an entry until its completion has arrived or its peer
+// has failed; memory of the caller is registered for no longer than that.
 type Windows struct {
 	e       *Engine
 	list    []*Window
 	free    *windowMessage
 	passive passiveProgress
-	// how long the owner of a part may leave a share of a Put or a Get uncopied
+	// bounds the wait for a part's owner that copies its portion of a Put or Get
 	peerTimeout time.Duration
-	operands    [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is carried out
-	copied      uint64                            // bytes, of Puts and Gets of others
+	operands    [rma.MaxUpdate / wordBytes]uint64 // of the UPDATE that is being executed
+	copied      uint64                            // bytes copied for Puts and Gets of others
 }
 
 // New makes this rank's part of a window of memory mem, which may be empty, with elements of a type.
@@ -99,6 +100,7 @@ func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMem
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
+	w.orderLocks()
 	w.enableSharedMovesLocked()
 	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
 	if dynamic != nil {
@@ -120,7 +122,8 @@ func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMem
 	return w, card, nil
 }
 
-// registerLocked gives the peers of a fabric a region. Memory that is not aligned is no place for Atomics.
+// registerLocked registers mem in a fabric with the rights of peers, which include Atomics only if mem is
+// aligned.
 func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
 	w.e.mu.assertHeld()
 	rights := windowRights
@@ -135,7 +138,7 @@ func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
 	return mr.Key(), nil
 }
 
-// aligned tells whether memory is a place for Atomics.
+// aligned reports whether memory is a place for Atomics.
 func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
 }
@@ -149,8 +152,8 @@ func (w *Window) deregisterLocked() (err error) {
 	return err
 }
 
-// Join makes the window whole: the cards are those of the ranks whose world ranks are given, self's among
-// them.
+// Join completes the window: ranks are the world ranks of the group, and cards their cards, including that of
+// self.
 func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	w.targets = make([]Target, len(ranks))
 	for i := range w.targets {
@@ -160,6 +163,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		t.conditions()
 		if w.dynamic != nil {
 			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
+			t.parts.orderLocks(w.e.hub)
 		}
 	}
 	t := &w.targets[self]
@@ -171,14 +175,14 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	w.e.Windows.passive.arm(w)
 }
 
-// Type is how elements are changed.
+// Type returns the type of the elements.
 func (w *Window) Type() *rma.Type { return &w.typ }
 
-// Target is the part of a rank of the group.
+// Target returns the access to a rank of the group.
 func (w *Window) Target(rank int) *Target { return &w.targets[rank] }
 
-// Free gives this rank's part back. All ranks have ended what they had begun in the window, and nobody
-// touches it any more.
+// Free frees this rank's part. All ranks have completed their operations in the window, and nobody accesses
+// it any more.
 func (w *Window) Free() error {
 	w.e.mu.Lock()
 	err := w.deregisterLocked()
@@ -197,7 +201,7 @@ func (w *Window) Free() error {
 	return errors.Join(err, w.e.hub.Free(w.control))
 }
 
-// Discard gives back a part of a window that has not come about.
+// Discard frees this rank's part of a window whose creation failed.
 func (w *Window) Discard() error {
 	w.e.mu.Lock()
 	err := w.deregisterLocked()
@@ -205,7 +209,7 @@ func (w *Window) Discard() error {
 	return errors.Join(err, w.e.hub.Free(w.control))
 }
 
-// keysFor are the keys of a part in a fabric.
+// keysFor returns the keys of a part in a fabric.
 func (c *WindowCard) keysFor(f *fabric) (*windowKeys, error) {
 	for i := range c.Fabrics {
 		k := &c.Fabrics[i]

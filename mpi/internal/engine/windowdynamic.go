@@ -5,25 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A part of a dynamic window consists of the memory that its rank has attached. Each attachment has a number
-// that the rank never uses again, and an entry in a table after the control block of the part, at its number
-// modulo the number of entries.
+// The part of a rank in a dynamic window consists of its attachments, each a piece of memory that it has
+// attached. An attachment has a number that the rank never uses again, and an entry in a table after the
+// control block of the part, at its number modulo the number of entries.
 //
-// A rank that begins an operation on an attachment becomes one of its users, by adding 1 to the entry's first
-// word. The word also shows whether the memory is still attached; if not, the operation fails at the origin.
-// The rank stops being a user when its operations are complete at both ends. Detach removes the number from
-// the word, and waits until there are no users: then no rank accesses the memory, and none will.
+// The entry's first word counts the users of the attachment: ranks with operations on it. A rank becomes a
+// user before it begins one, by adding 1 to the word. The word also shows whether the memory is still
+// attached; if not, the operation fails at the origin. The rank stops being a user when its operations are
+// complete at both ends. Detach removes the number from the word, and waits until there are no users: then no
+// rank accesses the memory, and none will.
 const (
-	attachedEntries = 4096 // attachments of a rank at once
+	attachedEntries = 4096 // bound on the attachments of a rank
 	entryBytes      = 64
-	entryState      = 0  // the number, times userUnit; and users, each 1
+	entryState      = 0  // the number times userUnit, plus the number of users
 	entryLength     = 8  // bytes of the memory
 	entryKeys       = 16 // of the memory, in the order of the card's fabrics
 
@@ -47,7 +47,7 @@ var (
 	ErrManyAttached    = fmt.Errorf("a rank attaches %d pieces of memory at once", attachedEntries)
 )
 
-// attached is memory of this rank in a dynamic window.
+// attached is an attachment of this rank.
 type attached struct {
 	number  uint64
 	mem     []byte
@@ -55,7 +55,7 @@ type attached struct {
 	leaving bool // Detach was called
 }
 
-// dynamicMemory is what this rank has attached. The engine's lock guards it.
+// dynamicMemory has the attachments of this rank. The engine's lock guards it.
 type dynamicMemory struct {
 	entries [attachedEntries]*attached
 	next    uint64 // number
@@ -63,7 +63,7 @@ type dynamicMemory struct {
 
 func entryAt(number uint64) int { return controlBytes + int(number%attachedEntries)*entryBytes }
 
-// Attach makes memory part of a dynamic window, and gives the position of its first element.
+// Attach attaches memory to a dynamic window, and returns the position of its first element.
 func (w *Window) Attach(mem []byte) (at int, err error) {
 	e := w.e
 	e.mu.Lock()
@@ -99,7 +99,7 @@ func (w *Window) Attach(mem []byte) (at int, err error) {
 	}
 	d.entries[a.number%attachedEntries] = a
 	d.next++
-	// from now on others find it
+	// from here on other ranks find it
 	atomic.AddUint64((*uint64)(unsafe.Pointer(&entry[entryState])), a.number*userUnit)
 	w.e.Windows.passive.arm(w)
 	return int(a.number) << AttachedShift, nil
@@ -113,7 +113,7 @@ func (a *attached) deregister() (err error) {
 	return err
 }
 
-// find gives an attachment by its number.
+// find returns the attachment with a number, or nil.
 func (d *dynamicMemory) find(number uint64) *attached {
 	if a := d.entries[number%attachedEntries]; a != nil && a.number == number {
 		return a
@@ -121,9 +121,9 @@ func (d *dynamicMemory) find(number uint64) *attached {
 	return nil
 }
 
-// Detach takes memory out of a dynamic window, by the position of its first element. Operations on it that
-// begin later fail. It waits for those that others have begun, and gives the memory back when there are none.
-// If it fails, or s ends, they may be under way still; it can be called again.
+// Detach detaches memory from a dynamic window, by the position of its first element. Operations on it that
+// begin later fail. It waits for those that others have begun, and then deregisters the memory. If it fails,
+// or s ends, they may still be under way; it can be called again.
 func (w *Window) Detach(at int, s *Canceller) error {
 	number := uint64(at) >> AttachedShift
 	w.e.mu.Lock()
@@ -156,8 +156,8 @@ func (w *Window) Detach(at int, s *Canceller) error {
 	return a.deregister()
 }
 
-// memoryAtLocked is the memory of this rank that an UPDATE is about, and the offset there. What Detach waits
-// to take out is attached still: who sends an UPDATE is one of its users.
+// memoryAtLocked returns the memory of this rank to which the position in an UPDATE refers, and the offset
+// there. An attachment for whose users Detach waits is still found: the sender of an UPDATE is a user.
 func (w *Window) memoryAtLocked(position uint64) (mem []byte, offset uint64) {
 	w.e.mu.assertHeld()
 	if w.dynamic == nil {
@@ -169,7 +169,7 @@ func (w *Window) memoryAtLocked(position uint64) (mem []byte, offset uint64) {
 	return nil, 0
 }
 
-// position is where an offset of the target is, in an UPDATE.
+// position returns the position, for an UPDATE, of an offset of the target.
 func (t *Target) position(at int) uint64 {
 	if t.part == nil {
 		return uint64(at)
@@ -177,29 +177,30 @@ func (t *Target) position(at int) uint64 {
 	return t.part.number<<AttachedShift + uint64(at/t.w.typ.Size)
 }
 
-// attachedParts are what this rank has found attached at another, or at itself, and what it is asking for: a
-// program may ask for any number.
+// attachedParts has the attachments of one rank that this rank has found, or is looking for: a program may
+// ask for any number. mu is a leaf in the order of locks.
 type attachedParts struct {
-	mu      sync.Mutex
+	mu      orderedMutex
 	byEntry map[uint64][]*attachedPart
-	used    []*attachedPart // of which this rank counts among the users
+	used    []*attachedPart // attachments of which this rank is a user
 }
 
-// attachedPart is an attachment as this rank reaches it: a target of its own.
+// attachedPart is this rank's access to one attachment, which is a target of its own.
 type attachedPart struct {
 	Target
 	base   *Target
 	number uint64
 	known  bool // its entry was read
 
-	// The lock is held while this rank becomes a user, or leaves.
+	// held while this rank becomes a user, or ceases to be one; before the engine's lock in the order of
+	// locks
 	mu    *Lock
-	calls int  // that are about to begin an operation
-	user  bool // this rank counts among the users
+	calls int  // number of calls that are about to begin an operation
+	user  bool // this rank is a user
 }
 
-// Hold finds the attachment to which a position of a dynamic window belongs, and keeps it attached until the
-// operations that are begun before Release have ended.
+// Hold finds the attachment to which a position of a dynamic window belongs, and keeps this rank a user of it
+// until the operations that are begun before Release have ended.
 func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 	if err := t.Reach(s); err != nil {
 		return nil, err
@@ -221,10 +222,10 @@ func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 			return &p.Target, nil
 		}
 	}
-	return &p.Target, t.w.unlessGivenUp(s, p.hold, p.release)
+	return &p.Target, t.w.cancellable(s, p.hold, p.release)
 }
 
-// get gives the part of a number, of which nothing is known until hold has found it attached.
+// get returns the attachedPart of a number. Only hold finds out whether it is attached.
 func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -266,14 +267,14 @@ func (p *attachedPart) hold() error {
 		a.mu.Lock()
 		a.used = append(a.used, p)
 		a.mu.Unlock()
-		// What had the entry before is detached, and nobody uses it.
+		// The attachments that had the entry before are detached, and nobody uses them.
 		a.forget(p.number%attachedEntries, func(other *attachedPart) bool { return other.number < p.number })
 	}
 	p.calls++
 	return nil
 }
 
-// forget drops parts of an entry, which are detached.
+// forget drops the attachments of an entry that detached selects.
 func (a *attachedParts) forget(entry uint64, detached func(p *attachedPart) bool) {
 	a.mu.Lock()
 	var gone []*attachedPart
@@ -287,7 +288,7 @@ func (a *attachedParts) forget(entry uint64, detached func(p *attachedPart) bool
 	if a.byEntry[entry] = left; len(left) == 0 {
 		delete(a.byEntry, entry)
 	}
-	a.mu.Unlock() // the engine's lock comes before this mutex
+	a.mu.Unlock() // the engine's lock must not be taken under this mutex
 	for _, p := range gone {
 		p.w.e.mu.Lock()
 		_ = p.unmapLocked() // the peer's memory does not depend on it
@@ -343,8 +344,7 @@ func (p *attachedPart) learn(entry int) error {
 	return nil
 }
 
-// Release ends the beginning of operations that Hold has allowed. It does nothing for a target that is no
-// attachment.
+// Release ends a Hold: no more operations are begun. It does nothing for a target that is not an attachment.
 func (t *Target) Release() {
 	if t.part != nil {
 		t.part.release()
@@ -358,7 +358,7 @@ func (p *attachedPart) release() {
 	p.leaveIfIdle()
 }
 
-// leaveIfIdle leaves the users when no operation of this rank is under way, nor about to begin.
+// leaveIfIdle ends the use of the attachment if no operation of this rank is under way or about to begin.
 func (p *attachedPart) leaveIfIdle() {
 	if p.calls > 0 || !p.user {
 		return
@@ -376,11 +376,11 @@ func (p *attachedPart) leaveIfIdle() {
 	a.mu.Lock()
 	a.used = remove(a.used, p)
 	a.mu.Unlock()
-	// If the peer has failed nobody waits for that.
+	// If the peer has failed, nobody waits for this.
 	_ = p.base.beginAdd(entryAt(p.number)+entryState, ^uint64(0), nil)
 }
 
-// flushParts is Flush, or FlushLocal, of all attachments that are in use.
+// flushParts is Flush, or FlushLocal, of all attachments in use.
 func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
 	a := t.parts
 	var few [8]*attachedPart
@@ -405,7 +405,7 @@ func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
 	return first
 }
 
-// failLocked has a peer's failure known.
+// failLocked sets the failure of the attachments' rank.
 func (a *attachedParts) failLocked(cause *error) {
 	if a == nil {
 		return
@@ -419,7 +419,7 @@ func (a *attachedParts) failLocked(cause *error) {
 	}
 }
 
-// unmapAllLocked gives back what was mapped.
+// unmapAllLocked unmaps all attachments.
 func (a *attachedParts) unmapAllLocked() (err error) {
 	if a == nil {
 		return nil
@@ -435,7 +435,7 @@ func (a *attachedParts) unmapAllLocked() (err error) {
 	return err
 }
 
-// readControl reads bytes of the control block by the queue pair.
+// readControl reads bytes of the control block through the queue pair.
 func (t *Target) readControl(dst []byte, at int) error {
 	e := t.w.e
 	e.mu.Lock()
@@ -457,7 +457,7 @@ func (t *Target) readControl(dst []byte, at int) error {
 	}
 	if !o.done {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, o.ended)
+		e.waiting.waitUntil(0, nil, o.ended)
 		e.mu.Lock()
 	}
 	err = o.err

@@ -13,26 +13,26 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// The lock of a part of a window is a queue of tickets in its control block: who wants the lock takes the
-// next ticket and waits until it is served. Who shares the lock counts himself among the sharers, and has
-// the next ticket served at once; who wants it alone waits until there are no sharers, and has the next
-// ticket served when he leaves. So the lock goes to its seekers in the order in which they came, whoever they
-// are, and needs nobody's help: each step is an atomic on a word.
+// The lock of a part of a window is a ticket lock in its control block: a rank that wants the lock takes the
+// next ticket and waits until it is served. A rank that shares the lock counts itself among the sharers, and
+// serves the next ticket at once; a rank that locks exclusively waits until there are no sharers, and serves
+// the next ticket when it unlocks. So the lock is fair, and needs no help of the target: each step is an
+// atomic on a word.
 const (
 	wordNext    = 0   // the next ticket
 	wordServing = 64  // the ticket that is served
-	wordSharers = 128 // how many share the lock
+	wordSharers = 128 // the number of sharers
 
-	wordElements = 192 // rma.Lock of elements that are no words
+	wordElements = 192 // rma.Lock of elements that are not words
 
-	wordUser   = 256 // whose Put or Get uses the claims: a world rank, and 1
+	wordUser   = 256 // the world rank, plus one, whose Put or Get uses the claims; 0 for none
 	wordClaims = 384 // sharedcopy.Claims of Puts and Gets
 
 	controlBytes = 4096
 )
 
-// Lock takes the target's lock. When s ends before it is this rank's turn, it does not get the lock, and a
-// goroutine passes its turn on when that comes.
+// Lock takes the target's lock. If s ends first it does not get the lock, and a goroutine releases it when
+// this rank's ticket is served.
 func (t *Target) Lock(exclusive bool, s *Canceller) error {
 	if s == nil {
 		return t.lock(exclusive)
@@ -40,8 +40,8 @@ func (t *Target) Lock(exclusive bool, s *Canceller) error {
 	if t.tryLock(exclusive) {
 		return nil
 	}
-	return t.w.unlessGivenUp(s, func() error { return t.lock(exclusive) },
-		func() { _ = t.Unlock(exclusive, nil) }) // an error is one of the peer, whose lock is gone with it
+	return t.w.cancellable(s, func() error { return t.lock(exclusive) },
+		func() { _ = t.Unlock(exclusive, nil) }) // an error means that the peer, and its lock, is gone
 }
 
 func (t *Target) lock(exclusive bool) error {
@@ -61,7 +61,7 @@ func (t *Target) lock(exclusive bool) error {
 	return err
 }
 
-// tryLock takes the target's lock if that can be told without waiting: nobody has it, or wants it.
+// tryLock takes the target's lock if it is mapped, and nobody holds or wants it.
 func (t *Target) tryLock(exclusive bool) bool {
 	next := t.controlWord(wordNext)
 	if next == nil {
@@ -76,15 +76,15 @@ func (t *Target) tryLock(exclusive bool) bool {
 	case !exclusive:
 		atomic.AddUint64(sharers, 1)
 		atomic.AddUint64(serving, 1)
-	case atomic.LoadUint64(sharers) != 0: // one has come meanwhile
+	case atomic.LoadUint64(sharers) != 0: // a sharer has come meanwhile
 		atomic.AddUint64(serving, 1)
 		return false
 	}
 	return true
 }
 
-// Unlock leaves the lock that Lock took. What was done under it is to be flushed before. With a Canceller it
-// does not wait for the target, but for room; when s ends first the lock is not left.
+// Unlock releases the lock that Lock took. The caller flushes its operations before. With a Canceller it does
+// not wait for the target, only for room; if s ends first the lock is not released.
 func (t *Target) Unlock(exclusive bool, s *Canceller) error {
 	word, by := wordServing, uint64(1)
 	if !exclusive {
@@ -97,11 +97,11 @@ func (t *Target) Unlock(exclusive bool, s *Canceller) error {
 	return err
 }
 
-// suspectAfter is how long a wait for a lock may last before this rank looks whether all others live.
+// suspectAfter is how long a wait for a lock may last before this rank checks that all others are alive.
 const suspectAfter = time.Second
 
-// await returns when a control word has a value. It fails if a rank of the window has failed: whoever had the
-// lock, or a ticket before ours, may have been that one.
+// await waits until a control word has a value. It fails if a rank of the window has failed, since that rank
+// may have held the lock or an earlier ticket.
 func (t *Target) await(word int, value uint64) error {
 	var began time.Time
 	var wait lockWait
@@ -129,23 +129,23 @@ func (t *Target) await(word int, value uint64) error {
 	}
 }
 
-// lockWait is a goroutine's wait for a lock. It does not sleep in the engine, but looks at the lock again and
-// again, and describes itself at such a look.
+// lockWait is a goroutine's wait for a lock. It does not sleep in the engine, but polls the lock, and
+// describes itself for Describe at such a poll.
 type lockWait struct {
 	goroutine uint64
 	began     time.Time
-	question  uint64 // that had been asked at the last look
+	question  uint64 // number of the latest Describe at the last poll
 }
 
-// describe describes the wait if the engine is asked for its state, and the lock was looked at after that. It
-// is called after each look.
+// describe describes the wait if Describe is running and the lock was polled since it began. It is called
+// after each poll.
 func (l *lockWait) describe(t *Target) {
 	e := t.w.e
 	if !e.mu.TryLock() && !e.mu.takeTurn(0) {
 		return
 	}
 	defer e.mu.Unlock()
-	w := &e.waiters
+	w := &e.waiting
 	if l.goroutine == 0 {
 		l.goroutine, l.began = program.GoroutineID(), time.Now()
 		if w.forLocks == nil {
@@ -166,7 +166,7 @@ func (l *lockWait) describe(t *Target) {
 func (l *lockWait) end(t *Target) {
 	if l.goroutine != 0 {
 		t.w.e.mu.Lock()
-		delete(t.w.e.waiters.forLocks, l.goroutine)
+		delete(t.w.e.waiting.forLocks, l.goroutine)
 		t.w.e.mu.Unlock()
 		if t.w.e.hook != nil {
 			t.w.e.hook.slept(time.Since(l.began))
@@ -174,12 +174,12 @@ func (l *lockWait) end(t *Target) {
 	}
 }
 
-// lockSpins is how often a rank looks at a lock before it sleeps between two looks.
+// lockSpins is how often a rank polls a lock before it sleeps between two polls.
 const lockSpins = 200
 
-// lockSleep is how long it sleeps after a number of sleeps: a microsecond longer each time at first, then
-// about a hundredth of the time that it has waited, and 50 ms at most.
-func lockSleep(n int) time.Duration {
+// sleepBetweenPolls returns the length of the n-th sleep: a microsecond longer each time at first, then about
+// a hundredth of the time waited so far, and at most 50 ms.
+func sleepBetweenPolls(n int) time.Duration {
 	const steps, growth, longest = 200, 1.01, 50e6 // ns
 	if n <= steps {
 		return time.Duration(n) * time.Microsecond
@@ -187,8 +187,8 @@ func lockSleep(n int) time.Duration {
 	return time.Duration(min(steps*1e3*math.Pow(growth, float64(n-steps)), longest))
 }
 
-// firstTry is the number of a first look at a lock. Where ranks take turns a look finds nothing new unless
-// another rank has had one, so there are few before the first sleep.
+// firstTry returns the number of the first poll of a lock. With Turns a poll finds nothing new unless another
+// rank has had a turn, so there are few polls before the first sleep.
 func (w *Window) firstTry() int {
 	if w.e.mu.turns == nil {
 		return 0
@@ -196,17 +196,17 @@ func (w *Window) firstTry() int {
 	return lockSpins - 8
 }
 
-// lockSleep is how long a rank sleeps after a number of sleeps. Where ranks take turns, nothing is late
-// because of it, as time passes at once: so it is twice as long each time, as long as it answers Describe in
-// time. That takes two looks after the question, and one that finds the engine locked does not count.
+// lockSleep returns the length of the n-th sleep between polls. With Turns time passes at once, so sleeps
+// cost nothing: each is twice as long as the one before. The limit lets the goroutine answer Describe in
+// time, which takes two polls, and more if one finds the engine locked.
 func (w *Window) lockSleep(n int) time.Duration {
 	if w.e.mu.turns == nil {
-		return lockSleep(n)
+		return sleepBetweenPolls(n)
 	}
 	return min(time.Microsecond<<min(n, 20), describeWithin/4)
 }
 
-// pause lets some time pass between two looks, while this rank's communication goes on.
+// pause waits between two polls, and makes progress meanwhile.
 func (w *Window) pause(try int) {
 	if w.e.mu.TryLock() || w.e.mu.takeTurn(0) {
 		if w.e.stopped == nil && !w.e.completionHandler.active() {
@@ -217,25 +217,26 @@ func (w *Window) pause(try int) {
 	switch {
 	case try > lockSpins:
 		time.Sleep(w.lockSleep(try - lockSpins))
-		if w.e.mu.takeTurn(0) { // others wake at the same time
+		if w.e.mu.takeTurn(0) { // wait for this goroutine's turn: others wake at the same time
 			w.e.mu.Unlock()
 		}
-	case w.e.waiters.spinTime == 0:
+	case w.e.waiting.spinTime == 0:
 		sys.Yield()
 	case try%passesPerYield == 0:
 		runtime.Gosched()
 	}
 }
 
-// SleepUntil sleeps until cond holds, which WakeSleepers follows, or s ends; then it returns why. It does not
-// spin, since another goroutine of this rank, which makes progress, makes cond hold.
+// SleepUntil blocks until cond returns true or s ends. It returns nil in the first case, the reason in the
+// second. The goroutine that makes cond true then calls WakeSleepers. SleepUntil does not spin, since another
+// goroutine of this rank makes the progress.
 func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 	e := w.e
 	over := func() bool { return cond() || s.Err() != nil || e.stopped != nil }
 	for {
 		e.mu.Lock()
 		if over() {
-			e.waiters.passOwnershipLocked()
+			e.waiting.passOwnershipLocked()
 			err := e.stopped
 			e.mu.Unlock()
 			if cond() {
@@ -244,14 +245,15 @@ func (w *Window) SleepUntil(cond func() bool, s *Canceller) error {
 			return cmp.Or(s.Err(), err)
 		}
 		e.mu.Unlock()
-		e.waiters.sleep(0, nil, over, nil)
+		e.waiting.sleep(0, nil, over, nil)
 	}
 }
 
-// WakeSleepers has SleepUntil look at its condition.
+// WakeSleepers makes calls of SleepUntil check their conditions.
 func (w *Window) WakeSleepers() { w.e.Probes.Wake() }
 
-// anyFailed is the failure of a rank of the window, or of this rank, or that the window was revoked.
+// anyFailed returns the failure of a rank of the window, or of this rank, or that the window was revoked;
+// else nil.
 func (w *Window) anyFailed() error {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -269,7 +271,7 @@ func (w *Window) anyFailed() error {
 	return nil
 }
 
-// connectAll begins a connection to every rank of the window that has none: one that has failed is found so.
+// connectAll begins a connection to every rank of the window that has none, so that a failed one is found.
 func (w *Window) connectAll() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -281,7 +283,7 @@ func (w *Window) connectAll() {
 	}
 }
 
-// add adds to a control word, and gives it as it was.
+// add adds to a control word, and returns its old value.
 func (t *Target) add(word int, by uint64) (uint64, error) {
 	if at := t.controlWord(word); at != nil {
 		return atomic.AddUint64(at, by) - by, nil
@@ -305,8 +307,7 @@ func (t *Target) controlWord(word int) *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(base), word))
 }
 
-// wordOperation carries out an operation on a control word by the queue pair, if it is not mapped, and waits
-// for the word as it was.
+// wordOperation executes an operation on a control word through the queue pair, and returns its old value.
 func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (uint64, error) {
 	e := t.w.e
 	e.mu.Lock()
@@ -327,7 +328,7 @@ func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (u
 	return v, err
 }
 
-// beginAdd adds to a control word, and does not wait for that to be done there.
+// beginAdd adds to a control word, without waiting for completion.
 func (t *Target) beginAdd(word int, by uint64, s *Canceller) error {
 	if at := t.controlWord(word); at != nil {
 		atomic.AddUint64(at, by)
@@ -349,8 +350,8 @@ func (t *Target) beginAdd(word int, by uint64, s *Canceller) error {
 	return t.postOperationLocked(p, o, s)
 }
 
-// fetchLocked carries out a Read or an Atomic of a word and waits for what it brings. It releases the lock
-// meanwhile.
+// fetchLocked executes a Read or an Atomic of a word and returns the result. It releases the lock while it
+// waits.
 func (t *Target) fetchLocked(p *peer, op transport.Opcode, key transport.Key, at int,
 	operand, compare uint64) (uint64, error) {
 	t.w.e.mu.assertHeld()
@@ -368,7 +369,7 @@ func (t *Target) fetchLocked(p *peer, op transport.Opcode, key transport.Key, at
 	}
 	if !o.done {
 		e.mu.Unlock()
-		e.waiters.waitUntil(0, nil, o.ended)
+		e.waiting.waitUntil(0, nil, o.ended)
 		e.mu.Lock()
 	}
 	v, err := o.word(), o.err

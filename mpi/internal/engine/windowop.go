@@ -14,30 +14,31 @@ const oneSidedOwner = 0x4f
 
 const (
 	wordBytes = 8
-	slotBytes = 128 // what is no longer goes through an operation's slot, and needs no registration
-	chunkOps  = 256 // operations that are made together
+	slotBytes = 128 // transfers of up to this length use the operation's slot, and need no registration
+	chunkOps  = 256 // operations in a chunk
 )
 
-// oneSided is an operation that is posted. Its slot is registered memory for a few bytes.
+// oneSided is a posted operation. Its slot is registered memory that serves as a bounce buffer for short
+// transfers.
 type oneSided struct {
 	chunk      *oneSidedChunk
 	index      int
-	generation uint32  // steps with every use
+	generation uint32  // incremented with every use
 	target     *Target // nil in a free entry
-	serial     uint64  // among the target's
-	awaited    bool    // a flush waits for this and all that the target has before it
+	serial     uint64  // number among the target's operations
+	awaited    bool    // a flush waits for this operation and all earlier ones of the target
 	before     *oneSided
 	after      *oneSided
 	peer       *peer
-	mr         transport.MR // of the caller's buffer; nil where the slot serves
-	into       []byte       // the caller's buffer for what is read into the slot
-	view       *viewBuffer  // the caller's buffer, where it is not contiguous; else nil
+	mr         transport.MR // of the caller's buffer; nil if the slot is used
+	into       []byte       // the caller's buffer for bytes read into the slot
+	view       *viewBuffer  // the caller's buffer if it is not contiguous; else nil
 	request    *request     // completes with the operation; nil for none
 	err        error
-	asked      bool // of the peer's engine, which answers by UPDATED
-	kept       bool // its caller waits for done, and gives it back
+	asked      bool // an UPDATE, which the peer's engine answers by UPDATED
+	kept       bool // its caller waits for done, and frees it
 	done       bool
-	givenUp    bool // nobody wants what is to come back
+	givenUp    bool // nobody wants the result
 
 	// ended is the condition that it is done.
 	ended func() bool
@@ -48,14 +49,14 @@ type oneSided struct {
 	next   *oneSided
 }
 
-// oneSidedChunk is a piece of the table of operations, with their slots.
+// oneSidedChunk is a chunk of the table of operations, with their slots.
 type oneSidedChunk struct {
 	mr  transport.MR
 	ops [chunkOps]oneSided
 }
 
-// oneSidedTable has the operations that are posted in a fabric. It grows by chunks and does not shrink: what
-// a peer may have posted is bounded.
+// oneSidedTable has the operations posted in a fabric. It grows by chunks and does not shrink: the operations
+// per peer are bounded.
 type oneSidedTable struct {
 	chunks []*oneSidedChunk
 	free   *oneSided
@@ -67,10 +68,10 @@ func (o *oneSided) id() uint64 {
 
 func (o *oneSided) slot() int { return o.index % chunkOps * slotBytes }
 
-// bytes is the slot's memory.
+// bytes returns the slot's memory.
 func (o *oneSided) bytes() []byte { return o.chunk.mr.Bytes()[o.slot():][:slotBytes] }
 
-// word is what an Atomic, or a Read of a word, has brought.
+// word returns the result of an Atomic, or of a Read of a word.
 func (o *oneSided) word() uint64 { return binary.NativeEndian.Uint64(o.bytes()) }
 
 func (t *oneSidedTable) grow(pd transport.PD) error {
@@ -90,14 +91,14 @@ func (t *oneSidedTable) grow(pd transport.PD) error {
 	return nil
 }
 
-// newOperationLocked takes an operation for the target; it waits, without the lock, while there is no room,
-// until s ends.
+// newOperationLocked returns a free operation for the target. While there is no room it waits, without the
+// lock, until s ends.
 func (t *Target) newOperationLocked(p *peer, s *Canceller) (*oneSided, error) {
 	t.w.e.mu.assertHeld()
 	e := t.w.e
 	for p.oneSided >= maxOneSided {
 		e.mu.Unlock()
-		err := e.waiters.waitUnless(s, t.hasRoom)
+		err := e.waiting.waitUnless(s, t.hasRoom)
 		e.mu.Lock()
 		if err := cmp.Or(t.unusableLocked(), err); err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func (t *Target) newOperationLocked(p *peer, s *Canceller) (*oneSided, error) {
 	return o, nil
 }
 
-// linkLocked makes an operation the newest of the target's.
+// linkLocked makes an operation the target's newest.
 func (t *Target) linkLocked(o *oneSided) {
 	t.w.e.mu.assertHeld()
 	t.begun++
@@ -131,8 +132,8 @@ func (t *Target) linkLocked(o *oneSided) {
 	t.newest = o
 }
 
-// unlinkLocked takes an operation out of the target's. A flush that waits for it goes on when it was the
-// oldest.
+// unlinkLocked removes an operation from the target's list. If it was the oldest, and a flush waits for it,
+// it wakes the flush.
 func (t *Target) unlinkLocked(o *oneSided) {
 	t.w.e.mu.assertHeld()
 	if o.before != nil {
@@ -141,7 +142,7 @@ func (t *Target) unlinkLocked(o *oneSided) {
 	} else {
 		t.oldest = o.after
 		if o.awaited {
-			t.w.e.waiters.wakeProbesLocked()
+			t.w.e.waiting.wakeConditionsLocked()
 		}
 	}
 	if o.after != nil {
@@ -152,17 +153,17 @@ func (t *Target) unlinkLocked(o *oneSided) {
 	o.before, o.after, o.awaited = nil, nil, false
 }
 
-// idle tells whether no operation is under way.
+// idle reports whether no operation is under way.
 func (t *Target) idle() bool { return t.oldest == nil }
 
-// dropLocked takes back an operation that was not posted, or is over.
+// dropLocked frees an operation that was not posted, or is over.
 func (t *Target) dropLocked(o *oneSided) {
 	t.w.e.mu.assertHeld()
 	if o.target != nil {
 		t.unlinkLocked(o)
 		o.peer.oneSided--
 	}
-	if o.request != nil { // which was not told, as nothing was posted
+	if o.request != nil { // not yet counted down, as nothing was posted
 		o.request.openTransfers--
 	}
 	table := &o.peer.fabric.oneSided
@@ -178,7 +179,7 @@ func (t *Target) dropLocked(o *oneSided) {
 	o.next, table.free = table.free, o
 }
 
-// register has the router hand completions over.
+// register registers the handlers of windows' messages and completions.
 func (w *Windows) register(t *router) {
 	t.onMessage(channel.Part, w.onPart)
 	t.onMessage(channel.Update, w.onUpdate)
@@ -191,10 +192,10 @@ func (w *Windows) register(t *router) {
 	})
 }
 
-// generationMask has the bits of a generation that fit the id of a work request.
+// generationMask masks the bits of a generation that fit the id of a work request.
 const generationMask = 1<<24 - 1
 
-// find gives the operation under way of a number and a generation; nil if there is none.
+// find returns the operation under way with a number and a generation, or nil.
 func (t *oneSidedTable) find(number, generation uint32) *oneSided {
 	i := int(number)
 	if i >= len(t.chunks)*chunkOps {
@@ -236,11 +237,11 @@ func (w *Windows) complete(o *oneSided, err error) {
 		t.dropLocked(o)
 	}
 	if kept || p.oneSided == maxOneSided/2 {
-		w.e.waiters.wakeProbesLocked()
+		w.e.waiting.wakeConditionsLocked()
 	}
 }
 
-// onPeerFailed ends what is posted at a peer that has failed; nothing is placed any more.
+// onPeerFailed ends the operations posted at a failed peer; nothing is placed any more.
 func (w *Windows) onPeerFailed(p *peer) {
 	for _, win := range w.list {
 		win.endUseLocked(p)
@@ -266,7 +267,7 @@ func (w *Windows) onPeerFailed(p *peer) {
 
 func isQueueFull(err error) bool { return errors.Is(err, transport.ErrQueueFull) }
 
-// because is why something could not be posted at a peer: its failure, if it has failed.
+// because returns why a post failed: the peer's failure, if the peer has failed.
 func (y *failures) because(p *peer, err error) error {
 	if !errors.Is(err, transport.ErrState) {
 		return err

@@ -2,14 +2,14 @@ package engine
 
 import "time"
 
-// passiveProgress makes a pass now and then while this rank computes, so that operations of others on its
-// windows end: those that need its queue pairs or its engine, where there is no completion handler. It runs
-// while there are such windows.
+// passiveProgress makes passes while this rank computes, so that operations of others on its windows
+// complete: those that need its queue pairs or its engine, if there is no completion handler. It runs while
+// there are such windows. The engine's lock guards it.
 //
-// A pass is made within two periods of every moment, and the time that other goroutines hold the lock, which
-// goes to one that has waited for a millisecond. That is time in which the process has a processor: the Go
-// scheduler looks at its timers whenever a goroutine yields, and takes the processor from one that does not;
-// when the process gets it, where others want it too, is up to the system.
+// The time between two passes is at most two periods plus the wait for the lock, which is handed over after
+// about one millisecond. This counts only time in which the process has a CPU: Go's scheduler checks its
+// timers whenever a goroutine yields, and preempts one that does not, but the kernel decides when the process
+// runs.
 type passiveProgress struct {
 	e      *Engine
 	every  time.Duration // 0 for never
@@ -36,7 +36,7 @@ func (h *passiveProgress) arm(w *Window) {
 func (h *passiveProgress) tick() {
 	e := h.e
 	if !e.mu.TryLock() {
-		if !h.missed { // whoever has the lock makes a pass, as a rule
+		if !h.missed { // the holder of the lock usually makes a pass
 			h.missed = true
 			h.timer.Reset(h.every)
 			return
@@ -65,7 +65,7 @@ func (h *passiveProgress) again() bool {
 	return false
 }
 
-// mapped tells whether every rank reaches this rank's part by itself.
+// mapped reports whether every rank accesses this rank's part by loads and stores.
 func (w *Window) mapped() bool {
 	if len(w.e.fabrics) > 1 || !w.e.fabrics[0].Device.Query().PeerMapped {
 		return false
@@ -81,7 +81,7 @@ func (w *Window) mapped() bool {
 	return true
 }
 
-// shares tells whether memory of this rank is of the kind that the ranks of its host have mapped.
+// shares reports whether the ranks of this host can map mem.
 func (w *Window) shares(mem []byte) bool {
 	return len(mem) == 0 || w.e.hub.memory.has(mem)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// BeginPut is Put with a request, which completes when src is the caller's again.
+// BeginPut is Put with a request, which completes when src may be reused.
 func (t *Target) BeginPut(src []byte, at int, s *Canceller) (Request, error) {
 	return t.begin(func(r *request) error { return t.move(transport.OpWrite, src, at, r, s) })
 }
@@ -15,13 +15,13 @@ func (t *Target) BeginGet(dst []byte, at int, s *Canceller) (Request, error) {
 	return t.begin(func(r *request) error { return t.move(transport.OpRead, dst, at, r, s) })
 }
 
-// BeginUpdate is Update with a request, which completes when the target has carried it out and old has what
-// was there.
+// BeginUpdate is Update with a request, which completes when the target has executed it and old has the old
+// values.
 func (t *Target) BeginUpdate(src, old []byte, at int, op rma.Code, s *Canceller) (Request, error) {
 	return t.begin(func(r *request) error { return t.update(src, old, nil, at, op, r, s) })
 }
 
-// Await returns when a request of BeginPut or BeginGet is complete, or s ends: then the operation goes on.
+// Await waits for a request of BeginPut or BeginGet. If s ends first the operation goes on.
 func (t *Target) Await(h Request, s *Canceller) error {
 	if h == (Request{}) {
 		return nil
@@ -31,8 +31,8 @@ func (t *Target) Await(h Request, s *Canceller) error {
 	return err
 }
 
-// begin gives the request of an operation. The request counts the parts of the operation that are under way
-// in openTransfers; until all have begun it has one more.
+// begin begins an operation with a request. openTransfers of the request counts the transfers of the
+// operation that are under way, plus one until all have begun.
 func (t *Target) begin(operation func(r *request) error) (Request, error) {
 	e := t.w.e
 	e.mu.Lock()
@@ -45,7 +45,7 @@ func (t *Target) begin(operation func(r *request) error) (Request, error) {
 	defer e.mu.Unlock()
 	if r.openTransfers--; r.openTransfers > 0 {
 		if err != nil {
-			e.Requests.detach(r) // what has begun ends by itself
+			e.Requests.detach(r) // the transfers that have begun end by themselves
 			return Request{}, err
 		}
 		return h, nil
@@ -58,7 +58,7 @@ func (t *Target) begin(operation func(r *request) error) (Request, error) {
 	return h, nil
 }
 
-// letGo has the operations that are under way go on without their request.
+// letGo detaches the operations of a request, which go on.
 func (w *Windows) letGo(r *request) {
 	for _, f := range w.e.fabrics {
 		for _, c := range f.oneSided.chunks {

@@ -11,44 +11,44 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A long Put or Get of a part that is mapped here is a copy, and the rank whose part it is may have nothing
-// to do meanwhile. Then it copies a share of the bytes (docs/internals/adr/0070). Claims in the control block
-// of the part say who copies what. They serve one operation at a time; the others are copied by their callers
-// alone.
+// A long Put or Get of a part that is mapped here is a copy, and the owner of the part may be waiting
+// meanwhile. Then it copies a portion of the bytes (docs/internals/adr/0070). A claim is a range of pages
+// that one end has taken to copy; the claims are in the control block of the part. They serve one operation
+// at a time; other operations are copied by their callers alone.
 
-// SharedMove is how long a Put or a Get is that both ends may copy.
+// SharedMove is the length from which both ends may copy a Put or a Get.
 const SharedMove = 128 << 10
 
-// movesIn marks the id of a Put among the transfers of a part; the rest is the world rank of its caller.
+// movesIn is set in the id of a Put; the rest of an id is the world rank of the caller.
 const movesIn = 1 << 32
 
-// sharedMoves is what this rank copies for others, of its part of a window.
+// sharedMoves is this rank's help with Puts and Gets of others in its part.
 type sharedMoves struct {
-	sharedcopy.Helper // has no claims where it does not
+	sharedcopy.Helper // without claims if this rank does not help
 	peer              transport.Segment
 }
 
-// enableSharedMovesLocked has this rank copy for others while it waits, if it has a core of its own for that
-// and they have its part mapped.
+// enableSharedMovesLocked lets this rank copy for others while it waits, if it does not share its core and
+// they can map its part.
 func (w *Window) enableSharedMovesLocked() {
 	w.e.mu.assertHeld()
-	if w.dynamic == nil && w.e.waiters.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
+	if w.dynamic == nil && w.e.waiting.spinTime > 0 && len(w.mem) >= SharedMove && w.shares(w.mem) {
 		w.shared.Claims = sharedcopy.In(w.control[wordClaims:])
 	}
 }
 
-// endUseLocked has others use the claims of this rank's part if a peer that has failed used them.
+// endUseLocked frees the claims of this rank's part if a failed peer used them.
 func (w *Window) endUseLocked(p *peer) {
 	w.e.mu.assertHeld()
 	user := (*uint64)(unsafe.Pointer(&w.control[wordUser]))
 	atomic.CompareAndSwapUint64(user, uint64(p.rank)+1, 0)
 }
 
-// moveShared is move of memory of Alloc to or from a mapped part, together with the part's owner; false if it
-// has done nothing that counts.
+// moveShared is move for memory of Alloc and a mapped part, together with the part's owner. If it returns
+// false the caller must copy everything.
 func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	e := t.w.e
-	if t.part != nil || t.rank == e.rank || e.waiters.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
+	if t.part != nil || t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
 		!t.leading.TryLock() {
 		return false
 	}
@@ -75,7 +75,7 @@ func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
 	return true
 }
 
-// copyRange moves bytes from or to a mapped part.
+// copyRange copies bytes from or to a mapped part.
 func (t *Target) copyRange(op transport.Opcode, buf []byte, at int) {
 	if len(buf) == 0 {
 		return
@@ -88,7 +88,7 @@ func (t *Target) copyRange(op transport.Opcode, buf []byte, at int) {
 	}
 }
 
-// movePart is moveShared of a part of the bytes, by whoever uses the claims.
+// movePart is moveShared for one piece of the bytes. The caller has the claims.
 func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
 	mr, memory := t.registerShared(op, buf)
 	if mr == nil {
@@ -108,16 +108,16 @@ func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
 	t.w.e.hub.UnpinMemory(memory)
-	return mr.Deregister() == nil && ok // after that the owner writes nothing here
+	return mr.Deregister() == nil && ok // after this the owner writes nothing here
 }
 
-// ownerWait is a wait for an owner that is late.
+// ownerWait measures a wait for the owner of a part.
 type ownerWait struct {
 	last   time.Time
-	lasted time.Duration // but for what this process itself may have stood still
+	lasted time.Duration // without the time in which this process itself may have been stopped
 }
 
-// step notes that time has passed.
+// step adds the time since the last step.
 func (o *ownerWait) step() {
 	now := time.Now()
 	if !o.last.IsZero() {
@@ -126,9 +126,10 @@ func (o *ownerWait) step() {
 	o.last = now
 }
 
-// waitOn tells whether to wait on for an owner that has not copied what it has claimed. It has to be waited
-// for as long as it may go on: what it stores in its part then would be old. One that has stopped is found to
-// have failed; one that does everything else is given up here.
+// waitOn reports whether to go on waiting for an owner that has not copied the pages that it has claimed. The
+// caller must wait while the owner may still copy, because a late copy would overwrite newer data. The
+// failure of an owner that has died is detected elsewhere; one that is alive but does not copy fails here
+// after peerTimeout.
 func (t *Target) waitOn(o *ownerWait) bool {
 	runtime.Gosched()
 	o.step()
@@ -144,11 +145,11 @@ func (t *Target) waitOn(o *ownerWait) bool {
 	return t.unusableLocked() == nil
 }
 
-var errShareStands = fmt.Errorf("%w: its share of a Put to its part of a window, or of a Get, stands",
-	transport.ErrPeerLost)
+var errShareStands = fmt.Errorf("%w: it does not copy its portion of a Put to its part of a window, "+
+	"or of a Get", transport.ErrPeerLost)
 
-// registerShared gives the target the right that a copy needs, and pins the memory; nil if that cannot be
-// done, or not cheaply.
+// registerShared registers buf with the right that the owner's copy needs, and pins it; nil if buf is not
+// memory of Alloc, or the peer is not connected.
 func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, *Memory) {
 	e := t.w.e
 	e.mu.Lock()
@@ -173,11 +174,11 @@ func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, 
 	return mr, m
 }
 
-// claimsPerPass bounds what one pass copies of a window, 256 KiB each.
+// claimsPerPass bounds the claims of a window that one pass copies, 256 KiB each.
 const claimsPerPass = 4
 
-// copyShared copies shares of what others move to or from parts of this rank at this moment. It tells whether
-// there was anything. Call it in every pass.
+// copyShared helps with the current Puts and Gets of others in this rank's parts. It reports whether there
+// were any. Every pass calls it.
 func (w *Windows) copyShared() (did bool) {
 	for _, win := range w.list {
 		for k := 0; k < claimsPerPass && win.shared.Due() && win.copyPagesLocked(); k++ {
@@ -220,7 +221,7 @@ func (w *Window) copyPagesLocked() bool {
 	return true
 }
 
-// openPeerLocked is the peer of a world rank that one has named; nil if it is not open.
+// openPeerLocked returns the peer of a world rank, which may be invalid; nil if the peer is not open.
 func (w *Windows) openPeerLocked(rank uint64) *peer {
 	e := w.e
 	e.mu.assertHeld()

@@ -16,7 +16,7 @@ import (
 // Target is this rank's access to one rank's part of a window.
 type Target struct {
 	w    *Window
-	rank int // in the world
+	rank int // world rank
 	card WindowCard
 
 	// The addresses of the part and its control block in this process; nil if they are not mapped. They are
@@ -26,25 +26,26 @@ type Target struct {
 
 	failure atomic.Pointer[error] // of the peer
 
-	leading sync.Mutex // held by the goroutine whose Put or Get uses the claims of the part
+	// held by the goroutine whose Put or Get uses the claims of the part; before the engine's lock
+	leading sync.Mutex
 	leader  sharedcopy.Leader
 
 	// The engine's lock guards the following fields.
-	keys    *windowKeys // in the fabric of the peer; nil before it was reached
+	keys    *windowKeys // in the peer's fabric; nil before the peer was reached
 	unmaps  []func() error
-	oldest  *oneSided // of the operations that are posted and not complete, in the order of their serials
+	oldest  *oneSided // list of the posted operations that are not complete, ordered by serial
 	newest  *oneSided
 	begun   uint64 // the newest serial
-	broken  error  // of an accumulate that the target has refused; for the next Flush
-	written bool   // a Write was posted after the last Read that confirms
+	broken  error  // error of an accumulate that the target has refused; for the next Flush
+	written bool   // a Write was posted after the last confirming Read
 
 	reached, hasRoom func() bool // conditions to wait for
 
 	parts *attachedParts // of a dynamic window; nil otherwise
-	part  *attachedPart  // whose memory this is; nil for the part of a window that is not dynamic
+	part  *attachedPart  // the attachment that this Target is; nil otherwise
 }
 
-// conditions sets the conditions that calls wait for.
+// conditions sets the conditions for which calls wait.
 func (t *Target) conditions() {
 	t.reached = func() bool { return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).state == peerOpen }
 	t.hasRoom = func() bool {
@@ -52,20 +53,20 @@ func (t *Target) conditions() {
 	}
 }
 
-// maxOneSided is how many operations on the windows of a peer are posted at once: the other protocols have
-// the rest of the send queue.
+// maxOneSided bounds the operations that are posted at once for the windows of a peer: the other protocols
+// have the rest of the send queue.
 const maxOneSided = 128
 
-// Bytes is the size of the part.
+// Bytes returns the size of the part.
 func (t *Target) Bytes() int { return int(t.card.Bytes) }
 
-// Base is the address of the part in this process; nil if it is not mapped, or not yet.
+// Base returns the address of the part in this process; nil if it is not mapped, or not yet.
 func (t *Target) Base() unsafe.Pointer { return unsafe.Pointer(t.base.Load()) }
 
-// Mapped tells whether the part, once reached, is in this process.
+// Mapped reports whether the part is mapped in this process. It is valid once the target was reached.
 func (t *Target) Mapped() bool { return t.control.Load() != nil }
 
-// Err is the failure of the peer, if it has failed.
+// Err returns the failure of the peer, or nil.
 func (t *Target) Err() error {
 	if err := t.failure.Load(); err != nil {
 		return *err
@@ -73,7 +74,7 @@ func (t *Target) Err() error {
 	return nil
 }
 
-// unusableLocked is why nothing can be done with the target.
+// unusableLocked returns why the target cannot be used, or nil.
 func (t *Target) unusableLocked() error {
 	t.w.e.mu.assertHeld()
 	e := t.w.e
@@ -86,7 +87,7 @@ func (t *Target) unusableLocked() error {
 	return t.Err()
 }
 
-// Reach returns when the target's rank is connected, and its part mapped if that can be; or when s ends.
+// Reach waits until the target's rank is connected, and its part mapped if possible, or until s ends.
 func (t *Target) Reach(s *Canceller) error {
 	if t.control.Load() != nil {
 		return nil
@@ -97,7 +98,7 @@ func (t *Target) Reach(s *Canceller) error {
 	return err
 }
 
-// reachLocked is Reach under the lock, which it leaves while it waits. It gives the peer.
+// reachLocked is Reach under the lock, which it releases while it waits. It returns the peer.
 func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 	t.w.e.mu.assertHeld()
 	e := t.w.e
@@ -121,7 +122,7 @@ func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 			e.connections.connectLocked(p)
 		}
 		e.mu.Unlock()
-		err := e.waiters.waitUnless(s, t.reached)
+		err := e.waiting.waitUnless(s, t.reached)
 		e.mu.Lock()
 		if err != nil {
 			return nil, err
@@ -129,7 +130,7 @@ func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 	}
 }
 
-// mapPartsLocked has memory and control block be part of this process, where both can be.
+// mapPartsLocked maps the memory and the control block, if both can be mapped.
 func (t *Target) mapPartsLocked(p *peer) {
 	t.w.e.mu.assertHeld()
 	m, ok := p.ch.QP().(transport.Mapper)
@@ -164,8 +165,8 @@ func (t *Target) unmapLocked() (err error) {
 	return err
 }
 
-// Put writes src at an offset, which is in bounds. The bytes are there when a Flush has returned; src is the
-// caller's again when a Flush or a FlushLocal has.
+// Put writes src at an offset, which is in bounds. The bytes are placed when a Flush has returned; src may be
+// reused when a Flush or a FlushLocal has.
 func (t *Target) Put(src []byte, at int, s *Canceller) error {
 	return t.move(transport.OpWrite, src, at, nil, s)
 }
@@ -175,13 +176,13 @@ func (t *Target) Get(dst []byte, at int, s *Canceller) error {
 	return t.move(transport.OpRead, dst, at, nil, s)
 }
 
-// PutView is Put of the bytes of a layout of some memory, which are not contiguous there. It takes them only
-// where the way to the target, which has been reached, does that.
+// PutView is Put of a view, which is not contiguous. It does nothing, and returns false, if the fabric to the
+// target, which was reached before, does not support it.
 func (t *Target) PutView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
 	return t.moveView(transport.OpWrite, l, mem, at, s)
 }
 
-// GetView is PutView the other way.
+// GetView is Get into a view, as PutView is Put.
 func (t *Target) GetView(l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (taken bool, err error) {
 	return t.moveView(transport.OpRead, l, mem, at, s)
 }
@@ -206,7 +207,7 @@ func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Poin
 	}
 	n := l.Bytes()
 	o.view = t.w.e.views.bufferLocked(l, mem)
-	o.name(op, n, t.keys.Mem, at)
+	o.setTransfer(op, n, t.keys.Mem, at)
 	switch {
 	case n > slotBytes:
 		if o.mr, err = p.fabric.views.RegisterView(o.view, n, accessOf(op)); err != nil {
@@ -220,7 +221,7 @@ func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Poin
 	return true, t.postTransferLocked(p, o, s)
 }
 
-// move begins a Put or a Get of buf. A request, if there is one, counts what is under way.
+// move begins a Put or a Get of buf. A request, if not nil, counts its transfers.
 func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Canceller) error {
 	if len(buf) == 0 {
 		return nil
@@ -243,8 +244,7 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 	return nil
 }
 
-// Flush returns when all operations on the target have ended, here and there. When s ends first they stay
-// under way.
+// Flush waits until all operations on the target are complete at both ends. If s ends first they go on.
 func (t *Target) Flush(s *Canceller) error {
 	if t.parts != nil {
 		sys.FullBarrier()
@@ -257,7 +257,7 @@ func (t *Target) Flush(s *Canceller) error {
 	return t.flush(true, s)
 }
 
-// FlushLocal returns when the buffers of all operations on the target are the caller's.
+// FlushLocal waits until the buffers of all operations on the target may be reused.
 func (t *Target) FlushLocal(s *Canceller) error {
 	switch {
 	case t.parts != nil:
@@ -268,7 +268,7 @@ func (t *Target) FlushLocal(s *Canceller) error {
 	return t.flush(false, s)
 }
 
-// FlushAll is Flush of all targets: the Reads that confirm are under way at the same time.
+// FlushAll is Flush of all targets: it posts all confirming Reads first.
 func (w *Window) FlushAll(s *Canceller) error {
 	sys.FullBarrier()
 	return w.flushAll(true, s)
@@ -298,7 +298,7 @@ func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 	return err
 }
 
-// beginFlush posts what a flush waits for.
+// beginFlush posts the confirming Read of a flush, if one is needed.
 func (t *Target) beginFlush(s *Canceller) error {
 	t.w.e.mu.Lock()
 	defer t.w.e.mu.Unlock()
@@ -312,7 +312,8 @@ func (t *Target) beginFlush(s *Canceller) error {
 	return err
 }
 
-// flush waits for what is posted. A Read that is posted after Writes ends after their bytes are placed.
+// flush waits for the posted operations, and, with placed set, for a confirming Read: a Read that is posted
+// after Writes completes after their bytes are placed.
 func (t *Target) flush(placed bool, s *Canceller) error {
 	e := t.w.e
 	e.mu.Lock()
@@ -329,11 +330,11 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 		}
 	}
 	if err == nil && !t.idle() {
-		// what other goroutines begin meanwhile is not waited for
+		// operations that other goroutines begin meanwhile do not count
 		last := t.newest.serial
 		t.newest.awaited = true
 		e.mu.Unlock()
-		err = e.waiters.waitUnless(s, func() bool {
+		err = e.waiting.waitUnless(s, func() bool {
 			return t.idle() || t.oldest.serial > last || t.unusableLocked() != nil
 		})
 		e.mu.Lock()
@@ -346,7 +347,7 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 	return err
 }
 
-// postLocked has the peer's queue pair carry a transfer out. It releases the lock while there is no room.
+// postLocked posts a transfer to the peer's queue pair. It releases the lock while there is no room.
 func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r *request,
 	s *Canceller) error {
 	t.w.e.mu.assertHeld()
@@ -357,7 +358,7 @@ func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r 
 	if o.request = r; r != nil {
 		r.openTransfers++
 	}
-	o.name(op, len(buf), t.keys.Mem, at)
+	o.setTransfer(op, len(buf), t.keys.Mem, at)
 	switch {
 	case len(buf) > slotBytes:
 		if o.mr, err = p.fabric.pd.Register(buf, accessOf(op)); err != nil {
@@ -373,14 +374,14 @@ func (t *Target) postLocked(p *peer, op transport.Opcode, buf []byte, at int, r 
 	return t.postTransferLocked(p, o, s)
 }
 
-// name has an operation be a transfer between its slot and n bytes at an offset of a region.
-func (o *oneSided) name(op transport.Opcode, n int, key transport.Key, at int) {
+// setTransfer makes an operation a transfer between its slot and n bytes at an offset of a region.
+func (o *oneSided) setTransfer(op transport.Opcode, n int, key transport.Key, at int) {
 	o.wr.Op = op
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: n}
 	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: uint64(n)}
 }
 
-// accessOf is the right that an operation needs at its caller's buffer.
+// accessOf returns the right that an operation needs for its caller's buffer.
 func accessOf(op transport.Opcode) transport.Access {
 	if op == transport.OpRead {
 		return transport.LocalWrite
@@ -388,7 +389,7 @@ func accessOf(op transport.Opcode) transport.Access {
 	return 0
 }
 
-// postTransferLocked posts a Write or a Read that is described.
+// postTransferLocked posts a Write or a Read that setTransfer has described.
 func (t *Target) postTransferLocked(p *peer, o *oneSided, s *Canceller) error {
 	t.w.e.mu.assertHeld()
 	if o.wr.Op == transport.OpWrite {
@@ -400,8 +401,8 @@ func (t *Target) postTransferLocked(p *peer, o *oneSided, s *Canceller) error {
 	return t.postOperationLocked(p, o, s)
 }
 
-// confirmLocked posts the Read of which the completion says that all earlier Writes are placed, if there are
-// any.
+// confirmLocked posts a confirming Read, if there are Writes to confirm: its completion says that all earlier
+// Writes are placed.
 func (t *Target) confirmLocked(p *peer, s *Canceller) error {
 	t.w.e.mu.assertHeld()
 	o, err := t.newOperationLocked(p, s)
@@ -416,12 +417,12 @@ func (t *Target) confirmLocked(p *peer, s *Canceller) error {
 	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
 	o.wr.Op = transport.OpRead
 	if err = t.postOperationLocked(p, o, s); err == nil {
-		t.written = false // not before: it may be given up, and others rely on it
+		t.written = false // not before: the Read may not be posted, and others rely on it
 	}
 	return err
 }
 
-// postOperationLocked posts an operation, which is gone if that fails. It releases the lock while there is no
+// postOperationLocked posts an operation, or frees it on failure. It releases the lock while there is no
 // room.
 func (t *Target) postOperationLocked(p *peer, o *oneSided, s *Canceller) error {
 	t.w.e.mu.assertHeld()

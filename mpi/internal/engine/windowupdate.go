@@ -11,19 +11,20 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Accumulates of a part that is mapped are atomics of the caller. Others are asked of the target's engine by
-// UPDATE, one message for each 512 bytes, and each is answered by UPDATED: what the engine changes it changes
-// by the same atomics, so all ways are atomic against each other. Messages keep the order of calls.
+// The caller executes an accumulate on a mapped part by atomics. Otherwise it sends UPDATE messages of up to
+// 512 bytes to the target's engine, which answers each by UPDATED. The engine uses the same atomics, so both
+// ways are atomic with respect to each other. Messages keep the order of calls.
 
-// outbox is what waits for credits at a peer: UPDATEs of ours, and UPDATEDs to the peer's.
+// outbox has the messages that wait for credits at a peer: this rank's UPDATEs, and UPDATEDs for the peer's.
 type outbox struct {
 	waiting []*windowMessage
 	first   int
-	results int // of them
+	results int // number of UPDATEDs
 }
 
-// windowMessage is an UPDATE or UPDATED that is to be sent. Where it fits no slot, its bytes go in PARTs, and
-// the last of them in the message itself. A peer's messages follow one another, so parts of two do not mix.
+// windowMessage is an UPDATE or UPDATED to send. If it does not fit a slot, its first bytes are sent in PART
+// messages, and the rest in the message itself. The messages to a peer are sent one after another, so PARTs
+// of two messages do not mix.
 type windowMessage struct {
 	kind   channel.Kind
 	length int
@@ -32,11 +33,11 @@ type windowMessage struct {
 	next   *windowMessage
 }
 
-// maxResults is how many UPDATEDs wait for a peer at most: it has no more operations posted.
+// maxResults bounds the UPDATEDs that wait for a peer: a correct peer has no more operations posted.
 const maxResults = maxOneSided
 
 var (
-	errRefused = fmt.Errorf("%w: the target has no such place in the window", ErrRequest)
+	errRefused = fmt.Errorf("%w: the target has no such element in the window", ErrRequest)
 	errStuck   = fmt.Errorf("%w: another rank holds the lock of the target's elements, and "+
 		"does not release it", ErrProcFailed)
 )
@@ -98,9 +99,9 @@ func (w *Windows) sendWaiting(p *peer) {
 	o.waiting, o.first = o.waiting[:0], 0
 }
 
-// Update begins to change elements from an offset on, each as one: to what is there op that of src. old, if
-// it is not nil, gets what was there; for rma.Swap compare is what is to be there. src is the caller's again
-// at once, old when the operation is complete.
+// Update starts an accumulate: each element from the offset on becomes old op src, atomically per element.
+// old, if not nil, gets the old values; for rma.Swap the element changes only if it equals compare. src may
+// be reused at once, old when the operation is complete.
 func (t *Target) Update(src, old, compare []byte, at int, op rma.Code, s *Canceller) error {
 	return t.update(src, old, compare, at, op, nil, s)
 }
@@ -165,8 +166,8 @@ func (t *Target) sendUpdateLocked(p *peer, o *oneSided, src, compare []byte, at 
 	t.w.e.Windows.send(p, m)
 }
 
-// FetchUpdate is Update of one element, and waits for what was there. When s ends first the element may be
-// changed all the same.
+// FetchUpdate is Update of one element, and waits for the old value. If s ends first, the element may still
+// be changed.
 func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *Canceller) error {
 	e := t.w.e
 	if t.control.Load() != nil {
@@ -190,7 +191,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 	t.sendUpdateLocked(p, o, src, compare, at, op)
 	if !o.done {
 		e.mu.Unlock()
-		err = e.waiters.waitUnless(s, o.ended)
+		err = e.waiting.waitUnless(s, o.ended)
 		e.mu.Lock()
 		if err != nil && !o.done {
 			o.kept, o.givenUp, o.into = false, true, nil
@@ -202,7 +203,7 @@ func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *C
 	return err
 }
 
-// onPart keeps bytes of an UPDATE or UPDATED until it has come.
+// onPart stores bytes of an UPDATE or UPDATED until that arrives.
 func (w *Windows) onPart(p *peer, body []byte) error {
 	if len(p.windowParts)+len(body) > rma.UpdateHeader+rma.MaxUpdate {
 		return fmt.Errorf("%w: PARTs of more than %d bytes", transport.ErrProtocol,
@@ -212,7 +213,7 @@ func (w *Windows) onPart(p *peer, body []byte) error {
 	return nil
 }
 
-// whole gives a message with the PARTs before it. It is valid until the next one.
+// whole returns a message with the PARTs before it. It is valid until the next message.
 func (p *peer) whole(body []byte) []byte {
 	if len(p.windowParts) == 0 {
 		return body
@@ -222,7 +223,7 @@ func (p *peer) whole(body []byte) []byte {
 	return all
 }
 
-// onUpdate carries out what a peer asks for.
+// onUpdate executes an UPDATE of a peer.
 func (w *Windows) onUpdate(p *peer, body []byte) error {
 	u, err := rma.ParseUpdate(p.whole(body))
 	if err != nil {
@@ -240,7 +241,8 @@ func (w *Windows) onUpdate(p *peer, body []byte) error {
 	return nil
 }
 
-// carryOut changes this rank's part of a window, and puts what was there into old, if that is asked for.
+// carryOut changes elements of this rank's part of a window, and stores their old values in old if u wants
+// them.
 func (w *Windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []byte) {
 	win := w.find(u.Window)
 	if win == nil || !win.has(p.rank) || !win.typ.Has(u.Op) {
@@ -270,8 +272,8 @@ func (w *Windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 		win.changing.Lock()
 		defer win.changing.Unlock()
 	}
-	// A lock that is not left is waited for once: the engine's lock is held meanwhile, and many UPDATEs could
-	// have all other peers take this rank for dead.
+	// The wait for a lock that is never released happens only once: the engine's lock is held meanwhile, and
+	// many UPDATEs could make all other peers take this rank for dead.
 	if win.stuck && !lock.Free() {
 		return rma.Stuck, nil
 	}
@@ -281,12 +283,12 @@ func (w *Windows) carryOut(p *peer, u *rma.Update, old []byte) (rma.Outcome, []b
 	return rma.Done, old
 }
 
-// aligned is room for operands.
+// aligned returns a buffer for operands.
 func (w *Windows) aligned() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w.operands[0])), len(w.operands)*wordBytes)
 }
 
-// find gives a window by its number.
+// find returns the window with an id, or nil.
 func (w *Windows) find(id uint32) *Window {
 	for _, win := range w.list {
 		if win.id == id {
@@ -296,7 +298,7 @@ func (w *Windows) find(id uint32) *Window {
 	return nil
 }
 
-// has tells whether a rank of the world is in the window.
+// has reports whether a world rank is in the window.
 func (w *Window) has(rank int) bool {
 	for i := range w.targets {
 		if w.targets[i].rank == rank {
@@ -306,7 +308,7 @@ func (w *Window) has(rank int) bool {
 	return false
 }
 
-// onUpdated ends an operation that the peer was asked for.
+// onUpdated ends the operation of an UPDATE.
 func (w *Windows) onUpdated(p *peer, body []byte) error {
 	u, err := rma.ParseUpdated(p.whole(body))
 	if err != nil {
@@ -314,7 +316,7 @@ func (w *Windows) onUpdated(p *peer, body []byte) error {
 	}
 	o := p.fabric.oneSided.find(u.Number, u.Generation)
 	if o == nil || !o.asked || o.peer != p {
-		return fmt.Errorf("%w: UPDATED of an operation that there is not", transport.ErrProtocol)
+		return fmt.Errorf("%w: UPDATED of an unknown operation", transport.ErrProtocol)
 	}
 	switch {
 	case u.Outcome == rma.Refused:

@@ -2,10 +2,10 @@ package grid
 
 import "slices"
 
-// Place puts ranks on the places of a grid so that neighbors are on one host where they can be. hosts
-// has the host of each rank. Where all hosts have the same number of ranks and the grid can be cut into
-// blocks of that many places, each host gets a block so that the fewest neighbors are apart. Elsewhere each
-// host gets places that follow one another.
+// Place assigns ranks to the cells of a grid so that neighbors are on one host if possible. hosts has the
+// host of each rank. If all hosts have the same number of ranks and the grid can be cut into blocks of that
+// many cells, each host gets a block, of the shape that separates the fewest neighbors. Otherwise each host
+// gets consecutive cells.
 func Place(dims, hosts []int) []int {
 	places := Size(dims)
 	ranks := byHost(hosts)
@@ -101,7 +101,7 @@ func inBlocks(dims, block []int) []int {
 	return places
 }
 
-// PlaceGraph puts ranks on the vertices of a graph so that neighbors are on one host where they can be: each
+// PlaceGraph assigns ranks to the vertices of a graph so that neighbors are on one host if possible: each
 // host in turn takes, one after another, the vertex with the most neighbors on that host. neighbors lists
 // those of each vertex; hosts has the host of each rank.
 func PlaceGraph(neighbors [][]int, hosts []int) []int {

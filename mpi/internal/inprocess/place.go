@@ -17,7 +17,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Place is what a rank has in place of a process.
+// Place is the environment of a rank that is a goroutine, which otherwise its process provides.
 type Place struct {
 	Wire     *wireup.Job
 	Device   transport.Device // belongs to the rank from Init on; nil for those that the settings name
@@ -37,10 +37,10 @@ var ErrChecked = errors.New("checking mode")
 
 // Rank is the rank that package mpi makes in a Place.
 type Rank interface {
-	// Fail has every current and later call of the rank fail with a cause.
+	// Fail makes every current and later call of the rank fail with a cause.
 	Fail(cause error)
 
-	// Snapshot says what the rank does. Goroutines that are in no call of it are left out.
+	// Snapshot describes the calls of the rank that are in progress.
 	Snapshot() *snapshot.Rank
 
 	// Moves is a number that grows whenever a message of the rank moves.
@@ -49,7 +49,7 @@ type Rank interface {
 	// Engine is the rank's; nil before it is there.
 	Engine() *engine.Engine
 
-	// Discard releases what the rank still has if it has not come through Finalize.
+	// Discard releases the resources of a rank that has not completed Finalize.
 	Discard(cause error) error
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Twice gives an offset in memory that the layout has twice, if there is one. Offsets can be negative.
+// Twice returns an offset in memory that the layout contains twice, if there is one. Offsets can be negative.
 func (l *Layout) Twice() (at int, twice bool) {
 	if l.more == nil && max(l.stride, -l.stride) >= l.block { // most columns
 		return 0, false
@@ -54,14 +54,14 @@ func overlap(all []interval) (at int, found bool) {
 	return 0, false
 }
 
-// twiceHere is Twice in what l selects from.
+// twiceHere is Twice, but returns an offset in the layout from which l selects.
 func (l *Layout) twiceHere() (int, bool) {
 	if p := l.list(); p != nil {
 		e, twice := p.twiceInList()
 		return l.start + e*p.step, twice
 	}
-	// Of all that is made without a list only blocks that are longer than their distance overlap; and where
-	// selections are joined (Of), dimensions that stay within the block of another.
+	// Without a list, elements can repeat only if a block is longer than its stride, or, after Of, if a
+	// dimension lies inside the block of another.
 	var room [maxDims]dim
 	dims := l.appendDims(room[:0])
 	for i, d := range dims {

@@ -46,7 +46,7 @@ type dim struct{ count, stride int }
 
 const maxDims = 16
 
-// errTooMuch is for what no memory can have.
+// errTooMuch is the error for sizes that exceed any memory.
 var errTooMuch = errors.New("there are more elements than can be counted")
 
 // Whole is n elements of size bytes from an element on.
@@ -54,9 +54,9 @@ func Whole(from, n, size int) Layout {
 	return Layout{n: n * size, start: from * size, block: n * size}
 }
 
-// SetRows makes a Layout without bytes blocks of block bytes, which begin stride bytes apart, of n bytes in
-// all; with a stride of 0, one block of all of them. It sets word by word: what was written in words and is
-// copied in more than words, as results are, is waited for.
+// SetRows sets a zero Layout to blocks of block bytes, which begin stride bytes apart, of n bytes in total;
+// with a stride of 0, to one block of n bytes. It writes the fields one by one: returning a struct would copy
+// it with wider loads, which stall on the preceding word stores (store forwarding).
 func (l *Layout) SetRows(n int, block, stride int32) {
 	l.n, l.block, l.stride = n, int(block), int(stride)
 	if stride == 0 {

@@ -300,8 +300,8 @@ func (l *Layout) moveDims(dims []dim, mem unsafe.Pointer, at int, flat unsafe.Po
 	}
 	inner, outer := dims[last], dims[last-1]
 	for {
-		var m int         // bytes of this step, of which the last is in the dimension of
-		dimension := last // which it has done some parts
+		var m int         // bytes copied in this step
+		dimension := last // whose index advances by count
 		count := 1
 		switch {
 		case inBlock > 0 || n < l.block:

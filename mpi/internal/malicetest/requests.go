@@ -16,12 +16,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A Misdeed is what a malicious rank does.
+// A Misdeed is a protocol violation by a malicious (Byzantine) rank.
 type Misdeed interface {
 	Stop() // ends it, before the rank does
 	Deeds() int64
-	// Tell has a function called with the first deed, on the way of which nothing has come to a peer; later
-	// ones are counted. It is for a rank that may be ended at any time afterwards.
+	// Tell registers a function that is called before the first misdeed, while no peer has seen any. Later
+	// ones are only counted. It is for a rank that may be ended at any time afterwards.
 	Tell(first func())
 }
 

@@ -2,15 +2,15 @@ package match
 
 import "math/bits"
 
-// indexThreshold is how far a queue is walked before it gets an index of tags. Up to there walking costs no
-// more than keeping the index; and most queues, long ones too, are asked for in their own order, so that
-// nobody walks them. A power of two.
+// indexThreshold is the number of entries after which a search of a queue builds an index of tags. Shorter
+// searches cost no more than an index; and most queues, even long ones, are emptied in their own order, so
+// their first entry matches. It is a power of two.
 const indexThreshold = 16
 
-// entry is where a receive or a message stands in a queue. The zero place stands in none.
+// entry is the entry of a receive or a message in a queue. The zero entry is in none.
 type entry[E any] struct {
 	owner      *E
-	queue      *queue[E] // nil while it stands in none
+	queue      *queue[E] // nil while it is in none
 	prev, next *entry[E] // in the queue
 	tag        int32
 	sequence   uint64
@@ -18,18 +18,18 @@ type entry[E any] struct {
 	prevTag, nextTag *entry[E] // in the chain of the queue's index, while it has one
 }
 
-// queue keeps places in the order in which they were pushed. One that has been walked far has an index, until
-// it is empty, from tags to chains of places that stand in the same order, so that the first with a tag is
-// found without walking past those with other tags.
+// queue is a list of entries in the order in which they were pushed. After a long search it has an index,
+// until it is empty, from tags to chains of entries in the same order, so that the first with a tag is found
+// without passing others.
 type queue[E any] struct {
 	first, last *entry[E]
 	length      int
 	anyTag      chain[E]   // those that accept AnyTag, while there is an index
-	chains      []chain[E] // the others by tag: the index, a power of two; nil while there is none
-	spare       []chain[E] // of an index that the queue had: all empty
+	chains      []chain[E] // the others by hash of tag; their number is a power of two; nil without an index
+	spare       []chain[E] // empty chains of an earlier index
 }
 
-// chain is a doubly linked list of places whose tags fall together.
+// chain is a doubly linked list of entries whose tags have the same hash.
 type chain[E any] struct {
 	first, last *entry[E]
 }
@@ -48,7 +48,7 @@ func (q *queue[E]) push(p *entry[E]) {
 	}
 }
 
-// addToIndex puts a place that has been pushed into the index.
+// addToIndex adds an entry that was pushed to the index.
 func (q *queue[E]) addToIndex(p *entry[E]) {
 	if q.length > len(q.chains) {
 		q.buildIndex()
@@ -78,8 +78,8 @@ func (q *queue[E]) remove(p *entry[E]) {
 	p.queue, p.prev, p.next = nil, nil, nil
 }
 
-// popIfTag removes the first receive and gives it, if it names this tag and is in no index. It is remove
-// for the first of a queue, by far the most common case, in a fifth less time.
+// popIfTag removes the first receive and returns it, if it has this tag and there is no index. It is a fifth
+// faster than remove, for by far the most common case.
 func (q *queue[E]) popIfTag(tag int32) *entry[E] {
 	p := q.first
 	if p == nil || p.tag != tag || q.chains != nil {
@@ -96,7 +96,7 @@ func (q *queue[E]) popIfTag(tag int32) *entry[E] {
 	return p
 }
 
-// buildIndex makes chains, about two for every place that the queue holds now, and puts the places into them.
+// buildIndex makes about two chains for every entry, and adds the entries to them.
 func (q *queue[E]) buildIndex() {
 	q.anyTag = chain[E]{}
 	if size := max(2*indexThreshold, 1<<bits.Len(uint(2*q.length-1))); len(q.spare) >= size {
@@ -127,11 +127,11 @@ func (q *queue[E]) findMessage(tag int32) *entry[E] {
 	return q.findReceive(tag)
 }
 
-// findReceive finds the first place with this tag, or with AnyTag: of receives, the one for a message of this
-// tag.
+// findReceive finds the first entry with this tag, or with AnyTag: among receives, the one for a message of
+// this tag.
 func (q *queue[E]) findReceive(tag int32) *entry[E] {
 	if p := q.first; p != nil && (p.tag == tag || p.tag == AnyTag) {
-		return p // most messages come in the order of their receives
+		return p // most messages arrive in the order of their receives
 	}
 	walked := 0
 	for p := q.first; p != nil && q.chains == nil; p = p.next {
@@ -148,7 +148,7 @@ func (q *queue[E]) findReceive(tag int32) *entry[E] {
 	return earliest(q.chain(tag).find(tag), q.anyTag.first)
 }
 
-// each yields the owners in order, and lets the one at hand be removed. It reports whether to go on.
+// each yields the owners in order; the current one may be removed. It reports whether to go on.
 func (q *queue[E]) each(yield func(*E) bool) bool {
 	for p := q.first; p != nil; {
 		next := p.next
@@ -193,7 +193,7 @@ func (c *chain[E]) find(tag int32) *entry[E] {
 	return nil
 }
 
-// earliest of two receives, either of which may be nil.
+// earliest returns the earlier of two receives, either of which may be nil.
 func earliest[E any](a, b *entry[E]) *entry[E] {
 	if a == nil || b != nil && b.sequence < a.sequence {
 		return b

@@ -3,9 +3,9 @@
 // receives that match a message the one posted first takes it, and among the messages that match a receive
 // the one that arrived first is taken.
 //
-// The package does no I/O, holds no lock and starts nothing: whoever owns a [Table] calls it from one
-// goroutine at a time. Receives and messages are linked into the table where they stand, so that nothing is
-// allocated for them; their owner keeps them alive and unmoved while they wait, and uses them again
+// The package does no I/O, takes no lock and starts no goroutine: the owner of a [Table] calls it from one
+// goroutine at a time. Receives and messages are linked into the table themselves, so nothing is allocated
+// for them; their owner keeps them alive and does not move them while they wait, and can reuse them
 // afterwards.
 package match
 
@@ -18,8 +18,8 @@ const (
 	AnyTag = -1
 )
 
-// Posted is a receive that its owner fills in and posts. Context, Source and Tag stay as they are while it
-// waits.
+// Posted is a receive that its owner fills in and posts. Context, Source and Tag must not change while it is
+// in the table.
 type Posted[P any] struct {
 	Context uint32
 	Source  int32 // a rank of the context, or AnySource
@@ -29,38 +29,36 @@ type Posted[P any] struct {
 	entry entry[Posted[P]]
 }
 
-// Message is one that arrived before a receive for it was posted. Context, Source and Tag stay as they are
-// while it is queued.
+// Message is a message that arrived before its receive was posted. Context, Source and Tag must not change
+// while it is in the table.
 type Message[M any] struct {
 	Context uint32
 	Source  int32 // a rank of the context
 	Tag     int32 // 0 or more
 	Value   M     // the owner's, not looked at
 
-	// A message is found by receives that name its source and by receives that do not, so it waits in two
-	// queues.
+	// Receives with its source and receives from AnySource look for it, so it is in two queues.
 	bySource, byContext entry[Message[M]]
 }
 
 // Table holds the posted receives and the unexpected messages of a rank. The zero Table is empty and ready.
 //
-// Posting, arriving, filing and taking cost the same however many sources and contexts there are, and hardly
-// more when a queue is long. The memory grows with the sources that have been in use, never with the size of
-// the job.
+// The cost of its methods does not depend on the number of sources and contexts, and hardly on the length of
+// the queues. Its memory grows with the number of sources in use, not with the size of the job.
 type Table[P, M any] struct {
 	bins      bins[P, M]
-	sequence  uint64 // of the receive posted last: tells which of two receives in different bins came first
-	wildcards int    // posted receives from AnySource; while there are none Arrive looks into one bin only
+	sequence  uint64 // of the receive posted last: orders receives in different bins
+	wildcards int    // posted receives from AnySource; while there are none Arrive searches one bin only
 
 	posted, unexpected int
 }
 
-// Post takes the earliest unexpected message that the receive matches out of the table and returns it.
-// Without one it returns nil and p waits in the table until Arrive or Withdraw takes it out; it must not be
-// posted again before that.
+// Post removes the earliest unexpected message that the receive matches from the table and returns it. If
+// there is none it adds p to the table, where p stays until Arrive or RemovePosted removes it, and returns
+// nil.
 func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 	if p.entry.queue != nil {
-		panic("match: a receive was posted that is waiting already")
+		panic("match: Post of a receive that is in the table")
 	}
 	b := t.bins.recent(key(p.Context, p.Source))
 	if b == nil {
@@ -82,10 +80,10 @@ func (t *Table[P, M]) Post(p *Posted[P]) *Message[M] {
 	return nil
 }
 
-// Arrive takes the earliest posted receive that matches a message which has just arrived out of the table and
-// returns it, or nil, upon which the caller files the message.
+// Arrive removes the earliest posted receive that matches an arriving message from the table and returns it.
+// It returns nil if there is none; the caller then passes the message to AddUnexpected.
 func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
-	// Most messages come from where the last one came from, in the order of their receives.
+	// Most messages come from the source of the last one, in the order of their receives.
 	if b := t.bins.recent(key(context, source)); t.wildcards == 0 && b != nil {
 		if p := b.posted.popIfTag(tag); p != nil {
 			t.posted--
@@ -95,7 +93,7 @@ func (t *Table[P, M]) Arrive(context uint32, source, tag int32) *Posted[P] {
 	return t.search(context, source, tag)
 }
 
-// search is Arrive for a message whose receive is not where most are.
+// search is the slow path of Arrive.
 func (t *Table[P, M]) search(context uint32, source, tag int32) *Posted[P] {
 	var found *entry[Posted[P]]
 	if b := t.bins.find(context, source); b != nil {
@@ -113,11 +111,11 @@ func (t *Table[P, M]) search(context uint32, source, tag int32) *Posted[P] {
 	return found.owner
 }
 
-// AddUnexpected keeps a message that no posted receive matched, after those that arrived before. It waits
-// until Post or Take takes it out; it must not be filed again before that.
+// AddUnexpected adds a message that no posted receive matched to the table, behind those that arrived before.
+// It stays until Post or RemoveUnexpected removes it.
 func (t *Table[P, M]) AddUnexpected(m *Message[M]) {
 	if m.bySource.queue != nil {
-		panic("match: a message was filed that is waiting already")
+		panic("match: AddUnexpected of a message that is in the table")
 	}
 	m.bySource.owner, m.bySource.tag = m, m.Tag
 	m.byContext.owner, m.byContext.tag = m, m.Tag
@@ -126,8 +124,8 @@ func (t *Table[P, M]) AddUnexpected(m *Message[M]) {
 	t.unexpected++
 }
 
-// Probe returns the message that a receive with these particulars would take, and leaves it where it is; nil
-// if there is none. Take takes it out, for a matched probe.
+// Probe returns the message that a receive with these arguments would match, or nil. The message stays in the
+// table; a matched probe then calls RemoveUnexpected.
 func (t *Table[P, M]) Probe(context uint32, source, tag int32) *Message[M] {
 	b := t.bins.find(context, source)
 	if b == nil {
@@ -139,8 +137,8 @@ func (t *Table[P, M]) Probe(context uint32, source, tag int32) *Message[M] {
 	return nil
 }
 
-// RemoveUnexpected takes a message that Probe or Unexpected showed out of the table. It reports false, and
-// does nothing, if the message is not waiting any more.
+// RemoveUnexpected removes a message that Probe or Unexpected returned from the table. It reports false if
+// the message is no longer there.
 func (t *Table[P, M]) RemoveUnexpected(m *Message[M]) bool {
 	if m.bySource.queue == nil {
 		return false
@@ -151,8 +149,8 @@ func (t *Table[P, M]) RemoveUnexpected(m *Message[M]) bool {
 	return true
 }
 
-// RemovePosted takes a receive out of the table, to cancel it. It reports false, and does nothing, if the
-// receive is not waiting any more: it has matched.
+// RemovePosted removes a receive from the table, to cancel it. It reports false if the receive is no longer
+// there, because it has matched.
 func (t *Table[P, M]) RemovePosted(p *Posted[P]) bool {
 	if p.entry.queue == nil {
 		return false
@@ -170,10 +168,9 @@ func (t *Table[P, M]) Lengths() (posted, unexpected int) {
 	return t.posted, t.unexpected
 }
 
-// Posted goes through the receives that wait, so that those which cannot match any more can be failed: those
-// that name a dead source, or those of a context that was revoked or freed. Receives of one context and
-// source come in the order of posting. The loop may withdraw the receive at hand, and must not post or file
-// anything.
+// Posted yields the posted receives, in the order of posting for each context and source. Its caller fails
+// those that cannot match any more, because their source has failed, or their context was revoked or freed.
+// The loop may remove the current receive, and must not add anything.
 func (t *Table[P, M]) Posted() iter.Seq[*Posted[P]] {
 	return func(yield func(*Posted[P]) bool) {
 		for _, s := range t.bins.slots {
@@ -184,12 +181,12 @@ func (t *Table[P, M]) Posted() iter.Seq[*Posted[P]] {
 	}
 }
 
-// Unexpected goes through the messages that wait. Messages of one context and source come in the order of
-// arrival. The loop may take the message at hand, and must not post or file anything.
+// Unexpected yields the unexpected messages, in the order of arrival for each context and source. The loop
+// may remove the current message, and must not add anything.
 func (t *Table[P, M]) Unexpected() iter.Seq[*Message[M]] {
 	return func(yield func(*Message[M]) bool) {
 		for _, s := range t.bins.slots {
-			// Every message is in two bins; the one of its source is where it is counted once.
+			// Every message is in two bins, but in only one with a source.
 			if s.bin != nil && s.source() != AnySource && !s.bin.unexpected.each(yield) {
 				return
 			}
@@ -197,7 +194,7 @@ func (t *Table[P, M]) Unexpected() iter.Seq[*Message[M]] {
 	}
 }
 
-// Release gives back what the table keeps for a context that has been freed. What still waits in it stays.
+// Release frees the memory of a freed context. Receives and messages that are still in it stay.
 func (t *Table[P, M]) Release(context uint32) {
 	t.bins.release(context)
 }

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// artifactPart is how much of an artifact goes into a frame.
+	// artifactPart is the number of bytes of an artifact in a frame.
 	artifactPart = 256 << 10
-	// takenWithin is how long a rank that ends waits for its launcher to take what it leaves there.
+	// takenWithin bounds how long a rank that ends waits for its launcher to take an artifact, which is a
+	// report file.
 	takenWithin = 5 * time.Second
 	maxStacks   = 4 << 20 // bytes
 )
@@ -35,8 +36,7 @@ func (r *Reporter) artifact(what snapshot.Artifact, data []byte) error {
 
 var errNoLauncher = errors.New("there is no launcher to send it to: weft run starts one")
 
-// leave sends an artifact, and waits until the launcher has it: what a rank has not handed over when it ends
-// is lost.
+// leave sends an artifact, and waits until the launcher has it, because it would be lost when the rank ends.
 func (r *Reporter) leave(what snapshot.Artifact, data []byte) error {
 	if r == nil || !r.takes {
 		return errNoLauncher
@@ -52,7 +52,7 @@ func (r *Reporter) leave(what snapshot.Artifact, data []byte) error {
 	}
 }
 
-// stacks are those of all goroutines, as far as they fit.
+// stacks returns the stacks of all goroutines, as far as they fit.
 func stacks() []byte {
 	trace := make([]byte, maxStacks)
 	return trace[:runtime.Stack(trace, true)]

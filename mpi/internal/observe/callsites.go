@@ -24,14 +24,14 @@ type callSites struct {
 // stack is the innermost part of one, which has the call of package mpi in it.
 type stack [24]uintptr
 
-// callPlace is a place, and what its calls came to.
+// callPlace is a place with the counts of its calls.
 type callPlace struct {
 	call, site string
 	calls      [engine.Calls]callCount
 	waiting    time.Duration
 }
 
-// callCount is what the calls of one kind came to.
+// callCount has the counts of the calls of one kind.
 type callCount struct {
 	count, bytes uint64
 	time         time.Duration
@@ -90,9 +90,9 @@ func (c *callSites) at(callers stack) *callPlace {
 	return s
 }
 
-// total is what the calls of the place came to. A composite call is counted alone, as it has the others
-// within it. Another call of package mpi may come as several, such as Isend, Recv and two of Wait: it is
-// counted by the one that there are most of, and by those of Wait and Test only if there are no others.
+// total returns the sums of the place's calls. A composite call includes its inner calls, so only it is
+// counted. Other calls of package mpi may produce several events, such as Isend, Recv and two Waits: the most
+// frequent kind is counted, and Wait and Test only if there is no other.
 func (s *callPlace) total() (total callCount) {
 	var waits uint64
 	composite := false

@@ -2,16 +2,16 @@ package observe
 
 import "sync"
 
-// exitHooks hand over what this rank measures, to its launcher or its user: at its end, whether that is
-// Finalize, a failure or Abort, and before a signal of the launcher that may end it. The signal itself is the
-// program's, which may handle it and go on.
+// exitHooks upload a rank's measurements to its launcher or its user: at its end, whether that is Finalize, a
+// failure or Abort, and before a signal of the launcher that may end it. The program may handle the signal
+// and go on.
 type exitHooks struct {
 	mu    sync.Mutex
-	hooks []func(last bool) // last says that the rank ends, and what is measured after it is lost
+	hooks []func(last bool) // last says that the rank ends: later measurements are lost
 	ended bool
 }
 
-// newExitHooks returns nil where there is nothing to do.
+// newExitHooks returns nil if there is nothing to do.
 func newExitHooks(hooks []func(last bool)) *exitHooks {
 	if len(hooks) == 0 {
 		return nil

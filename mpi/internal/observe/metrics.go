@@ -91,7 +91,7 @@ func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(word)), nil
 }
 
-// startMetrics begins to serve the counters of an engine if a setting asks for it; nil if not.
+// startMetrics begins to serve the counters of a rank if a setting asks for it; nil if not.
 func startMetrics(wanted, tokenFile setting.Value, h *engine.Hub, log *slog.Logger) (*metricsServer,
 	error) {
 	if wanted.String() == "" {

@@ -1,6 +1,6 @@
-// Package observe shows what a rank does: to its launcher, which asks for the rank's state when a job stands
-// still and takes profiles and traces; to the user, by counters and reports; and to monitoring, by metrics.
-// It knows communicators only as values of type Communicator.
+// Package observe shows the state of a rank: to its launcher, which asks for it when a job makes no progress,
+// and takes profiles and traces; to the user, by counters and reports; and to monitoring, by metrics. It
+// knows communicators only as values of type Communicator.
 package observe
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
-// Options are what is observed.
+// Options select what is observed.
 type Options struct {
 	Statistics bool // print counters at the end
 	Report     bool // count calls by where the program makes them
 	Trace      int  // bytes of memory for a trace; 0 for no trace
 
-	// Settings that are read when a rank knows its number.
+	// Settings that are parsed when a rank knows its number.
 	Profile, Metrics, MetricsToken setting.Value
 
-	StuckAfter  time.Duration // how long a standstill lasts before it is reported; 0 for never
+	StuckAfter  time.Duration // time without progress after which it is reported; 0 for never
 	StuckAction deadlock.Action
 }
 
@@ -43,7 +43,7 @@ type Rank struct {
 
 // Communicator is a communicator as observers see it.
 type Communicator struct {
-	ID      uint32 // which is the context of its point-to-point messages
+	ID      uint32 // context id of its point-to-point messages
 	Name    string
 	Ranks   []int32 // in the world, of its members; nil for all of the world
 	Begun   uint32  // collectives with numbers; in checking mode, comparisons of them
@@ -55,7 +55,7 @@ type Communicator struct {
 type Communicators interface {
 	// List returns them in the order of their ids.
 	List() []Communicator
-	// Find returns that of an engine context, or false.
+	// Find returns the communicator of a context id, or false.
 	Find(context uint32) (Communicator, bool)
 }
 
@@ -68,12 +68,12 @@ type Observer struct {
 	tracer   *tracer    // nil unless the rank is traced
 	profile  profiler   // nil for none
 	metrics  *metricsServer
-	hooks    *exitHooks // nil where nothing is handed over at the end
-	reporter *Reporter  // nil where nobody wants to know the rank's state
+	hooks    *exitHooks // nil if there is nothing to upload at the end
+	reporter *Reporter  // nil if nobody asks for the rank's state
 	tracing  atomic.Pointer[trace.Buffer]
 }
 
-// New begins to observe a rank, before its engine is there.
+// New begins to observe a rank, before its engine exists.
 func New(options Options) (o *Observer, err error) {
 	o = &Observer{options: options}
 	if options.Statistics {
@@ -141,8 +141,8 @@ func (o *Observer) Reporter() *Reporter { return o.reporter }
 // Tracing returns the buffer for records; nil while the rank is not traced.
 func (o *Observer) Tracing() *trace.Buffer { return o.tracing.Load() }
 
-// HandOver hands over what is measured, at the end of the rank.
+// HandOver uploads the measurements, at the end of the rank.
 func (o *Observer) HandOver() { o.hooks.run() }
 
-// Close ends what serves the rank's counters.
+// Close stops the server of the rank's counters.
 func (o *Observer) Close() { o.metrics.close() }

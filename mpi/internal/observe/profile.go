@@ -21,7 +21,7 @@ const (
 // the last one.
 type profiler func(last bool) ([]byte, error)
 
-// startProfile begins the profile that a setting asks for; nil where none is asked for.
+// startProfile begins the profile that a setting selects; nil for none.
 func startProfile(kind setting.Value) (profiler, error) {
 	var b bytes.Buffer
 	lookup := func(bool) ([]byte, error) {

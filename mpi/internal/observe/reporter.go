@@ -40,7 +40,7 @@ type connection interface {
 // message moves, and answers questions about what it waits for. It has one goroutine, which costs nothing but
 // two polls a second.
 type Reporter struct {
-	conn     connection               // nil where the rank reports to the user itself, or is only asked
+	conn     connection               // nil if the rank reports to the user itself, or only answers
 	takes    bool                     // the other end is a launcher, which takes artifacts
 	observer atomic.Pointer[Observer] // nil until Init is over
 	phase    atomic.Pointer[snapshot.Phase]
@@ -74,7 +74,7 @@ func newReporter(conn connection, p snapshot.Phase) *Reporter {
 }
 
 // ReportInit starts the reporter to the launcher, and reports at once that this rank has called Init. It
-// returns nil where there is no launcher, or none that can be reached. The reporter lives as long as the
+// returns nil if there is no launcher, or none that can be reached. The reporter lives as long as the
 // process.
 func ReportInit() (*Reporter, error) {
 	conn, err := launcherConn()
@@ -207,7 +207,8 @@ func (r *Reporter) alone(after time.Duration) (look func()) {
 	}
 }
 
-// peerFailed takes the launcher's report that a rank has ended, which may come while this rank is in Init.
+// peerFailed handles the launcher's report that a rank has ended, which may arrive while this rank is in
+// Init.
 func (r *Reporter) peerFailed(rank int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,10 +225,10 @@ func (r *Reporter) peerEnded(h *engine.Hub, rank int) {
 	}
 }
 
-// errLauncherSaw is why a rank has failed whose end the launcher has seen.
+// errLauncherSaw is the failure of a rank whose end the launcher has seen.
 var errLauncherSaw = fmt.Errorf("%w: the launcher has seen it end", transport.ErrPeerLost)
 
-// launcherConn is the connection to the launcher; nil where there is none.
+// launcherConn returns the connection to the launcher, or nil.
 func launcherConn() (*os.File, error) {
 	fd, err := inherited.Take(inherited.Snapshots)
 	if err != nil || fd < 0 {
@@ -239,7 +240,7 @@ func launcherConn() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "snapshots"), nil
 }
 
-// Enter notes how far the rank is. A nil Reporter notes nothing.
+// Enter sets the state of the rank. A nil Reporter ignores it.
 func (r *Reporter) Enter(p snapshot.Phase) {
 	if r == nil {
 		return
@@ -277,7 +278,7 @@ func (r *Reporter) run() {
 	}
 }
 
-// obey carries out the launcher's commands, and returns the bytes of an incomplete one.
+// obey executes the launcher's commands, and returns the bytes of an incomplete one.
 func (r *Reporter) obey(data []byte) ([]byte, error) {
 	for {
 		command, rank, rest, ok, err := snapshot.NextCommand(data)
@@ -346,7 +347,8 @@ func (r *Reporter) change() (k snapshot.Kind, changed bool) {
 		r.quiet = false
 		return snapshot.Moving, true
 	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter &&
-		// Else the next poll says so. Many ranks that start at once have no processor to spare for a search.
+		// Otherwise the next poll reports it. Many ranks that start at once have no CPU time to spare for a
+		// search.
 		(r.latestPhase == snapshot.Starting || program.Searched(searchWithin)):
 		r.quiet = true
 		return snapshot.Quiet, true

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// sample says what the rank does, and its counters. From Finalize on the counters are those of the latest
-// sample before it.
+// sample describes the state of the rank, with its counters. From Finalize on the counters are those of the
+// latest sample before it.
 func (r *Reporter) sample() *snapshot.Sample {
 	s := r.latest
 	s.State, s.Up = *r.Snapshot(), time.Since(r.began)

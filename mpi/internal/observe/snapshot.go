@@ -10,7 +10,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// Snapshot says what the rank does.
+// Snapshot describes the calls of the rank that are in progress.
 func (r *Reporter) Snapshot() *snapshot.Rank {
 	phase := *r.phase.Load()
 	o := r.observer.Load()
@@ -71,7 +71,7 @@ func (r *Reporter) describe(s *snapshot.Rank, k *Rank) {
 	}
 	s.Channels, s.Leaving = channels(st.Traffic), st.Leaving
 	if k.Wire.Together() {
-		return // whoever asks knows which goroutines are of which rank
+		return // the caller knows which goroutines belong to which rank
 	}
 	if s.Active, s.At = active(waiting); s.Active == 0 {
 		s.Later = program.Later()

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// reportWithin bounds the time for the counters of an engine that is in trouble.
+// reportWithin bounds the wait for the counters of a rank that hangs.
 const reportWithin = time.Second
 
 // statistics prints the counters of a rank.
@@ -37,7 +37,8 @@ func (s *statistics) print() {
 	}
 }
 
-// table is what weft run --stats shows of a rank: a line for each peer that it has talked to.
+// table returns the table of weft run --stats for a rank: a line for each peer with which it has
+// communicated.
 func table(rank int, st engine.Stats) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -69,7 +70,7 @@ func table(rank int, st engine.Stats) string {
 // contended is how many waits for its lock make a single endpoint worth a table.
 const contended = 100
 
-// endpointTable is what it shows of the endpoints of a rank that uses several, has completion handlers, or
+// endpointTable returns the table of the endpoints of a rank that uses several, has completion handlers, or
 // has goroutines that wait for each other: what each endpoint has moved, what its handler has done and on
 // which core, and how often goroutines waited for its lock.
 func endpointTable(b *strings.Builder, st engine.Stats) {
@@ -78,7 +79,7 @@ func endpointTable(b *strings.Builder, st engine.Stats) {
 	}
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "endpoint\tconnections\teager\trendezvous\tpasses\tsleeps\thandler\tevents\t"+
-		"wake-ups\tpasses\tcompletions\tlock waits\thanded over\tfor\t")
+		"wake-ups\thandler passes\tcompletions\tlock waits\thanded over\tfor\t")
 	for _, e := range st.Endpoints {
 		handler := "none"
 		if e.HandlerCore >= 0 {
@@ -97,7 +98,7 @@ func endpointTable(b *strings.Builder, st engine.Stats) {
 }
 
 // readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
-// of them it copied for a byte that it moved (R2).
+// of them it copied for a byte that it moved (R2 of docs/internals/conformance.md).
 func readTable(b *strings.Builder, st engine.Stats) {
 	for _, c := range st.Channels {
 		if c.ReadBytes > 0 {

@@ -15,7 +15,7 @@ type tracer struct {
 	leaders []int
 }
 
-// newHook is a hook that has a trace, which may be nil, and calls all of some functions; nil for nothing.
+// newHook returns a hook with a trace, which may be nil, that calls all of some functions; nil for neither.
 func newHook(t *tracer, tell []func(engine.Event)) *engine.Hook {
 	h := &engine.Hook{}
 	if t != nil {
@@ -53,8 +53,8 @@ func newTracer(bytes int) *tracer {
 	return t
 }
 
-// BeginTrace has the regions of the program traced, and finds out which clocks the ranks read. gather puts a
-// word of each rank into all; it is a collective call on the world.
+// BeginTrace begins to trace the regions of the program, and finds out which clocks the ranks read. gather
+// gathers a word of each rank; it is a collective call on the world.
 func (o *Observer) BeginTrace(gather func(mine uint64, all []uint64) error) {
 	t, e := o.tracer, o.rank.Engine
 	if t == nil {
@@ -82,10 +82,10 @@ func (o *Observer) BeginTrace(gather func(mine uint64, all []uint64) error) {
 	o.CompareClocks()
 }
 
-// maxTraceBytes is how many bytes a rank hands over.
+// maxTraceBytes bounds the bytes that a rank uploads.
 const maxTraceBytes = snapshot.MaxArtifact
 
-// leaveTrace hands the trace over, and ends it if it is the last one.
+// leaveTrace uploads the trace, and ends it if it is the last one.
 func (o *Observer) leaveTrace(last bool) {
 	if last {
 		o.tracing.Store(nil)

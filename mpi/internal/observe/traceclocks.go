@@ -13,9 +13,9 @@ import (
 // clockRounds is how often a clock is compared; the fastest answer counts.
 const clockRounds = 16
 
-// CompareClocks has rank 0 tell the first rank of every other clock what its own shows: at the beginning and
-// at the end, since clocks do not run at the same speed. A rank that fails meanwhile leaves the trace without
-// a comparison.
+// CompareClocks makes rank 0 send the time of its clock to the first rank of every other clock: at the
+// beginning and at the end, since clocks do not run at the same speed. A rank that fails meanwhile leaves the
+// trace without a comparison.
 func (o *Observer) CompareClocks() {
 	t, e := o.tracer, o.rank.Engine
 	if t == nil || len(t.leaders) == 0 {

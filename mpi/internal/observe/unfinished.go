@@ -12,8 +12,8 @@ import (
 // maxUnfinished is how many entries a warning lists.
 const maxUnfinished = 8
 
-// FinalizeWarning is the line with which Finalize warns of what the program has not finished, "" if that is
-// nothing; open are the epochs that it has not closed.
+// FinalizeWarning returns the line in which Finalize warns of messages and requests that the program has not
+// finished, "" for none; open are the epochs that it has not closed.
 func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	parts := slices.Clone(open[:min(len(open), maxUnfinished)])
 	more := 0

@@ -1,5 +1,5 @@
-// Package plain says which Go types have a fixed size and no pointers, so that their memory means the same to
-// another process.
+// Package plain determines which Go types have a fixed size and no pointers, so that their memory means the
+// same to another process.
 package plain
 
 import (

@@ -25,7 +25,7 @@ func CalledFrom(callers []uintptr) (call, site string) {
 	}
 }
 
-// mpiPackage is what the names of functions of package mpi begin with.
+// mpiPackage is the prefix of the names of functions of package mpi.
 const mpiPackage = Module + "mpi."
 
 // bareName is the name of a function without its receiver and its type parameters.

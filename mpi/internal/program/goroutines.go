@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Goroutine is one goroutine of a trace of all.
+// Goroutine is one goroutine in a dump of all.
 type Goroutine struct {
 	ID       uint64
 	State    string
 	Site     string // the innermost line of the program in its stack
-	Function string // the innermost one
+	Function string // the function of Site
 	Owner    Owner
-	Caller   Owner  // whose the innermost function is that is neither the runtime's nor the library's
+	Caller   Owner  // owner of the innermost function outside the runtime and the standard library
 	Parent   uint64 // the goroutine that started it; 0 if that is not known
 	Began    string // the line of the program that started it, if one did
 	Call     string // the function of package mpi that the program has called; empty if it is in none
-	Durable  bool   // it waits for its bubble alone
+	Durable  bool   // it is durably blocked (testing/synctest)
 	Bubble   string // the number of its bubble of testing/synctest; empty if it is in none
 }
 
-// Owner is who started a goroutine, or has a function in its stack.
+// Owner is the code that started a goroutine, or that has a function in its stack.
 type Owner uint8
 
 const (

@@ -24,8 +24,8 @@ var starters = map[string]bool{
 // exported is the beginning of the name of a function that C may call, in a thread that is no goroutine.
 const exported = "_cgoexp_"
 
-// Later tells how a function of the program may be called later although no goroutine shows it, as the end of
-// a sentence about the program; empty if that cannot be. The runtime does not list timers, finalizers and
+// Later returns how a function of the program may be called later although no goroutine shows it, as the end
+// of a sentence about the program; empty if none can. The runtime does not list timers, finalizers and
 // cleanups, so the machine code is searched for calls that could have made one. What is unknown counts as
 // possible.
 var Later = sync.OnceValue(func() string {

@@ -13,8 +13,8 @@ const Module = "github.com/weft-mpi/weft/"
 
 var internals = []string{"mpi", "channel", "eager", "rendezvous", "transport", "internal"}
 
-// OfWeft reports whether a function, given by its full name, belongs to what weft consists of inside a rank.
-// The tests of a package that see it from outside do not.
+// OfWeft reports whether a function, given by its full name, belongs to weft's own code inside a rank. The
+// tests of a package that see it from outside do not.
 func OfWeft(function string) bool {
 	rest, in := strings.CutPrefix(function, Module)
 	if !in || strings.HasSuffix(packageOf(function), "_test") {

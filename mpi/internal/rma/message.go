@@ -11,7 +11,9 @@ import (
 //	bytes  4-7   generation of the operation, comes back
 //	bytes  8-11  number of the operation, comes back
 //	byte   12    operator
-//	byte   13    1: what was there is to come back
+//
+// byte 13 1: the old elements are wanted
+//
 //	bytes 16-23  offset in the part, in bytes
 //	then         for Swap the element to compare with; then the operands
 type Update struct {
@@ -24,7 +26,7 @@ type Update struct {
 	Data       []byte // for Swap the element to compare with is first
 }
 
-// UpdateHeader is the length of an Update without its data, MaxUpdate that of its data at most.
+// UpdateHeader is the length of an Update without its data, MaxUpdate the largest length of its data.
 const (
 	UpdateHeader = 24
 	MaxUpdate    = 512
@@ -60,7 +62,8 @@ func ParseUpdate(b []byte) (u Update, err error) {
 //	bytes 0-3  generation
 //	bytes 4-7  number
 //	byte  8    Outcome
-//	then       from byte 16 on, what was there, if that was asked for
+//
+// then from byte 16 on, the old elements, if they are wanted
 type Updated struct {
 	Generation uint32
 	Number     uint32
@@ -72,13 +75,13 @@ type Updated struct {
 type Outcome uint8
 
 const (
-	Done    Outcome = iota // it is carried out
-	Refused                // there is no such window, or no such place in it
+	Done    Outcome = iota // it was executed
+	Refused                // there is no such window, or no such element in it
 	Stuck                  // another rank does not leave the lock of the part
 	outcomes
 )
 
-// UpdatedHeader is the length of an Updated without what was there.
+// UpdatedHeader is the length of an Updated without the old elements.
 const UpdatedHeader = 16
 
 // Append appends the message to b.

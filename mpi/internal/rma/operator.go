@@ -1,5 +1,5 @@
-// Package rma is what happens to the memory of a window: operators on words by the processor's atomics, and
-// the messages that ask another rank for them. It does no I/O.
+// Package rma changes the memory of a window: operators on words by the CPU's atomics, and the messages that
+// ask another rank for them. It does no I/O.
 package rma
 
 import "math"
@@ -21,8 +21,8 @@ const (
 	MaxLoc
 	MinLoc
 	Replace // the operand
-	NoOp    // what was there
-	Swap    // the operand, where what was there is what is compared with: compare-and-swap
+	NoOp    // the old value
+	Swap    // the operand, if the old value equals the one compared with: compare-and-swap
 	Codes
 )
 
@@ -41,7 +41,7 @@ type integer interface {
 	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
 
-// combineIntegers is a op b; false where integers have no such operator.
+// combineIntegers returns a op b; false if integers have no such operator.
 func combineIntegers[T integer](op Code, a, b T) (T, bool) {
 	switch op {
 	case Sum:
@@ -73,7 +73,7 @@ func truth[T integer](b bool) T {
 	return 0
 }
 
-// combineFloats is a op b; false where floats have no such operator. A NaN on either side gives NaN.
+// combineFloats returns a op b; false if floats have no such operator. A NaN on either side gives NaN.
 func combineFloats[T float32 | float64](op Code, a, b T) (T, bool) {
 	switch op {
 	case Sum:

@@ -16,7 +16,7 @@ type Type struct {
 	Size int // bytes of an element
 	// Locked says that the lock serves in any case: in memory of some rank elements are not aligned.
 	Locked bool
-	// Apply has the operators on elements that are no words, inout = inout op in; nil where there is none.
+	// Apply has the operators on elements that are not words, inout = inout op in; nil for none.
 	Apply [Codes]func(inout, in []byte)
 }
 
@@ -39,9 +39,9 @@ func (t *Type) Has(op Code) bool {
 	return t.Apply[op] != nil
 }
 
-// Update changes the elements at dst, each as one: to what was there op that of src. old, if it is not nil,
-// gets what was there. For Swap, compare is the element that is to be there. The operator is one that the
-// type Has, and the lengths agree; src and old need no alignment. It is false where the lock cannot be had.
+// Update changes the elements at dst, each atomically, to old op src. old, if not nil, gets the old values.
+// For Swap an element changes only if it equals compare. The operator must be one that the type Has, and the
+// lengths must agree; src and old need no alignment. It returns false if the lock cannot be taken.
 func (t *Type) Update(dst unsafe.Pointer, src, old, compare []byte, op Code, lock *Lock) bool {
 	if !t.words() {
 		return t.updateLocked(dst, src, old, compare, op, lock)
@@ -206,7 +206,7 @@ func put(b []byte, v uint64, size int) {
 	}
 }
 
-// Lock is a word of shared memory: 1 while somebody changes elements that are no words.
+// Lock is a word of shared memory: 1 while a process changes elements that are not words.
 type Lock struct{ word uint32 }
 
 // lockTimeout is how long the lock is waited for. It is held for the length of a copy: who has it for longer

@@ -11,8 +11,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// readChannels reads the settings of channels and protocols, and refuses what could not work before anything
-// is started. The peer timeout must be known.
+// readChannels reads the settings of channels and protocols, and refuses values that cannot work before
+// anything is started. The peer timeout must be known.
 func (o *Options) readChannels(set setting.Values) error {
 	var err error
 	c := &o.Engine

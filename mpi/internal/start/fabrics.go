@@ -79,7 +79,7 @@ func (o *Options) OpenFabrics(wire *wireup.Job, fatal func(peer uint32, err erro
 	return list, nil
 }
 
-// openElsewhere opens the fabric for ranks of other hosts, which reaches those of this one too.
+// openElsewhere opens the fabric for ranks of other hosts, which reaches those of this host too.
 func openElsewhere(conf fabric.Config) (list []engine.Fabric, err error) {
 	for _, f := range fabrics.Choose(fabrics.Auto, false, true) {
 		d, err := f.Open(conf)
@@ -98,7 +98,7 @@ func closeFabrics(list []engine.Fabric) (err error) {
 	return err
 }
 
-// Card is what the peers are told of how to reach a rank.
+// Card returns the business card of a rank: its addresses for the peers.
 func Card(h *engine.Hub, fabrics []engine.Fabric) wireup.Card {
 	c := wireup.Card{}
 	for _, f := range fabrics {

@@ -8,7 +8,7 @@ import (
 	"github.com/weft-mpi/weft/transport/shm"
 )
 
-// Host returns a number that only processes which share memory have in common.
+// Host returns a number that is equal at processes that share memory, and different at others.
 func Host() (uint64, error) {
 	name, err := shm.Host()
 	if err != nil {

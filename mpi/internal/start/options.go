@@ -1,5 +1,5 @@
-// Package start makes the configuration of a rank's engine and of those who observe it from the settings. It
-// reads all of them in one place, and opens the fabrics that they name.
+// Package start makes the configuration of a rank's engine and of its observers from the settings. It reads
+// all of them in one place, and opens the fabrics that they name.
 package start
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/weft-mpi/weft/transport/fabric"
 )
 
-// Options are what the settings of a rank say, apart from its place in the job.
+// Options are the settings of a rank, except its membership in the job.
 type Options struct {
 	Settings setting.Values
 

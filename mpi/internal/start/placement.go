@@ -9,13 +9,13 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
-// Placement is where the ranks of the world are, as far as the choice of algorithms needs it. All ranks have
-// the same: it comes from the launcher and from settings, and not from what a rank finds out by itself.
+// Placement describes where the ranks of the world are, for the choice of algorithms. It is the same at all
+// ranks: it comes from the launcher and from settings, not from observations of a rank.
 type Placement struct {
-	Inside  coll.Fabric // what carries messages inside a host
+	Inside  coll.Fabric // carries messages inside a host
 	Between coll.Fabric // and elsewhere
-	Hosts   []int       // of each rank, from 0; nil if there is one, or it is not known
-	// of the host that all ranks are on; as many as can be where there are several hosts, or it is not known
+	Hosts   []int       // host of each rank, from 0; nil if there is only one, or unknown
+	// CPUs of the host that all ranks are on; the largest int for several hosts, or if unknown
 	Processors int
 }
 

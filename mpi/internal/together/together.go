@@ -1,5 +1,5 @@
-// Package together is what packages share whose calls are collective: a communicator of their own, and one
-// error for all ranks.
+// Package together has the common code of packages with collective calls: a communicator of their own, and
+// one error for all ranks.
 package together
 
 import (
@@ -46,7 +46,7 @@ func Leave(c *mpi.Comm, err error) error {
 // Error is an error that all ranks return because one of them, the lowest, has it.
 type Error struct {
 	Rank int
-	text string // with the rank, where there are others
+	text string // with the rank, if there are others
 	kind error  // what the error at Rank wraps; nil if it is none that travels
 }
 
@@ -54,7 +54,7 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.kind }
 
-// sent is what an Error is made from at other ranks.
+// sent is an Error as sent to other ranks.
 type sent struct {
 	Text  string
 	Errno uint64

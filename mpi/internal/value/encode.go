@@ -45,7 +45,7 @@ func elementBytes[T any](v *T) []byte {
 	return unsafe.Slice(unsafe.SliceData(s), len(s)*int(reflect.TypeFor[T]().Elem().Size()))
 }
 
-// gobOf encodes a value. gob panics where a value's own method does, and at a nil pointer.
+// gobOf encodes a value. gob panics if a value's own method does, and at a nil pointer.
 func gobOf[T any](v *T, room int) (_ []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -90,7 +90,7 @@ func Decode[T any](b []byte, v *T) error {
 	if t.err != nil {
 		return t.err
 	}
-	var fresh T // gob leaves alone what is zero in the message
+	var fresh T // gob does not set fields that are zero in the message
 	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&fresh); err != nil {
 		return fmt.Errorf("%w: the message holds no %v: %w", plain.ErrType, reflect.TypeFor[T](), err)
 	}
@@ -132,7 +132,7 @@ func encodesItself(t reflect.Type) bool {
 	return false
 }
 
-// lost says what of a value gob would leave out or refuse; "" if nothing. path leads to the part.
+// lost returns the part of a value that gob would omit or refuse; "" for none. path leads to the part.
 func (w *typeWalk) lost(t reflect.Type, path string) string {
 	if w.under[t] {
 		w.recursive = true

@@ -77,7 +77,7 @@ func (h Header) Failure(rank int, b []byte) error {
 	return fmt.Errorf("%w: rank %d: %s", plain.ErrType, rank, b)
 }
 
-// Encoded is a value as bytes, or why it cannot be encoded.
+// Encoded encodes a value. The header says if it cannot be encoded.
 func Encoded[T any](v *T) ([]byte, Header) {
 	b, err := Encode(v, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func Refusals(size int, err error) (headers []Header, all []byte) {
 	return headers, all
 }
 
-// EncodedAll encodes values one after another.
+// EncodedAll encodes values, and concatenates them.
 func EncodedAll[T any](in []T) (headers []Header, all []byte, err error) {
 	for i := range in {
 		b, err := Encode(&in[i], 0)

@@ -17,7 +17,7 @@ const (
 	Memory  Form = iota + 1 // the memory of a type of fixed size without pointers
 	Slice                   // the elements of a slice, of such a type
 	Gob                     // encoding/gob
-	Failure                 // the text of an error: why there is no value
+	Failure                 // the text of the error in place of a value
 )
 
 // Word goes before each value and says what it is: its form, its kind for messages, the size of the
@@ -39,7 +39,7 @@ func (w Word) Form() Form { return Form(w &^ padded & 0xff) }
 // sameType reports whether two words are those of one type. An int may stand for an int64.
 func (w Word) sameType(v Word) bool { return (w^v)&^(KindMask|padded) == 0 }
 
-// describe says what a value is, as far as its word tells.
+// describe describes a value as far as its word does.
 func (w Word) describe() string {
 	kind, size := reflect.Kind(w>>kindShift&0xff), int(w>>sizeShift&maxSize)
 	of := kind.String()
@@ -59,7 +59,7 @@ func (w Word) describe() string {
 	return "not known"
 }
 
-// Type is what is known of a type whose values are sent.
+// Type describes a type whose values are sent.
 type Type struct {
 	Word    Word
 	Element *check.Element // for checking mode
@@ -70,7 +70,7 @@ type Type struct {
 
 var types sync.Map // *Type by reflect.Type
 
-// Of returns what is known of T.
+// Of returns the Type of T.
 func Of[T any]() *Type {
 	t := reflect.TypeFor[T]()
 	if v, ok := types.Load(t); ok {

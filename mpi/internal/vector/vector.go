@@ -13,10 +13,9 @@ type loop func(inout, in *byte, n int)
 
 const block = 128 // bytes that a loop combines at a time
 
-// Operator gives what combines two vectors of equal lengths by a predefined operator of package mpi:
-// inout = inout op in. It is rest for elements of which the processor combines no more than one at a time,
-// and for the few of them that are no whole block. What either gives is the same to the last bit, but for
-// which NaN it is.
+// Operator gives what combines two vectors of equal lengths by a predefined operator of package mpi: inout =
+// inout op in. It falls back to rest for types without a vector loop, and for the elements after the last
+// whole block. Both give the same bits, except for the bits of a NaN.
 func Operator(name string, kind reflect.Kind, rest func(inout, in []byte)) func(inout, in []byte) {
 	l := loops[key{name, kind}]
 	if l == nil {

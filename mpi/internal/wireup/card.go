@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Card is how a rank is reached: the address of its endpoint by the name of the provider. Its text is
-// NAME=ADDRESS;…
+// Card is a rank's business card, as PMI calls it: the address of the rank's listener in each provider, by
+// name. Its text is NAME=ADDRESS;…
 type Card map[string]string
 
 func (c Card) String() string {
@@ -25,7 +25,7 @@ func ParseCard(text string) (Card, error) {
 	for part := range strings.SplitSeq(text, ";") {
 		name, addr, ok := strings.Cut(part, "=")
 		if !ok || name == "" || addr == "" || c[name] != "" {
-			return nil, fmt.Errorf("%q is no card: NAME=ADDRESS;… is", text)
+			return nil, fmt.Errorf("invalid card %q: not of the form NAME=ADDRESS;…", text)
 		}
 		c[name] = addr
 	}

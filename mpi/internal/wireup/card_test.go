@@ -14,7 +14,7 @@ func TestCard(t *testing.T) {
 	require.Equal(t, c, again)
 	for _, text := range []string{"", "tcp", "=x", "tcp=", "tcp=a;", "tcp=a;tcp=b"} {
 		_, err := ParseCard(text)
-		require.ErrorContains(t, err, "is no card", text)
+		require.ErrorContains(t, err, "invalid card", text)
 	}
 }
 

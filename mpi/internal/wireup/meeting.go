@@ -10,22 +10,22 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Meeting is where the ranks of a job find each other that are all in this process.
+// Meeting is the bootstrap of a job whose ranks are all in this process.
 type Meeting struct {
 	name    string
 	size    int
 	secret  [32]byte
 	aborted func(rank, code int)
 
-	// Survives says that the job goes on when ranks fail. It is set before Join.
+	// Survives is set, before Join, if the job survives failures.
 	Survives bool
 
-	// Via changes the addresses of a rank before others see them; nil leaves them. It is set before Join.
+	// Via, if not nil, changes the addresses of a rank before others see them. It is set before Join.
 	Via func(rank int, card Card)
 
 	mu     sync.Mutex
 	values map[string]string
-	waits  int           // ranks that are in the barrier
+	waits  int           // number of ranks in the barrier
 	passed chan struct{} // closed when they leave it
 }
 
@@ -37,7 +37,7 @@ func NewMeeting(name string, size int, aborted func(rank, code int)) *Meeting {
 	return m
 }
 
-// Join makes a rank's place in the job.
+// Join returns the Job of a rank.
 func (m *Meeting) Join(rank int) *Job {
 	return &Job{
 		Identity: transport.Identity{Job: m.name, Rank: uint32(rank), Size: uint32(m.size), Secret: m.secret},
@@ -51,7 +51,7 @@ func (j *Job) Together() bool {
 	return ok
 }
 
-// attendee is a rank's way at its meeting.
+// attendee is the way of a rank of a Meeting.
 type attendee struct {
 	alone
 	*Meeting

@@ -11,10 +11,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// places are the variables that tell a process its rank and the number of ranks, in the order of preference:
-// what starts several processes in one task of a scheduler comes before the scheduler. size and other name
-// the number; both says that the names are so common that only both together tell; rank0 finds where rank 0
-// is, unless WEFT_COORDINATOR says so.
+// places are the variables that contain the rank of a process and the number of ranks, in order of
+// preference: those of programs that start several processes in one task of a scheduler precede those of the
+// scheduler. size and other are the names of the number; both is set if the names are so common that only
+// both together count; rank0 finds the address of rank 0, unless WEFT_COORDINATOR has it.
 var places = []struct {
 	rank, size, other string
 	both              bool
@@ -31,10 +31,10 @@ var places = []struct {
 // maxRanks bounds the number of ranks of a job without a launcher.
 const maxRanks = 1 << 16
 
-// findPlace is this process's place in a job without a launcher; nil if the environment speaks of none. A
-// part of what is needed is no place, and is an error where it can be meant for nothing else. WEFT_SIZE=1 is
-// the user's word that the process is alone. Where rank 0 is, is taken from a scheduler only with a secret:
-// without one, nobody has meant the processes to meet.
+// findPlace returns the membership of this process in a job without a launcher; nil if the environment has
+// none. If only some of the variables are set, it returns nil, or an error if they cannot have another
+// purpose. WEFT_SIZE=1 says that the process is alone. The address of rank 0 is taken from a scheduler only
+// if there is a secret: without one, the user did not mean the processes to form a job.
 func findPlace(set setting.Values, e *environment) (*coordinator.Config, error) {
 	if e.getenv("WEFT_SIZE") == "1" {
 		return nil, nil

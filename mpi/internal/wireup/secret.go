@@ -32,7 +32,7 @@ type keyValues interface {
 	OnThisMachine() bool
 }
 
-// A given secret is one that this process has got without the other ranks' doing.
+// A given secret is one that this process has without the other ranks.
 type given struct {
 	from   source
 	secret [secretSize]byte
@@ -43,13 +43,13 @@ type given struct {
 type source uint8
 
 const (
-	fromRank0 source = iota // nothing is given: rank 0 makes one, and the launcher passes it on
-	fromPipe                // of weft's own launcher, which gives all ranks the same
-	fromFile                // the user's, who has to give all ranks the same
+	fromRank0 source = iota // none is given: rank 0 makes one, and the launcher distributes it
+	fromPipe                // from weft's own launcher, which gives all ranks the same
+	fromFile                // from the user, who must give all ranks the same
 )
 
-// givenSecret is to be called before the launcher is spoken to: some launchers kill all ranks when one has
-// said anything and then goes, and with them the one that is about to say why.
+// givenSecret must be called before any PMI request: some launchers kill all ranks if a rank exits after its
+// first request, including the rank that is about to print the error.
 func givenSecret(set setting.Values) (g given, err error) {
 	pipe, err := inherited.Take(inherited.Secret)
 	if err != nil {
@@ -67,14 +67,14 @@ func givenSecret(set setting.Values) (g given, err error) {
 	return g, err
 }
 
-// secretKey is where rank 0 tells the secret that it has made, in hexadecimal, or the mark of that in its
+// secretKey is the key of the secret that rank 0 has made, in hexadecimal, or of the mark of the one in its
 // file.
 const secretKey = "weft-secret"
 
 const fileMark = "file-"
 
 // agree makes all ranks of a job use one secret. A rank that has it from a file checks that rank 0 has the
-// same: only a mark of the secret, which does not reveal it, passes through the launcher then.
+// same: then only a mark of the secret, which does not reveal it, passes through the launcher.
 func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error) {
 	secret, isGiven := g.secret, g.from == fromFile
 	if g.from == fromPipe {

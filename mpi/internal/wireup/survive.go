@@ -12,15 +12,15 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// What a job needs that goes on when ranks fail, and that weft run has not started. Hydra with
-// -disable-auto-cleanup sends SIGUSR1 to all ranks when one has failed, which ends a process that does not
-// expect it. It ends itself if a rank dies that waits for its answer: so nothing is asked of it between Init
-// and Finalize. Who has failed show connections; rank 0 tells it where it coordinates the ranks.
+// Support for jobs that survive failures but were not started by weft run. Hydra with -disable-auto-cleanup
+// sends SIGUSR1 to all ranks when a rank fails; the default action would kill the process. Hydra itself exits
+// if a rank dies while it waits for a PMI reply, so ranks send no PMI requests between Init and Finalize.
+// Failed ranks are detected by their connections, or reported by rank 0 if it is the coordinator.
 
-// errBeforeStart ends Init: the launcher's barrier waits for the rank for ever.
+// errBeforeStart ends Init, because the launcher's barrier would wait for the failed rank for ever.
 var errBeforeStart = errors.New("a rank has failed before all ranks had come to Init")
 
-// prepareToSurvive is called before the launcher is spoken to.
+// prepareToSurvive is called before the first PMI request.
 func (j *Job) prepareToSurvive(set setting.Values) error {
 	survive, err := set.Of(setting.Survive).On()
 	if err != nil || !survive || underWeft() {
@@ -34,15 +34,15 @@ func (j *Job) prepareToSurvive(set setting.Values) error {
 	return nil
 }
 
-// SurvivesAlone reports whether the job goes on when ranks fail, under a launcher whose barriers wait for
-// them all the same.
+// SurvivesAlone reports whether the job survives failures without help of the launcher, whose barriers still
+// wait for failed ranks.
 func (j *Job) SurvivesAlone() bool { return j.survives }
 
-// lateAnswer is how long a rank waits in Init for the launcher's answer after it has been told of a failed
-// rank. If that rank had left Init the answer is on its way.
+// lateAnswer bounds the wait in Init for the launcher's answer after the report of a failed rank. If that
+// rank had left Init, the answer is on its way.
 const lateAnswer = 2 * time.Second
 
-// untilFailure is a context that ends some time after the launcher has told of a failed rank.
+// untilFailure returns a context that ends lateAnswer after the launcher has reported a failed rank.
 func (j *Job) untilFailure(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if j.failures != nil {
@@ -50,7 +50,7 @@ func (j *Job) untilFailure(ctx context.Context) (context.Context, func()) {
 			select {
 			case s := <-j.failures:
 				select {
-				case j.failures <- s: // for whatever waits next
+				case j.failures <- s: // for the next wait
 				default:
 				}
 				select {
@@ -65,8 +65,8 @@ func (j *Job) untilFailure(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// keepCards looks up the addresses of all ranks, for the time when nobody can be asked. It returns when all
-// ranks have them.
+// keepCards looks up and stores the addresses of all ranks, since they cannot be looked up later. It returns
+// when all ranks have them.
 func (j *Job) keepCards(ctx context.Context) error {
 	if !j.survives {
 		return nil
@@ -74,7 +74,7 @@ func (j *Job) keepCards(ctx context.Context) error {
 	j.cards = make([]string, j.Identity.Size)
 	for rank := range j.Identity.Size {
 		text, err := j.way.Get(ctx, cardKey(rank))
-		if err != nil && !errors.Is(err, coordinator.ErrNotFound) { // of one that has failed already
+		if err != nil && !errors.Is(err, coordinator.ErrNotFound) { // the rank has failed already
 			return err
 		}
 		j.cards[rank] = text
@@ -82,7 +82,7 @@ func (j *Job) keepCards(ctx context.Context) error {
 	return j.way.Barrier(ctx)
 }
 
-// WhenFailed has a function called, from a goroutine, for each rank that has failed as rank 0 tells.
+// WhenFailed calls failed, from a goroutine, for each failed rank that rank 0 reports.
 func (j *Job) WhenFailed(failed func(rank int, why error)) {
 	direct, ok := j.way.(rank0)
 	if !ok || !j.survives {

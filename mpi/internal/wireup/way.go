@@ -11,8 +11,9 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// way is how a rank reaches the others before it can send them messages: an alone, a launcher, a rank0, or an
-// attendee of a Meeting.
+// way is a bootstrap: the exchange of addresses among ranks before they can send messages. The
+// implementations are alone (a single rank), launcher (PMI), rank0 (rank 0 coordinates) and attendee (all
+// ranks in this process).
 type way interface {
 	Put(ctx context.Context, key, value string) error
 	Get(ctx context.Context, key string) (string, error)
@@ -21,17 +22,17 @@ type way interface {
 	Close() error
 	// Abort ends the job with an exit status.
 	Abort(code int) error
-	// PeerLost says that this rank has lost another one. It does not wait.
+	// PeerLost reports that this rank has lost the connection to another one. It does not wait.
 	PeerLost(rank int)
 
-	// local is the number of ranks on this host; 0 if it is not known.
+	// local returns the number of ranks on this host; 0 if unknown.
 	local() int
-	// address is this host's address on the way to the other hosts, if ranks may be elsewhere. It is not
-	// valid if there is none.
+	// address returns this host's address for the other hosts, if ranks may be elsewhere; invalid if there is
+	// none.
 	address(elsewhere bool) netip.Addr
 }
 
-// alone is the way of a world of one that nobody launched.
+// alone is the way of a single rank without a launcher.
 type alone struct{}
 
 func (alone) Put(context.Context, string, string) error   { return nil }
@@ -44,14 +45,14 @@ func (alone) PeerLost(int)                                {}
 func (alone) local() int                                  { return 1 }
 func (alone) address(bool) netip.Addr                     { return netip.Addr{} }
 
-// launcher is a way through the launcher, weft's or another, which speaks PMI-1.1.
+// launcher is the way through a launcher, weft's or another one, that speaks PMI-1.1.
 type launcher struct{ *pmi.Client }
 
 // underWeft reports whether the launcher is weft run.
 func underWeft() bool { return os.Getenv("WEFT_JOB") != "" }
 
-// Abort returns, under weft run, when the launcher has ended the other ranks or is gone: what this rank
-// writes afterwards comes last, and whole.
+// Abort returns, under weft run, when the launcher has ended the other ranks or is gone, so that later output
+// of this rank comes last and is complete.
 func (l launcher) Abort(code int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
@@ -93,7 +94,7 @@ func (launcher) address(elsewhere bool) netip.Addr {
 	return addr
 }
 
-// rank0 is a way through rank 0, where there is no launcher.
+// rank0 is the way through rank 0 as the coordinator, without a launcher.
 type rank0 struct{ *coordinator.Client }
 
 func (r rank0) Abort(code int) error {

@@ -1,5 +1,6 @@
-// Package wireup is how a process learns which rank of which job it is, gets the job's secret, and finds its
-// peers. It speaks PMI-1.1 to whichever launcher started it, or to rank 0 where there is no launcher.
+// Package wireup is the bootstrap of a rank: the process learns its rank and its job, gets the job's secret,
+// and finds its peers. It speaks PMI-1.1 to its launcher, or a protocol of its own to rank 0 if there is no
+// launcher.
 package wireup
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Job is this process's place in its job.
+// Job is the membership of this process in its job.
 type Job struct {
 	Identity transport.Identity
 
@@ -27,16 +28,16 @@ type Job struct {
 	way  way
 	weft bool // weft run has started the job
 
-	// of a job that goes on when ranks fail, without weft run
+	// for a job that survives failures without weft run
 	survives bool
-	failures chan os.Signal // the launcher's
-	cards    []string       // of all ranks; nil where they can be asked for at any time
+	failures chan os.Signal // the launcher's reports
+	cards    []string       // of all ranks; nil if they can be looked up at any time
 
 	processes processes
 }
 
-// Join finds out who we are. Without a launcher it is rank 0 of 1, unless the environment tells a rank and
-// where rank 0 is.
+// Join joins the job of this process. Without a launcher that is a job of one rank, unless the environment
+// says the rank and the address of rank 0.
 func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	client, err := pmi.FromEnv()
 	if err != nil {

@@ -1,9 +1,8 @@
 package engine
 
-// unlessGivenUp returns what do returns; or, when s ends first, why that has ended. Then do goes on in a
-// goroutine of its own, and what it has brought about is undone. It is for steps of which nobody can tell,
-// while they are under way, whether they have taken effect at the target.
-func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error {
+// cancellable returns the result of do, or, if s ends first, why s has ended. In that case do goes on in its
+// own goroutine, and undo is called if it succeeds. It is for steps at a target that cannot be cancelled.
+func (w *Window) cancellable(s *Canceller, do func() error, undo func()) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -14,14 +13,14 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 		w.e.mu.Lock()
 		call.err, call.over = err, true
 		late := call.givenUp
-		w.e.waiters.wakeProbesLocked()
+		w.e.waiting.wakeConditionsLocked()
 		w.e.mu.Unlock()
 		if late && err == nil {
 			undo()
 		}
 		w.stepCalls.Add(-1)
 	})
-	err := w.e.waiters.waitUnless(s, func() bool { return call.over })
+	err := w.e.waiting.waitUnless(s, func() bool { return call.over })
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if call.over {
@@ -31,13 +30,13 @@ func (w *Window) unlessGivenUp(s *Canceller, do func() error, undo func()) error
 	return err
 }
 
-// stepCall is a call of unlessGivenUp. The engine's lock guards it.
+// stepCall is a call of cancellable. The engine's lock guards it.
 type stepCall struct {
 	over, givenUp bool
 	err           error
 }
 
-// AwaitGivenUp returns when all that was given up is undone: locks are passed on.
+// AwaitGivenUp waits for all calls of cancellable, including the undo functions of those that were cancelled.
 func (w *Window) AwaitGivenUp(s *Canceller) error {
 	for try := 0; w.stepCalls.Load() > 0; try++ {
 		if err := s.Err(); err != nil {

@@ -162,7 +162,7 @@ func survivor(world *mpi.Comm, comms []*mpi.Comm) error {
 func allAsleep(n int) bool {
 	b := make([]byte, 1<<20)
 	b = b[:runtime.Stack(b, true)]
-	return bytes.Count(b, []byte("engine.(*waiters).sleep(")) == n
+	return bytes.Count(b, []byte("engine.(*waiting).sleep(")) == n
 }
 
 // nothingLeft wants no socket, no poller, no goroutine and no registered memory of the fabric to be left in

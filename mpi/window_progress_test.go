@@ -320,7 +320,7 @@ func sleepersForLock() (n int) {
 	b := make([]byte, 1<<20)
 	for g := range bytes.SplitSeq(b[:runtime.Stack(b, true)], []byte("\n\n")) {
 		if bytes.Contains(g, []byte("engine.(*Window).SleepUntil(")) &&
-			bytes.Contains(g, []byte("engine.(*waiters).sleep(")) {
+			bytes.Contains(g, []byte("engine.(*waiting).sleep(")) {
 			n++
 		}
 	}

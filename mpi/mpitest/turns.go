@@ -161,21 +161,6 @@ func (t *turns) anyPolls() bool {
 	return false
 }
 
-// anyEligible reports whether a goroutine waits that could have the next turn, if the one before ended. It is
-// called from outside the bubble, whose channels it does not look at.
-//
-//go:norace
-func (t *turns) anyEligible() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for w := t.first; w != nil; w = w.next {
-		if w.engine != nil && w.eligible() {
-			return true
-		}
-	}
-	return false
-}
-
 // choose takes the goroutine off that has the next turn; nil if none can go on. It leaves those that poll in
 // vain, unless polling is set.
 //

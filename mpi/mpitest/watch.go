@@ -359,7 +359,7 @@ func (g *ownGoroutine) waitsForMutex() bool {
 func (j *job) abandon(list []ownGoroutine) {
 	var stuck []int
 	var lines []string
-	waits, sleeps := "", false
+	waits, mutex, sleeps := "", false, false
 	for number, r := range j.ranks {
 		if r.ended.Load() {
 			continue
@@ -374,13 +374,14 @@ func (j *job) abandon(list []ownGoroutine) {
 			lines = append(lines, fmt.Sprintf("  rank %d: %s, at %s", number, what, g.where()))
 			if !g.Durable && waits == "" {
 				waits = fmt.Sprintf("rank %d waits at %s [%s]", number, g.where(), g.State)
+				mutex = g.waitsForMutex()
 			}
 			sleeps = sleeps || g.State == "sleep"
 		}
 	}
 	title := deadlock.Title(stuck, len(j.ranks))
 	switch {
-	case j.turns.anyEligible():
+	case mutex && j.turns.arrived != nil: // ranks take turns, and others may go on when they get one
 		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must " +
 			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. " +
 			"What the ranks do:"

@@ -364,19 +364,19 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			r.say(message.AppendReject(nil, handshake.RejectVersion,
 				"this is version 9"))
 		},
-			transport.ErrVersion, `it says "this is version 9"`, ""},
+			transport.ErrVersion, `the peer says "this is version 9"`, ""},
 		{"says wrong secret", func(r *raw) {
 			r.hearHello()
 			r.say(message.AppendReject(nil, handshake.RejectAuth,
 				"who are you"))
 		},
-			transport.ErrAuth, `it says "who are you"`, ""},
+			transport.ErrAuth, `the peer says "who are you"`, ""},
 		{"says wrong rank", func(r *raw) {
 			r.hearHello()
 			r.say(message.AppendReject(nil, handshake.RejectRank,
 				"this is rank 2 of 4"))
 		},
-			transport.ErrRefused, `it says "this is rank 2 of 4"`, ""},
+			transport.ErrRefused, `the peer says "this is rank 2 of 4"`, ""},
 		{"Reject of another version", func(r *raw) {
 			r.hearHello()
 			r.say([]byte{byte(message.Reject), 9, 1, 0,
@@ -388,7 +388,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			r.say(message.AppendReject(nil, 200,
 				"\x1b[2Jtired"))
 		},
-			transport.ErrRefused, `it says "\x1b[2Jtired"`, ""},
+			transport.ErrRefused, `the peer says "\x1b[2Jtired"`, ""},
 	}
 	leaksNone(t, func(t *testing.T) {
 		h := newHost(t, Options{})

@@ -48,7 +48,7 @@ var unreadable = body("unreadable", func(_ context.Context, world *mpi.Comm) err
 		switch err := mpi.Bcast(c, buf, root); {
 		case err == nil:
 			return errors.New("memory was read that nobody may read")
-		case !strings.Contains(err.Error(), "cannot be read"):
+		case !strings.Contains(err.Error(), "cannot be reached"):
 			return err
 		}
 		if world.Rank() == root {

@@ -97,7 +97,7 @@ main.rank(...)
 		{ID: 14, State: "chan send", Caller: OfProgram, Function: "main.rank", Owner: OfProgram, Site: "main.go:60", Parent: 7,
 			Began: "main.go:21", Bubble: "25", Durable: true},
 		{ID: 15, State: "sync.Mutex.Lock", Caller: OfItself, Owner: OfProgram, Site: "main.go:60", Call: "Recv",
-			Function: "github.com/weft-mpi/weft/mpi/internal/engine.(*Recvs).Recv", Bubble: "25"},
+			Function: "github.com/weft-mpi/weft/mpi/internal/engine.(*Engine).Recv", Bubble: "25"},
 	}, list)
 	for i, may := range []bool{false, true, false, true, true, false, true, false, false, false} {
 		require.Equal(t, may, list[i].MayAct(), list[i])

@@ -63,9 +63,9 @@ func TestParameters_C2_ReadAndRefused(t *testing.T) {
 			return append(b,
 				make([]byte, 100)...)
 		},
-		"ask for checksum 2":                 func(b []byte) []byte { b[6] = 2; return b },
-		"ask for checksum 0, 1":              func(b []byte) []byte { b[7] = 1; return b },
-		"of no lane":                         func(b []byte) []byte { b[4] = 0; return b },
+		"unknown checksum 2":                 func(b []byte) []byte { b[6] = 2; return b },
+		"unknown checksum 0, 1":              func(b []byte) []byte { b[7] = 1; return b },
+		"with no lane":                       func(b []byte) []byte { b[4] = 0; return b },
 		"a receive queue of depth 0":         func(b []byte) []byte { b[8] = 0; return b },
 		"a receive queue of depth 268435464": func(b []byte) []byte { b[11] = 0x10; return b },
 	} {

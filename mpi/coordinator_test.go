@@ -403,7 +403,7 @@ func TestDirect_StandsStill(t *testing.T) {
 
 // restBody has one rank wait for another, which rests until a file is there, several times: on a busy machine
 // the rank that waits may not have come to its call when the first report is due.
-var restBody = body("rest without a launcher", func(ctx context.Context, world *mpi.Comm) error {
+var restBody = worldBody("rest without a launcher", func(ctx context.Context, world *mpi.Comm) error {
 	for round := range restRounds {
 		if world.Rank() == 1 {
 			awaitFile(os.Getenv("TEST_GO_ON") + strconv.Itoa(round))

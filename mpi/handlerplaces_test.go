@@ -45,19 +45,18 @@ var handlersCounted = launchertest.Body("handlers-counted", func() error {
 	if err != nil {
 		return err
 	}
-	if err := mpi.Run(context.Background(), countHandlers); err != nil {
+	err = mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
+		return countHandlers(world, far)
+	})
+	if err != nil {
 		return err
 	}
 	return wantThreads(far, 0)
 })
 
-// countHandlers has three communicators, on an endpoint each.
-func countHandlers(_ context.Context, world *mpi.Comm) error {
+// countHandlers has three communicators, on an endpoint each. far is that of farCore.
+func countHandlers(world *mpi.Comm, far int) error {
 	cores, err := topology.ParseCPUList(os.Getenv("WEFT_CQ_CORES"))
-	if err != nil {
-		return err
-	}
-	far, err := farCore()
 	if err != nil {
 		return err
 	}
@@ -169,7 +168,8 @@ func sendAndLeave(comms []*mpi.Comm) error {
 	return nil
 }
 
-// farCore is a core of the handlers to which the rank itself is not bound.
+// farCore is a core of the handlers to which the rank itself is not bound. A handler may have the thread that
+// tells later.
 func farCore() (int, error) {
 	cores, err := topology.ParseCPUList(os.Getenv("WEFT_CQ_CORES"))
 	if err != nil {
@@ -223,4 +223,4 @@ func TestHandler_C1_CoresWithoutAnEndpointAreTold(t *testing.T) {
 	require.Contains(t, r.Err, "processors of WEFT_CQ_CORES are not used")
 }
 
-var nothingToDo = body("nothing-to-do", func(context.Context, *mpi.Comm) error { return nil })
+var nothingToDo = worldBody("nothing-to-do", func(context.Context, *mpi.Comm) error { return nil })

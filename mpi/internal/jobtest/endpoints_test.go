@@ -17,7 +17,7 @@ import (
 )
 
 // endpointsStuck exchanges a message on an endpoint of its own, and then waits for ever there.
-var endpointsStuck = body("stuck on another endpoint", func(_ context.Context, world *mpi.Comm) error {
+var endpointsStuck = worldBody("stuck on another endpoint", func(_ context.Context, world *mpi.Comm) error {
 	rows, err := world.Dup(mpi.OnEndpoint(2))
 	if err != nil {
 		return err

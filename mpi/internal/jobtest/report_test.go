@@ -60,7 +60,7 @@ func TestLog_Debug(t *testing.T) {
 	for _, text := range []string{
 		`level=DEBUG msg="joined the job" rank=1 host=\S+ size=2 address="tcp=tcp:127\.0\.0\.1:`,
 		"WEFT_FABRIC=tcp", "WEFT_LOG=debug",
-		`msg=communicator rank=0 host=\S+ name=world\.\d+ id=\d+ commRank=0 size=2`,
+		`msg=communicator rank=0 host=\S+ name=world\.\d+(@\d)? id=\d+ commRank=0 size=2`,
 		`msg="communicator freed" rank=0 host=\S+ name=rows commRank=0`,
 		"msg=Finalize rank=0",
 	} {

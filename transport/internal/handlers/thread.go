@@ -49,11 +49,15 @@ func startPollerThread(core int) (*pollerThread, error) {
 		defer close(p.done)
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		if core >= 0 {
-			err := sys.SetAffinity([]int{core})
+			before, err := sys.Affinity()
+			if err == nil {
+				err = sys.SetAffinity([]int{core})
+			}
 			pinned <- err
 			if err != nil {
 				return
 			}
+			defer sys.SetAffinity(before) // of the process's first thread, which never ends
 		} else {
 			pinned <- nil
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/tracereport"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
@@ -52,25 +51,11 @@ func TestEndpoints_AreShown(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "rank 0 waits in Recv from 1, tag 78, on rows@2, at deadlock_test.go:")
 
-	var dumps []*recorder.Record
-	for _, name := range []string{"rank.0.events", "rank.1.events"} {
-		f, err := os.Open(filepath.Join(dir, name))
-		require.NoError(t, err)
-		d, err := recorder.Parse(f)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		dumps = append(dumps, d)
-	}
-	all, err := os.Create(filepath.Join(dir, "all"))
-	require.NoError(t, err)
-	defer all.Close()
-	require.NoError(t, recorder.Merge(all, dumps))
-	merged, err := os.ReadFile(all.Name())
-	require.NoError(t, err)
+	merged := mergedEvents(t, dir)
 	for _, event := range []string{`0 [ ~] endpoint 2: sent to 1, tag 77, 8 bytes, communicator 0\n`,
 		`1 [ ~] endpoint 2: receive waits from 0, tag 78, 8 bytes, communicator 0\n`, `1 [ ~] endpoint 2: sleeps\n`,
 		`0 [ ~] endpoint 0: connected to 1\n`} {
-		require.Regexp(t, event, string(merged))
+		require.Regexp(t, event, merged)
 	}
 
 	f, err := os.Open(filepath.Join(dir, "trace"))

@@ -37,12 +37,8 @@ var killedEventsBody = worldBody("killed after a message", func(_ context.Contex
 	return recvOne(c, 1, 78)
 })
 
-// The latest events of every rank are kept, also those of a rank that had no time to write anything.
-func TestRecorder_KeepsWhatAKilledRankDid(t *testing.T) {
-	dir := t.TempDir()
-	err := launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, killedEventsBody)},
-		Timeout: time.Minute, OutputDir: dir, Stdin: launcher.InputNone})
-	require.Error(t, err)
+// mergedEvents returns the latest events that a job of two ranks has left in a folder, in the order of time.
+func mergedEvents(t *testing.T, dir string) string {
 	var dumps []*recorder.Record
 	for _, name := range []string{"rank.0.events", "rank.1.events"} {
 		f, err := os.Open(filepath.Join(dir, name))
@@ -54,9 +50,19 @@ func TestRecorder_KeepsWhatAKilledRankDid(t *testing.T) {
 	}
 	var all strings.Builder
 	require.NoError(t, recorder.Merge(&all, dumps))
+	return all.String()
+}
+
+// The latest events of every rank are kept, also those of a rank that had no time to write anything.
+func TestRecorder_KeepsWhatAKilledRankDid(t *testing.T) {
+	dir := t.TempDir()
+	err := launcher.Run(t.Context(), launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, killedEventsBody)},
+		Timeout: time.Minute, OutputDir: dir, Stdin: launcher.InputNone})
+	require.Error(t, err)
+	all := mergedEvents(t, dir)
 	for _, text := range []string{"begins Barrier, 0 bytes, communicator 0",
 		"sent to 1, tag 77, 16 bytes, communicator 0", "from 0, tag 77, 16 bytes, communicator 0"} {
-		require.Contains(t, all.String(), text)
+		require.Contains(t, all, text)
 	}
 }
 

@@ -122,10 +122,11 @@ type operation struct {
 	algorithms []algorithm
 	// the predicted time of each algorithm, in ns; nil for an algorithm that is chosen by other rules, or
 	// never. Without any, the first algorithm is chosen
-	costs   []func(c *Call) float64
-	direct  int // the index of the direct algorithm, plus one; 0 for none
-	pull    int // likewise the pulling algorithm
-	inOrder int // likewise the algorithm that combines in rank order
+	costs    []func(c *Call) float64
+	direct   int // the index of the direct algorithm, plus one; 0 for none
+	doubling int // likewise the doubling algorithm
+	pull     int // likewise the pulling algorithm
+	inOrder  int // likewise the algorithm that combines in rank order
 }
 
 // operations is filled in by init because a composed algorithm builds other operations out of it.
@@ -156,6 +157,7 @@ func init() {
 	}
 	for o := range operations {
 		operations[o].addDirect(Operation(o))
+		operations[o].addDoubling(Operation(o))
 		operations[o].addPulling(Operation(o))
 		operations[o].addInOrder(Operation(o))
 		operations[o].addCosts(Operation(o))
@@ -177,7 +179,9 @@ func (c *Call) append(s *Schedule) {
 // suits returns the index of the best algorithm for a call.
 func (op *operation) suits(c *Call) int {
 	switch {
-	case op.direct > 0 && op.may(op.direct-1, c) && suitsDirect(c):
+	case op.doubling > 0 && suitsMailboxes(c) && c.doubles():
+		return op.doubling - 1
+	case op.direct > 0 && op.may(op.direct-1, c) && suitsMailboxes(c):
 		return op.direct - 1
 	case op.pull > 0 && op.may(op.pull-1, c) && suitsPull(c):
 		return op.pull - 1

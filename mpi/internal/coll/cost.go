@@ -113,7 +113,7 @@ func (c *Call) Why() string {
 	op := &operations[c.Operation]
 	chosen := op.suits(c)
 	switch {
-	case chosen == op.direct-1 && suitsDirect(c):
+	case (chosen == op.direct-1 || chosen == op.doubling-1) && suitsMailboxes(c):
 		return "its messages fit the ranks' mailboxes"
 	case chosen == op.pull-1 && suitsPull(c):
 		return "the ranks read each other's memory"

@@ -12,6 +12,9 @@ const directName = "direct"
 const (
 	directMax         = 8 << 10
 	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square
+	// Divided by the number of receivers. Beyond it the root copies its buffer once, for all others to read
+	// at the same time, if each has a processor.
+	directBcastMax = 24 << 10
 )
 
 // direct has the direct algorithms by operation.
@@ -39,20 +42,25 @@ func (op *operation) addDirect(o Operation) {
 
 func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
-// directLimit returns the length of the longest message for which, with mailboxes, no tree is faster.
-func directLimit(c *Call) int {
-	switch c.Operation {
-	case OpAllreduce:
+// mailboxLimit returns the length of the longest message for which, with mailboxes, neither a tree nor pulling
+// is faster.
+func (c *Call) mailboxLimit() int {
+	switch {
+	case c.doubles():
+		return directMax
+	case c.Operation == OpAllreduce:
 		return directCombinedMax / c.Size
-	case OpScan, OpExscan:
+	case c.Operation == OpScan || c.Operation == OpExscan:
 		return directCombinedMax / (c.Size * c.Size)
+	case c.Operation == OpBcast && c.Pull && c.Size > 2 && !c.sharesProcessors():
+		return min(directMax, directBcastMax/(c.Size-1))
 	}
 	return directMax
 }
 
-// suitsDirect reports whether ranks that have mailboxes do best without a tree. All ranks find the same.
-func suitsDirect(c *Call) bool {
-	return c.Mailbox > 0 && c.longestMessage() <= min(directLimit(c), c.Mailbox)
+// suitsMailboxes reports whether a call does best through mailboxes. All ranks find the same.
+func suitsMailboxes(c *Call) bool {
+	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox)
 }
 
 // OutgrowsMailboxes reports whether a call would go through the ranks' mailboxes if these took messages of as
@@ -63,7 +71,7 @@ func (c *Call) OutgrowsMailboxes(larger int) bool {
 		return false
 	}
 	_, ok := direct[c.Operation]
-	return ok && n <= directLimit(c)
+	return ok && n <= c.mailboxLimit()
 }
 
 // inMailboxes has the messages of a schedule go through mailboxes if they fit.

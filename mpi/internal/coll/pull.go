@@ -11,14 +11,15 @@ const pullName = "pull"
 // Lengths from which the pulling algorithms are used, in bytes of one message.
 const (
 	pullMin      = 8 << 10
-	pullBcastMin = 16 << 10 // the root's wait for all ranks must pay off
+	pullBcastMin = 16 << 10 // of ranks that share processors: the root's wait for all must pay off
 	// Length up to which a root copies its buffer for several others to read. For one other the limit is
 	// Call.Stage, since that saves only one system call.
 	stageBcast = 32 << 10
 	// Between these lengths a root copies one piece while its peers, if they have CPUs of their own, read the
 	// one before. The stage has no room for more.
-	pipelineBcastMin = 256 << 10
+	pipelineBcastMin = 64 << 10
 	pipelineBcastMax = 1 << 20
+	pipelinePieces   = 4 // of up to pipelinePiece bytes each
 	pipelinePiece    = 64 << 10
 	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
@@ -65,11 +66,19 @@ func suitsPull(c *Call) bool {
 	case OpReduceScatter, OpReduceScatterBlock:
 		return c.reduced().before(c.Size) >= pullMin
 	case OpBcast:
-		return c.bytes() >= pullBcastMin && c.Count >= c.Size
+		return c.bytes() >= c.pullBcastMin() && c.Count >= c.Size
 	case OpReduce:
 		return c.bytes() >= pullMin && c.Size == 2
 	}
 	return c.bytes() >= pullMin && c.Count >= c.Size
+}
+
+// pullBcastMin is the length from which a Bcast pulls if no mailbox takes it.
+func (c *Call) pullBcastMin() int {
+	if c.Size == 2 || c.sharesProcessors() {
+		return pullBcastMin
+	}
+	return min(pullBcastMin, directBcastMax/(c.Size-1)+1)
 }
 
 // suitsMessages reports whether messages do better than an Alltoall that pulls.
@@ -175,17 +184,18 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 	} else {
 		s.exposing()
 	}
-	for at := -pipelinePiece; at < buf.Len; at += pipelinePiece {
+	piece := min(buf.Len/pipelinePieces, pipelinePiece)
+	for at := -piece; at < buf.Len; at += piece {
 		if c.Rank == c.Root {
 			signalOthers(c, s.send)
-			if next := at + pipelinePiece; next < buf.Len {
-				s.publish(buf.part(next, min(next+pipelinePiece, buf.Len)))
+			if next := at + piece; next < buf.Len {
+				s.publish(buf.part(next, min(next+piece, buf.Len)))
 			}
 		} else {
 			s.recv(c.Root, Span{})
 			if at >= 0 {
-				piece := buf.part(at, min(at+pipelinePiece, buf.Len))
-				s.pull(c.Root, piece, piece)
+				part := buf.part(at, min(at+piece, buf.Len))
+				s.pull(c.Root, part, part)
 			}
 		}
 		s.round()

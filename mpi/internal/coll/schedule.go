@@ -87,8 +87,8 @@ type Step struct {
 // be reused: Call.Build resets it first, and keeps its memory.
 type Schedule struct {
 	Scratch int // bytes of scratch memory that the steps use
-	// its messages go through the ranks' mailboxes: shared memory for short messages; it has one round, or it
-	// pulls
+	// its messages go through the ranks' mailboxes: shared memory for short messages. All ranks have the same
+	// number of rounds, and a message is sent and received in the same round
 	Mailboxes bool
 	Pulls     bool  // some rank's schedule has a Pull or a Push; no message has bytes then
 	Exposed   uint8 // the buffers from which others pull, or to which they push, a bit for each

@@ -18,8 +18,7 @@ const (
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes executes a collective whose messages fit the mailboxes, in one round unless it pulls. The
-// caller serializes RunInMailboxes, Skip and Prepare of the same mailboxes.
+// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes RunInMailboxes, Skip and Prepare of the same mailboxes.
 func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	start := e.hook.beginCollective(c)
@@ -30,11 +29,8 @@ func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
 		err = cs.pullRounds(c, m)
-	} else if err = cs.exchangeInMailboxes(c, m); err == nil && c.Schedule.Rounds() > 0 {
-		steps := c.Schedule.Round(0)
-		for i := c.step; i < len(steps); i++ {
-			c.carryOut(&steps[i])
-		}
+	} else {
+		err = cs.mailboxRounds(c, m)
 	}
 	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
@@ -44,6 +40,40 @@ func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	}
 	e.hook.endLong(CallCollective, start)
 	return err
+}
+
+// mailboxRounds executes a schedule whose messages have payloads.
+func (cs *Collectives) mailboxRounds(c *Collective, m *Mailboxes) error {
+	for {
+		err := cs.exchangeInMailboxes(c, m)
+		if c.round == c.Schedule.Rounds() { // it has none
+			return err
+		}
+		steps := c.Schedule.Round(c.round)
+		c.round++
+		if err != nil {
+			cs.e.mu.Lock()
+			defer cs.e.mu.Unlock()
+			cs.passOverLocked(c, m)
+			return err
+		}
+		for i := c.step; i < len(steps); i++ {
+			c.carryOut(&steps[i])
+		}
+		if c.round == c.Schedule.Rounds() {
+			return nil
+		}
+	}
+}
+
+// passOverLocked counts the rounds that are left of a call that has failed: if the ranks' calls differ, they
+// have only the first round in common.
+func (cs *Collectives) passOverLocked(c *Collective, m *Mailboxes) {
+	cs.e.mu.assertHeld()
+	if left := c.Schedule.Rounds() - c.round; left > 0 {
+		m.call += uint64(left)
+		cs.giveUpInMailboxesLocked(m)
+	}
 }
 
 // exchangeInMailboxes sends and receives the messages of a round.
@@ -233,7 +263,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		}
 		// The peer may be waiting for this acknowledgement. One that was sent with a message may be lost,
 		// because the peer does not read messages of calls that it has aborted.
-		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+mailboxDepth/2 <= m.done {
+		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+uint64(m.depth/2) <= m.done {
 			m.tellLocked(b, m.done)
 		}
 		return false

@@ -15,7 +15,8 @@ import (
 // into one slot with one inline Write. The last word, the flag, identifies the call and its arguments, and
 // the receiver polls it. So there is no matching and no queue, and one cache line moves.
 //
-// Calls are numbered, in the same order at all ranks, and call n uses slot n mod mailboxDepth. A sender
+// Calls are numbered, in the same order at all ranks, and call n uses slot n mod depth. Each
+// round of a collective is a call. A sender
 // writes a slot only when it knows that the receiver is done with the previous call that used it: each
 // message and each acknowledgement says with which call its sender is done. A receiver is also done with a
 // call that it has aborted, and never reads messages of that call.
@@ -28,6 +29,7 @@ type Mailboxes struct {
 	rank    int
 	size    int
 	longest int     // length of the longest message
+	depth   int     // number of slots, a power of two
 	slot    int     // size of a slot
 	part    int     // size of the memory for one sender
 	ranks   []int32 // world ranks; nil for the world
@@ -95,11 +97,15 @@ type mailbox struct {
 // the start of a cache line: its payload, the number of the latest call with which the sender is done, and,
 // at the slot's end, the flag.
 const (
-	mailboxDepth = 4 // a power of two
+	// Partners of a doubling algorithm of 16 ranks meet in every fourth call. Only with more slots than that
+	// has a rank heard that its partner is done with a slot before it needs it again.
+	mailboxDepth     = 4
+	mailboxDepthMany = 8 // of more than mailboxFew ranks
+	mailboxFew       = 8
 	// FirstMailboxBytes is the length of the longest message in a communicator's first mailboxes.
 	FirstMailboxBytes = 432
 	// bounds of the longest message in larger mailboxes, by the number of ranks
-	mailboxBytesMin  = 4 << 10
+	mailboxBytesMin  = 8 << 10
 	mailboxBytesMax  = 16 << 10
 	mailboxBytesEach = 32 << 10 // divided by the ranks
 	// MailboxRanks is the size of the largest communicator with mailboxes: a rank polls the memory of that
@@ -131,9 +137,12 @@ func messageBytes(n int) int {
 func (cs *Collectives) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int,
 ) *Mailboxes {
 	e := cs.e
-	slot := messageBytes(longest)
+	slot, depth := messageBytes(longest), mailboxDepth
+	if size > mailboxFew {
+		depth = mailboxDepthMany
+	}
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
-		longest: longest, slot: slot, part: mailboxLine + mailboxDepth*slot}
+		longest: longest, depth: depth, slot: slot, part: mailboxLine + depth*slot}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {
@@ -149,7 +158,7 @@ func wordAt(mem []byte, end int) *uint64 {
 }
 
 // slotEnd returns where the slot of a call ends in a sender's area.
-func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%mailboxDepth+1)*m.slot }
+func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%uint64(m.depth)+1)*m.slot }
 
 // mailboxFlag returns the flag of a message. The bits of the call number repeat only long after the slot was
 // overwritten.
@@ -208,7 +217,7 @@ func (m *Mailboxes) countSkippedLocked() {
 // has room.
 func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	m.e.mu.assertHeld()
-	if b.acked+mailboxDepth < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
+	if b.acked+uint64(m.depth) < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
 		return false
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
@@ -249,7 +258,7 @@ func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte,
 func (m *Mailboxes) lookAckedLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
 	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
-	return b.acked+mailboxDepth >= m.call
+	return b.acked+uint64(m.depth) >= m.call
 }
 
 // A rank's memory has an area for each other rank, in rank order, and a cache line that is the source of
@@ -292,8 +301,8 @@ func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
 // here usually soon gets the next one, which acknowledges too, so it needs this later.
 func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
 	m.e.mu.assertHeld()
-	untold := m.done - b.ackSent
-	if untold < mailboxDepth/2 || untold == mailboxDepth/2 && b.ackByMessage {
+	untold, late := m.done-b.ackSent, uint64(m.depth/2)
+	if untold < late || untold == late && b.ackByMessage {
 		return
 	}
 	if !m.tellLocked(b, m.done) {

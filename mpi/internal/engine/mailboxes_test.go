@@ -222,11 +222,11 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 			if err := call(coll.OpBcast); err != nil {
 				return err
 			}
-			if late := m.done - b.ackSent; e.rank == 1 && late >= mailboxDepth-1 {
+			if late := m.done - b.ackSent; e.rank == 1 && late >= uint64(m.depth-1) {
 				wrong = append(wrong, fmt.Errorf("the sender does not know of the latest %d calls", late))
 			}
 		}
-		if e.rank == 1 && b.ackWritten+mailboxDepth/2 <= m.done {
+		if e.rank == 1 && b.ackWritten+uint64(m.depth/2) <= m.done {
 			wrong = append(wrong, fmt.Errorf("after call %d, the acknowledgement tells of %d", m.done, b.ackWritten))
 		}
 		return errors.Join(wrong...)
@@ -309,7 +309,7 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 			}
 			require.Equal(t, next+mailboxLine, m.bytes())
 		}
-		for call := range uint64(mailboxDepth) {
+		for call := range uint64(m.depth) {
 			end := m.slotEnd(call)
 			require.Zero(t, end%mailboxLine)
 			for n := range MailboxBytes(size) + 1 {

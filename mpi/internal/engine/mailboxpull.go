@@ -74,10 +74,8 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 		cs.stage.lines.note(speed)
 	}
 	cs.concealLocked(c, m, err)
-	// If the ranks' calls differ, they have only the first round in common: count the others.
-	if left := c.Schedule.Rounds() - c.round; err != nil && left > 0 {
-		m.call += uint64(left)
-		cs.giveUpInMailboxesLocked(m)
+	if err != nil {
+		cs.passOverLocked(c, m)
 	}
 	return err
 }

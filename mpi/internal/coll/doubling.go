@@ -1,0 +1,46 @@
+package coll
+
+// In the doubling algorithms a rank exchanges a message with one partner in each round, at twice the distance
+// of the round before. Through mailboxes, where a round is short, that suits more ranks than the direct
+// algorithms do, in which a rank reads a message of every other: 4 lines of memory instead of 15 between 16
+// ranks. Ranks that share processors do better with few rounds.
+
+const doublingName = "doubling"
+
+// doublingRanks is the smallest number of ranks for which doubling is faster than direct.
+const doublingRanks = 8
+
+// doubling has the doubling algorithms by operation.
+var doubling = map[Operation]algorithm{
+	OpBarrier:   {doublingName, sizePowerOfTwo, barrierDoubling},
+	OpAllreduce: {doublingName, sizePowerOfTwo, allreduceInMailboxes},
+}
+
+// addDoubling lists the doubling algorithm of an operation after its others.
+func (op *operation) addDoubling(o Operation) {
+	if a, ok := doubling[o]; ok {
+		op.doubling = len(op.algorithms) + 1
+		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
+	}
+}
+
+// doubles reports whether doubling is the fastest for a call, if the ranks' mailboxes take its messages. All
+// ranks find the same.
+func (c *Call) doubles() bool {
+	return (c.Operation == OpAllreduce || c.Operation == OpBarrier) && c.Size >= doublingRanks &&
+		powerOfTwo(c.Size) && !c.InOrder && !c.sharesProcessors() && c.longestMessage() <= directMax
+}
+
+func barrierDoubling(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	for distance := 1; distance < c.Size; distance *= 2 {
+		s.recv(c.Rank^distance, Span{})
+		s.send(c.Rank^distance, Span{})
+		s.round()
+	}
+}
+
+func allreduceInMailboxes(s *Schedule, c *Call) {
+	s.inMailboxes(c)
+	allreduceDoubling(s, c.Rank, c.Size, c.Count, c.ElemSize)
+}

@@ -26,12 +26,13 @@ const (
 // mailboxes are the mailboxes of a communicator: shared memory for short collectives (engine.Mailboxes). The
 // lock of its collState guards them.
 type mailboxes struct {
-	state    atomic.Uint32 // a mailboxState
-	current  *engine.Mailboxes
-	pulls    bool              // the ranks read each other's memory
-	stage    [2]int            // see coll.Call
-	larger   *engine.Mailboxes // being set up to replace current; else nil
-	outgrown int               // calls that did not fit, up to mailboxesAfter
+	state     atomic.Uint32 // a mailboxState
+	current   *engine.Mailboxes
+	pulls     bool              // the ranks read each other's memory
+	stage     [2]int            // see coll.Call
+	hugePages bool              // likewise
+	larger    *engine.Mailboxes // being set up to replace current; else nil
+	outgrown  int               // calls that did not fit, up to mailboxesAfter
 }
 
 func (m *mailboxes) is(s mailboxState) bool { return m.state.Load() == uint32(s) }
@@ -67,6 +68,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 		case ready:
 			m.pulls = m.current.Pulls()
 			call := c.e.CopyCall()
+			m.hugePages = c.e.HugePages()
 			m.stage = [...]int{copycost.Staged(call), copycost.StagedByBoth(call)}
 			m.become(mailboxesReady)
 		default:
@@ -82,7 +84,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	}
 	if m.is(mailboxesReady) {
 		a.call.Mailbox, a.call.Pull = m.current.Bytes(), m.pulls
-		a.call.Stage, a.call.StageByBoth = m.stage[0], m.stage[1]
+		a.call.Stage, a.call.StageByBoth, a.call.HugePages = m.stage[0], m.stage[1], m.hugePages
 	}
 	return nil
 }

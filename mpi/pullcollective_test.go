@@ -108,28 +108,34 @@ var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) err
 // TestLongCollectivesGivenUp: ranks that end a collective by their contexts, before it or in the middle, stay
 // in step with one another.
 func TestLongCollectivesGivenUp(t *testing.T) {
-	together(t, 3, longGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)))
+	together(t, 3, givenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)), "LONG=20000", "SHORT=2000")
 }
 
-var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) error {
+// TestDoublingGivenUp does the same where ranks exchange messages in mailboxes, in several rounds.
+func TestDoublingGivenUp(t *testing.T) {
+	together(t, 4, givenUp, "WEFT_FABRIC=shm", "WEFT_COLL=allreduce:doubling",
+		fmt.Sprintf("ROUNDS=%d", fewer(100, 20)), "LONG=1000", "SHORT=1")
+}
+
+var givenUp = body("givenUp", func(_ context.Context, world *mpi.Comm) error {
 	const tag = 3
-	me := world.Rank()
+	me, size, long := world.Rank(), world.Size(), number("LONG")
 	c, err := world.Dup()
 	if err != nil {
 		return err
 	}
-	whole, result := make([]int64, 20_000), make([]int64, 20_000)
+	whole, result := make([]int64, long), make([]int64, long)
 	for round := range number("ROUNDS") {
-		n := [...]int{20_000, 2000}[round%2] // the shorter one stays registered from call to call
+		n := [...]int{long, number("SHORT")}[round%2] // one of 16,000 bytes stays registered from call to call
 		in, out := whole[:n], result[:n]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
-		if me == round%3 {
+		if me == round%size {
 			cancel()
 			ended <- nil
 		} else { // they end when the one that has given up says so
 			go func() {
-				_, err := mpi.Recv(world, make([]byte, 1), round%3, tag)
+				_, err := mpi.Recv(world, make([]byte, 1), round%size, tag)
 				cancel()
 				ended <- err
 			}()
@@ -138,8 +144,8 @@ var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) e
 		if !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("round %d: %v", round, err)
 		}
-		if me == round%3 {
-			for peer := range 3 {
+		if me == round%size {
+			for peer := range size {
 				if peer != me {
 					if err := mpi.Send(world, make([]byte, 1), peer, tag); err != nil {
 						return err
@@ -157,7 +163,7 @@ var longGivenUp = body("longGivenUp", func(_ context.Context, world *mpi.Comm) e
 			return err
 		}
 		for i, got := range out {
-			if wanted := int64(3 + 3*(i+round)); got != wanted {
+			if wanted := int64(size*(size-1)/2 + size*(i+round)); got != wanted {
 				return want(fmt.Sprint("round ", round, ", element ", i), got, wanted)
 			}
 		}

@@ -81,7 +81,10 @@ type DeviceAttr struct {
 	DirectCopies bool // QP.Get, QP.Put and QP.Fill
 	// CopyCall is how long a Get of memory that is not mapped into this process takes before its first byte.
 	// It is measured where peers connect; 0 before, and where there is no such memory.
-	CopyCall       time.Duration
+	CopyCall time.Duration
+	// HugePages promises that memory which peers on this host often get is moved to huge pages: then many of
+	// them can get it at the same time.
+	HugePages      bool
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes
 	Atomics        bool // OpFetchAdd and OpCompareSwap

@@ -23,6 +23,7 @@ func JoinBarrier() bool                                              { return fa
 func Barrier() error                                                 { return errShared }
 func Joined() bool                                                   { return false }
 func LetBeRead()                                                     {}
+func CanCollapse() bool                                              { return false }
 func Collapse(uintptr, uintptr) error                                { return errShared }
 func PeerOf(*net.UnixConn) (pid, uid int, err error)                 { return 0, 0, errShared }
 func SendDescriptors(*net.UnixConn, []byte, ...int) error            { return errShared }

@@ -99,7 +99,7 @@ func New(o Options) (*Device, error) {
 	}
 	d.huge.began = time.Now()
 	d.copyCall.pin(o.CopyCall)
-	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage
+	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage || !sys.CanCollapse()
 	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	d.liveness.stopped = make(chan struct{})
 	d.live.inbounds, d.live.links = map[*receiveBlock]struct{}{}, map[*connection]struct{}{}
@@ -115,7 +115,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		Windows: true, PollableCQs: true, CopyCall: d.copyCall.known(),
+		Windows: true, PollableCQs: true, CopyCall: d.copyCall.known(), HugePages: !d.huge.off,
 	}
 }
 

@@ -28,6 +28,7 @@ func (f Fabric) String() string {
 // rates are the parameters of a fabric, in ns and ns for a byte.
 type rates struct {
 	latency float64 // of a message of no bytes, one way
+	setup   float64 // of a message of setupBytes or more, in addition; of a shorter one a part of it
 	message float64 // of the processor, for each further message that goes at once
 	gap     float64 // for each byte
 	duplex  float64 // for each byte that goes the other way at the same time
@@ -38,6 +39,9 @@ type rates struct {
 	moreTurns float64
 }
 
+// setupBytes is the length of a message that takes all of a fabric's setup.
+const setupBytes = 8 << 10
+
 // eagerMax is the length up to which messages are not announced, unless a job sets another.
 const eagerMax = 16 << 10
 
@@ -45,8 +49,8 @@ const eagerMax = 16 << 10
 var ratesOf = [fabricCount]rates{
 	Network:  {latency: 15000, message: 1500, gap: 0.35, duplex: 0.05, reduce: 0.08, copy: 0.05, turn: 4000},
 	Loopback: {latency: 3100, message: 1500, gap: 0.13, duplex: 0.1, reduce: 0.08, copy: 0.05, turn: 4000},
-	Shared: {latency: 170, message: 60, gap: 0.055, duplex: 0.06, reduce: 0.05, copy: 0.05, turn: 2500,
-		moreTurns: 2},
+	Shared: {latency: 170, setup: 1000, message: 60, gap: 0.055, duplex: 0.2, reduce: 0.03, copy: 0.05,
+		turn: 2500, moreTurns: 2},
 }
 
 // work is what an algorithm does: on the longest way through it, and at all ranks together.
@@ -77,7 +81,7 @@ func (c *Call) sharesProcessors() bool { return c.Processors > 0 && c.Processors
 func (c *Call) time(w work) float64 {
 	r := &ratesOf[c.Fabric]
 	path := w.rounds*r.latency + max(w.messages-w.rounds, 0)*r.message + w.bytes*r.gap + w.opposite*r.duplex +
-		w.reduced*r.reduce + w.copied*r.copy
+		w.reduced*r.reduce + w.copied*r.copy + r.setup*min(w.bytes/setupBytes, w.rounds)
 	if !c.sharesProcessors() {
 		return path
 	}
@@ -340,8 +344,12 @@ func scatterWork(rounds func(size int) float64) func(n, b float64, c *Call) work
 	return func(n, b float64, c *Call) work {
 		l, part := log2(c.Size), b*othersShare(c.Size)
 		r := rounds(c.Size)
-		return work{rounds: l + r, messages: l + r, bytes: 2 * part, opposite: part,
+		w := work{rounds: l + r, messages: l + r, bytes: 2 * part,
 			all: total{n - 1 + n*r, n - 1 + n*r, b*l/2 + n*part, 0}}
+		if c.Size > 2 {
+			w.opposite = part
+		}
+		return w
 	}
 }
 
@@ -365,7 +373,7 @@ func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Ca
 		w := work{rounds: depth, messages: depth + (segments-1)*float64(children),
 			bytes: rounds * min(length, b) * float64(children),
 			all:   total{segments * (n - 1) / 2, segments * (n - 1), (n - 1) * b, 0}}
-		if c.Size > 2 {
+		if depth > 1 {
 			w.opposite = b
 		}
 		if reduces {

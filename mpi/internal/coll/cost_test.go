@@ -45,7 +45,8 @@ func simulatedSchedules(t *testing.T, schedules []Schedule, fabric Fabric) float
 					if step.Kind == Send {
 						at += float64(step.Src.Len) * r.gap
 						key := [2]int{rank, step.Peer}
-						sent[key] = append(sent[key], message{at + r.latency})
+						setup := r.setup * min(float64(step.Src.Len)/setupBytes, 1)
+						sent[key] = append(sent[key], message{at + r.latency + setup})
 						at += r.message
 					}
 				}

@@ -12,9 +12,9 @@ const directName = "direct"
 const (
 	directMax         = 8 << 10
 	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square
-	// Divided by the number of receivers. Beyond it the root copies its buffer once, for all others to read
-	// at the same time, if each has a processor.
-	directBcastMax = 24 << 10
+	// Divided by the square of the number of ranks. Beyond it the root of a Bcast copies its buffer once, for
+	// all others to read at the same time, if each has a processor.
+	directBcastMax = 128 << 10
 )
 
 // direct has the direct algorithms by operation.
@@ -42,8 +42,8 @@ func (op *operation) addDirect(o Operation) {
 
 func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
-// mailboxLimit returns the length of the longest message for which, with mailboxes, neither a tree nor pulling
-// is faster.
+// mailboxLimit returns the length of the longest message for which, with mailboxes, neither a tree nor
+// pulling is faster.
 func (c *Call) mailboxLimit() int {
 	switch {
 	case c.doubles():
@@ -53,7 +53,7 @@ func (c *Call) mailboxLimit() int {
 	case c.Operation == OpScan || c.Operation == OpExscan:
 		return directCombinedMax / (c.Size * c.Size)
 	case c.Operation == OpBcast && c.Pull && c.Size > 2 && !c.sharesProcessors():
-		return min(directMax, directBcastMax/(c.Size-1))
+		return min(directMax, directBcastMax/(c.Size*c.Size))
 	}
 	return directMax
 }

@@ -21,6 +21,15 @@ const (
 	pipelineBcastMax = 1 << 20
 	pipelinePieces   = 4 // of up to pipelinePiece bytes each
 	pipelinePiece    = 64 << 10
+	// From this length on, ranks with CPUs of their own read the root's memory itself if it is on huge pages.
+	// The system locks a table for each smaller page that it looks up, so that many readers wait for one
+	// another, longer than the copy through the stage takes.
+	hugeBcastMin = 256 << 10
+	// Length up to which blocks are copied to the stage before others read them, if ranks have CPUs of their
+	// own, and that for a block which more than stageBlockFew ranks read at the same time.
+	stageBlock     = 8 << 10
+	stageBlockMany = 128 << 10
+	stageBlockFew  = 8
 	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
@@ -78,7 +87,7 @@ func (c *Call) pullBcastMin() int {
 	if c.Size == 2 || c.sharesProcessors() {
 		return pullBcastMin
 	}
-	return min(pullBcastMin, directBcastMax/(c.Size-1)+1)
+	return min(pullBcastMin, directBcastMax/(c.Size*c.Size)+1)
 }
 
 // suitsMessages reports whether messages do better than an Alltoall that pulls.
@@ -124,14 +133,20 @@ func bcastPull(s *Schedule, c *Call) {
 	case c.sharesWork(sharedBcastMin):
 		bcastShared(s, c, buf)
 		return
-	case buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax:
+	case buf.Len >= pipelineBcastMin && buf.Len <= pipelineBcastMax && !c.readsHugePages():
 		bcastPullPieces(s, c, buf)
 		return
 	}
 	if c.Rank != c.Root {
 		s.exposing()
 		s.recv(c.Root, Span{})
-		s.pull(c.Root, buf, buf)
+		// Each begins at another place, so that no line is the next for all of them.
+		from := 0
+		if buf.Len > stageBcast {
+			from = buf.Len / c.Size * c.Rank &^ (pageBytes - 1)
+		}
+		s.pull(c.Root, buf.part(from, buf.Len), buf.part(from, buf.Len))
+		s.pull(c.Root, buf.part(0, from), buf.part(0, from))
 		s.round()
 		s.send(c.Root, Span{})
 		s.round()
@@ -144,6 +159,9 @@ func bcastPull(s *Schedule, c *Call) {
 	signalOthers(c, s.recv)
 	s.round()
 }
+
+// readsHugePages reports whether a Bcast's receivers read from the huge pages that the root's buffer is on.
+func (c *Call) readsHugePages() bool { return c.HugePages && c.bytes() >= hugeBcastMin }
 
 // sharesWork reports whether both of two ranks work for what one of them is to have, from so many bytes on:
 // both are in the call, each on a processor of its own.
@@ -420,7 +438,8 @@ func (s *Schedule) foldPulled(c *Call, dst, part, first, next Span) {
 }
 
 func allgatherPull(s *Schedule, c *Call) {
-	s.exposingBlocks(c)
+	s.exposing(Input)
+	s.Stages = c.stagesBlocks(c.Size > stageBlockFew)
 	s.pullBlocks(c, Span{Input, 0, c.bytes()})
 }
 
@@ -428,15 +447,23 @@ func allgatherPull(s *Schedule, c *Call) {
 // memory is copied for it: at other ranks some may be.
 func alltoallPull(s *Schedule, c *Call) {
 	own := Span{Input, c.Rank * c.bytes(), c.bytes()}
-	s.exposingBlocks(c)
+	s.exposing(Input)
+	s.Stages = c.stagesBlocks(false)
 	s.publishOthers(Span{Input, 0, c.Size * own.Len}, own)
 	s.pullBlocks(c, own)
 }
 
-// exposingBlocks begins a schedule in which peers read blocks of Input.
-func (s *Schedule) exposingBlocks(c *Call) {
-	s.exposing(Input)
-	s.Stages = c.Size > 2 || c.bytes() <= c.StageByBoth
+// stagesBlocks reports whether a rank copies its blocks for others to read; many ranks may read the same one.
+func (c *Call) stagesBlocks(many bool) bool {
+	switch {
+	case c.Size == 2:
+		return c.bytes() <= c.StageByBoth
+	case c.sharesProcessors():
+		return true
+	case many:
+		return c.bytes() <= stageBlockMany
+	}
+	return c.bytes() <= stageBlock
 }
 
 // pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at

@@ -64,7 +64,8 @@ const (
 // ForcesMailboxes reports whether an algorithm is forced that goes through mailboxes.
 func (ch *Selection) ForcesMailboxes() bool {
 	for o, i := range ch.forced {
-		if i > 0 && (int(i) == operations[o].direct || int(i) == operations[o].pull) {
+		op, forced := &operations[o], int(i)
+		if forced > 0 && (forced == op.direct || forced == op.doubling || forced == op.pull) {
 			return true
 		}
 	}

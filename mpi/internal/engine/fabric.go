@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/copycost"
@@ -133,6 +134,11 @@ func (e *Engine) CopyCall() time.Duration {
 		}
 	}
 	return 0
+}
+
+// HugePages reports whether memory of this process that others often read is moved to huge pages.
+func (e *Engine) HugePages() bool {
+	return slices.ContainsFunc(e.fabrics, func(f *fabric) bool { return f.Device.Query().HugePages })
 }
 
 // rendezvousIdle reports whether no announced message is under way.

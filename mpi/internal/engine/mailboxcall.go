@@ -18,7 +18,8 @@ const (
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes RunInMailboxes, Skip and Prepare of the same mailboxes.
+// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes RunInMailboxes,
+// Skip and Prepare of the same mailboxes.
 func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	start := e.hook.beginCollective(c)
@@ -263,7 +264,8 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		}
 		// The peer may be waiting for this acknowledgement. One that was sent with a message may be lost,
 		// because the peer does not read messages of calls that it has aborted.
-		if m.acknowledgeLocked(b); c.state == collectiveInMailboxes && b.ackWritten+uint64(m.depth/2) <= m.done {
+		m.acknowledgeLocked(b)
+		if c.state == collectiveInMailboxes && b.ackWritten+uint64(m.depth/2) <= m.done {
 			m.tellLocked(b, m.done)
 		}
 		return false

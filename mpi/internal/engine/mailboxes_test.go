@@ -21,7 +21,7 @@ import (
 // or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the calls of one
 // communicator pass 32 bits.
 func TestMailboxes_AnyInterleaving(t *testing.T) {
-	for _, n := range []int{2, 3, 5} {
+	for _, n := range []int{2, 3, 5, 8, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			devices := make([]transport.Device, n)
 			for i := range devices {
@@ -29,11 +29,15 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 				require.NoError(t, err)
 				devices[i] = d
 			}
+			calls := 400
+			if n > 5 {
+				calls /= n
+			}
 			ranks(t, world(t, devices), func(e *Engine) error {
 				var wg sync.WaitGroup
 				errs := make([]error, 3)
 				for k := range errs {
-					wg.Go(func() { errs[k] = randomCollectives(e, n, k) })
+					wg.Go(func() { errs[k] = randomCollectives(e, n, k, calls) })
 				}
 				wg.Wait()
 				return errors.Join(errs...)
@@ -43,7 +47,7 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 }
 
 // randomCollectives has one rank carry out the collectives of a communicator, which all ranks draw alike.
-func randomCollectives(e *Engine, n, communicator int) error {
+func randomCollectives(e *Engine, n, communicator, calls int) error {
 	context := uint32(100 + 2*communicator)
 	m := e.Collectives.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
 		MailboxBytes(n))
@@ -54,7 +58,7 @@ func randomCollectives(e *Engine, n, communicator int) error {
 		m.passNumbers(1<<32 - 100)
 	}
 	alike, own := rand.New(rand.NewPCG(1, uint64(context))), rand.New(rand.NewPCG(2, uint64(e.rank)))
-	for call := range 400 {
+	for call := range calls {
 		if err := randomCollective(e, m, alike, call); err != nil {
 			return fmt.Errorf("communicator %d, call %d: %w", communicator, call, err)
 		}

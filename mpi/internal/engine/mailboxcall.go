@@ -18,8 +18,8 @@ const (
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes RunInMailboxes,
-// Skip and Prepare of the same mailboxes.
+// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes
+// RunInMailboxes, Skip and Prepare of the same mailboxes.
 func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
 	e := cs.e
 	start := e.hook.beginCollective(c)

@@ -58,8 +58,8 @@ type Call struct {
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
 	Pull       bool   // the ranks have mailboxes, and can read each other's memory
-	// lengths up to which this rank copies memory for one other to read: alone, and if both do so at once.
-	// They may differ between ranks, so rounds do not depend on them
+	// lengths up to which this rank copies memory for one other rank to read: alone, and if both do so at
+	// once. They may differ between ranks, so rounds do not depend on them
 	Stage, StageByBoth int
 	Send, Recv         *Blocks
 	Neighbors          *Neighbors

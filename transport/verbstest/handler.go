@@ -632,7 +632,7 @@ var handlerChecks = []Check{
 								return err
 							}
 							counts[i]++
-							m, err := n.pd.Register(make([]byte, 64), all) // the consumers share the table of regions
+							m, err := n.pd.Register(make([]byte, 64), all) // a shared table
 							if err == nil {
 								err = m.Deregister()
 							}

@@ -68,7 +68,7 @@ type Rank struct {
 	Leaving bool `json:",omitempty"`
 
 	Waits      []Wait    `json:",omitempty"`
-	MoreWaits  int       `json:",omitempty"` // that are left out
+	MoreWaits  int       `json:",omitempty"` // not listed
 	Unexpected []Message `json:",omitempty"` // by age, the oldest first
 	More       int       `json:",omitempty"` // unexpected messages not listed
 	Comms      []Comm    `json:",omitempty"` // communicators that are not freed, the world first
@@ -91,7 +91,7 @@ type Wait struct {
 	// Bounded is set if the wait ends by itself, with a context or at a time.
 	Bounded bool `json:",omitempty"`
 	Ops     []Op `json:",omitempty"` // one of them is enough
-	MoreOps int  `json:",omitempty"` // that are left out
+	MoreOps int  `json:",omitempty"` // not listed
 }
 
 // OpKind is the kind of an operation.
@@ -109,7 +109,7 @@ type Op struct {
 	Kind  OpKind
 	Name  string `json:",omitempty"` // of a collective, or of a message that a call consists of
 	Comm  uint32 // the communicator's id
-	Peer  int    // world rank, or Any; of no meaning for a collective
+	Peer  int    // world rank, or Any; meaningless for a collective
 	Tag   int    // or Any
 	Bytes int
 	// Moving is set if the operation needs no action of another rank: its bytes are in flight.

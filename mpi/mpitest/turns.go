@@ -145,7 +145,7 @@ func (w *turn) polls() bool {
 //go:norace
 func (w *turn) slow() bool { return w.engine != nil && w.engine.slow }
 
-// anyPolls reports whether all waiting goroutines that can go on only poll in vain.
+// anyPolls reports whether a goroutine that can go on polls in vain.
 //
 //go:norace
 func (t *turns) anyPolls() bool {

@@ -415,8 +415,8 @@ func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (flo
 	return mean[0] / float64(some.Size()), err
 }
 
-// callsWithin returns how many calls fit into a time in seconds if one takes one seconds, from 2 to most. It is
-// the same at all ranks of a communicator.
+// callsWithin returns how many calls fit into a time in seconds if one takes one seconds, from 2 to most. It
+// is the same at all ranks of a communicator.
 func callsWithin(some *mpi.Comm, seconds, one, most float64) (int, error) {
 	calls := []float64{seconds / one}
 	err := mpi.Allreduce(some, mpi.InPlace[float64](), calls, mpi.Min[float64]())

@@ -8,13 +8,13 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// Tickers get the ends of an axis, and give the places on it, as logarithms to base 2.
+// Tickers get the ends of an axis, and return positions on it, as logarithms to base 2.
 
 // binaryTicks are powers of two, with K, M and G for those of 1024.
 type binaryTicks struct{}
 
 func (binaryTicks) Ticks(low, high float64) (ticks []plot.Tick) {
-	const maxLabels = 14 // labels beside each other
+	const maxLabels = 14 // labels of an axis
 	first, last := int(math.Ceil(low)), int(math.Floor(high))
 	every := max(1, (last-first+maxLabels)/maxLabels)
 	for e := first; e <= last; e++ {
@@ -38,7 +38,7 @@ func binaryLabel(e int) string {
 type decimalTicks struct{}
 
 func (decimalTicks) Ticks(low, high float64) (ticks []plot.Tick) {
-	const maxDecades = 4 // in which 2 and 5 have a label too
+	const maxDecades = 4 // decades in which 2 and 5 have labels, too
 	first, last := math.Floor(low*math.Log10(2)), math.Ceil(high*math.Log10(2))
 	for e := first; e <= last; e++ {
 		for _, digit := range []float64{1, 2, 5} {

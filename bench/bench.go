@@ -41,11 +41,11 @@ type Options struct {
 	Report  string   // receives a Report
 	Plot    string   // receives a drawing of the table; the ending selects .svg, .png or .html
 	Compare []string // tables to compare and draw with it
-	// the reports of the jobs that Benchmark.Besides asks for, in their order; "" for one that is missing
+	// the reports of the jobs of Benchmark.Besides, in order; "" for a missing one
 	Beside []string
 }
 
-// Invocation is what a rank knows of its command; it may differ between ranks.
+// Invocation describes a rank's command. It may differ between ranks.
 type Invocation struct {
 	Version  string            // of weft, for a Report
 	Command  []string          // with its arguments, for a Report
@@ -55,7 +55,7 @@ type Invocation struct {
 	Profile string
 }
 
-// settings are those of a run, with defaults by name.
+// settings returns the settings of a run, with defaults by name.
 func (by Invocation) settings(defaults map[string]string) (setting.Values, error) {
 	v := setting.Environment()
 	for name, text := range by.Settings {
@@ -71,14 +71,14 @@ func (by Invocation) settings(defaults map[string]string) (setting.Values, error
 	return v, nil
 }
 
-// Default are the options that a benchmark has if the user says nothing.
+// Default are the default options.
 var Default = Options{Max: -1, Warmup: -1, Window: 64, Digits: 2, Sync: syncFlush,
 	Shape: "column", Call: "send"}
 
-// ErrInvalid says that what a validating run received was not what had been sent.
+// ErrInvalid means that a validating run received other bytes than were sent.
 var ErrInvalid = errors.New("validation failed")
 
-// An OptionError reports options that make no sense for a benchmark, or for the job in which it runs.
+// An OptionError reports invalid options for a benchmark, or for the job in which it runs.
 type OptionError struct{ What string }
 
 func (e *OptionError) Error() string { return e.What }
@@ -96,7 +96,7 @@ type Benchmark struct {
 	Start    int  // the number of ranks that it starts by default
 	OneSided bool // of windows: it uses Options.Sync
 	Strided  bool // of scattered elements: it uses Options.Shape and Options.Call
-	// settings by name, each set of a job that is to run first, whose report this one has figures of
+	// settings by name, one set for each job that runs first and whose report provides figures for this one
 	Besides  []map[string]string
 	Sparse   bool // of messages to some ranks: it uses Options.Degree
 	Unbound  bool // its ranks are not bound to cores: their completion handlers are
@@ -111,12 +111,12 @@ type Benchmark struct {
 	sendCount countFunc
 	preamble  func(s *session) string // lines above the header; nil: none
 	runAll    func(s *session) error  // prints the whole table, where measureSize is nil
-	setup     func(s *session) error  // is done before the ranks have talked to each other
-	defaults  map[string]string       // settings by name, where the user has set nothing
-	handlers  bool                    // completion handlers are on the cores that there are, likewise
+	setup     func(s *session) error  // called before the ranks have communicated
+	defaults  map[string]string       // settings by name, unless the user has set them
+	handlers  bool                    // completion handlers on all cores, unless the user has set them
 }
 
-// unset are the settings by name that a rank has where the user has set nothing.
+// unset returns the settings by name that a rank has unless the user has set them.
 func (b *Benchmark) unset() (map[string]string, error) {
 	if !b.handlers {
 		return b.defaults, nil
@@ -127,21 +127,21 @@ func (b *Benchmark) unset() (map[string]string, error) {
 	return all, err
 }
 
-// tableSpec is what benchmarks have in common whose tables look alike.
+// tableSpec has the common properties of benchmarks with similar tables.
 type tableSpec struct {
 	columns  []column
 	datatype string // the MPI type of the payload
 	element  int    // its size
 	min, max int    // message sizes
-	axes     axes   // of a plot; zero where there is nothing to plot
-	tails    bool   // there are single iterations whose times make a distribution
+	axes     axes   // of a plot; zero without a plot
+	tails    bool   // the times of single iterations make a distribution
 	counts
 }
 
 // counts are iterations and warm-up rounds, for small messages and large ones.
 type counts struct{ small, smallWarmup, large, largeWarmup int }
 
-// largeMessage is the size above which the counts for large messages hold.
+// largeMessage is the size above which the counts for large messages apply.
 const largeMessage = 8192
 
 func (c counts) of(n int) (timed, warmup int) {
@@ -151,8 +151,8 @@ func (c counts) of(n int) (timed, warmup int) {
 	return c.small, c.smallWarmup
 }
 
-// tableOf puts the columns of a kind of table together: its own, those that validation and tails of a unit
-// add, and how often was measured.
+// tableOf returns the columns of a table: its own, those of validation and of tails in a unit, and the number
+// of iterations.
 func tableOf(unit string, own ...column) []column {
 	columns := append(own, validationColumn)
 	if !slices.ContainsFunc(own, func(c column) bool { return c.name == "iterations" }) {
@@ -226,7 +226,7 @@ var (
 		datatype: "MPI_FLOAT", element: 4, min: 4, max: 1 << 20, axes: latencyAxes, tails: true,
 		counts: counts{1000, 100, 100, 10},
 	}
-	startUp = &tableSpec{columns: []column{ // printed in a line of their own
+	startUp = &tableSpec{columns: []column{ // printed in a separate line
 		{name: "ranks", form: whole, shown: inReports,
 			of: func(c *measurement) float64 { return float64(c.size) }},
 		{name: "min", unit: "ms", shown: inReports, of: func(c *measurement) float64 { return c.min }},
@@ -236,7 +236,7 @@ var (
 	connections = &tableSpec{columns: censusColumns, axes: phaseAxes}
 	gaps        = &tableSpec{columns: holeColumns, counts: counts{5, 0, 5, 0}}
 	changes     = &tableSpec{columns: enlargeColumns(), counts: counts{15, 0, 15, 0}}
-	// those of cq
+	// settings of cq
 	twoEndpoints = map[string]string{setting.Endpoints.Name: "2"}
 
 	copies     = &tableSpec{columns: readColumns()}
@@ -279,7 +279,7 @@ var pointToPoint = []*Benchmark{
 		title: "Overlap", spec: overlaps, measureSize: overlapped},
 }
 
-// ofTheJob are the benchmarks of what a job needs besides its messages: memory and start-up time.
+// ofTheJob are the benchmarks of a job's memory and start-up time.
 var ofTheJob = []*Benchmark{
 	{Name: "memory", Short: "memory of all connections and mailboxes of a rank, by number of ranks",
 		MinRanks: 2, MaxRanks: 256, Start: 16,
@@ -289,7 +289,7 @@ var ofTheJob = []*Benchmark{
 				"the start."
 		},
 		Besides: []map[string]string{{setting.Phases.Name: largeSlots}},
-		// a connection to each peer, not one for each endpoint on which a communicator happens to be
+		// one connection to each peer, not one for each endpoint of a communicator
 		defaults: map[string]string{setting.EagerMax.Name: "1G", setting.Endpoints.Name: "1"}},
 	{Name: "phases", Short: "buffers and resident memory of a connection, in each phase", MinRanks: 2,
 		Start: 9,
@@ -352,7 +352,7 @@ const (
 	maxBuffers    = 4 << 30
 )
 
-// Check rejects options that make no sense for the benchmark with this number of ranks, with an *OptionError.
+// Check returns an *OptionError for options that are invalid for the benchmark with this number of ranks.
 func (b *Benchmark) Check(o Options, ranks int) error {
 	low, high := b.sizes(o)
 	if err := cmp.Or(o.checkSync(), o.checkViews()); err != nil {
@@ -413,7 +413,7 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 		return optionErrorf("%s: %d bytes are no whole number of %s, which has %d", b.Name, low,
 			b.spec.datatype, b.spec.element)
 	}
-	others := 4 // the message that is sent, and what validation compares with
+	others := 4 // the sent message, and the bytes for validation
 	if o.Rewrite && b.windows() {
 		others += o.Window
 	}
@@ -434,12 +434,12 @@ func (b *Benchmark) Check(o Options, ranks int) error {
 // windows reports whether there are windows of messages.
 func (b *Benchmark) windows() bool { return b.spec == stream || b.spec == rates || b.spec == pairRates }
 
-// test is the title of the table.
+// test returns the title of the table.
 func (b *Benchmark) test() string {
 	return fmt.Sprintf("OSU-style weft MPI %s Test v%s", b.title, version)
 }
 
-// recvMessages is how many messages the receive buffer has room for.
+// recvMessages returns the number of messages for which the receive buffer has room.
 func (b *Benchmark) recvMessages(o Options, rank, ranks int) int {
 	if b.recvCount == nil {
 		return 1
@@ -447,7 +447,7 @@ func (b *Benchmark) recvMessages(o Options, rank, ranks int) int {
 	return b.recvCount(o, rank, ranks)
 }
 
-// sizes are the smallest and the largest message.
+// sizes returns the smallest and the largest message size.
 func (b *Benchmark) sizes(o Options) (low, high int) {
 	low, high = max(o.Min, b.spec.min), o.Max
 	if high < 0 {

@@ -26,8 +26,8 @@ func (s *session) readBesides() error {
 	return nil
 }
 
-// withBesides adds to the own figures of the next row those of the same row of the jobs before: rows are the
-// same if they begin alike.
+// withBesides adds the figures of the earlier jobs' matching rows to those of the next row. Rows match if
+// they begin with the same figure.
 func (s *session) withBesides(own []float64) []float64 {
 	figures := own
 	for _, c := range s.spec.columns[len(own):] {
@@ -44,8 +44,7 @@ func (s *session) withBesides(own []float64) []float64 {
 	return figures
 }
 
-// besideColumns are own columns once more, with the figures of a job that ran before, the first of which
-// is 1.
+// besideColumns returns copies of columns for the figures of an earlier job, numbered from 1.
 func besideColumns(job int, name, heading string, own ...column) (columns []column) {
 	for _, c := range own {
 		c.source, c.beside, c.of = c.name, job, nil

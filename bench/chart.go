@@ -12,15 +12,15 @@ import (
 	"github.com/weft-mpi/weft/internal/picture"
 )
 
-// chart is figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in one
-// style.
+// chart shows figures as lines, in a panel for each kind of figure. It can be drawn as SVG, PNG and HTML, in
+// one style.
 type chart struct {
 	title  string
-	setups []string // what was measured on what, a line each
+	setups []string // descriptions of the measured systems, a line each
 	panels []*panel
 }
 
-// panel has lines of the same two axes.
+// panel has lines with the same two axes.
 type panel struct {
 	axes
 	series []*series
@@ -32,11 +32,11 @@ type series struct {
 	points []point
 }
 
-// point has the figures' logarithms to base 2 too, which are its place: both axes are logarithmic, and
-// gonum's own scale of that kind puts the labels out of place.
+// point also has the logarithms to base 2, which are its position: both axes are logarithmic, and gonum's
+// logarithmic scale misplaces the labels.
 type point struct{ x, y, logX, logY float64 }
 
-// axes are what a panel's axes show.
+// axes describes a panel's axes.
 type axes struct {
 	x, y  string
 	unit  string      // of y
@@ -51,10 +51,10 @@ var (
 	memoryAxes    = axes{"Ranks", "Memory of a rank (bytes)", "bytes", binaryTicks{}}
 )
 
-// dashes tell lines apart that lie on each other: lengths of strokes and gaps, in points.
+// dashes distinguish overlapping lines: lengths of strokes and gaps, in points.
 var dashes = [][]float64{nil, {6, 3}, {2, 3}}
 
-// plotFormat is the format of a file by its name.
+// plotFormat returns the format of a file by its name.
 func plotFormat(path string) (string, error) {
 	format, err := picture.Format(path)
 	if err != nil {
@@ -84,7 +84,8 @@ func (c *chart) write(w io.Writer, path string) error {
 	return shown.picture(w, format)
 }
 
-// add puts a point onto the line of that name. What is not above zero has no place on a logarithmic axis.
+// add adds a point to the line of a name. It drops values that are not above zero, which a logarithmic axis
+// cannot show.
 func (p *panel) add(name string, x, y float64) {
 	if !(x > 0) || !(y > 0) || math.IsInf(x, 0) || math.IsInf(y, 0) {
 		return
@@ -99,8 +100,8 @@ func (p *panel) add(name string, x, y float64) {
 	p.series = append(p.series, &series{name, []point{at}})
 }
 
-// bounds are the ends of the axes, as logarithms: room around the points, for with a single one the axes
-// would have no length.
+// bounds returns the ends of the axes, as logarithms, with room around the points, since with a single one
+// the axes would have no length.
 func (p *panel) bounds() (lowX, highX, lowY, highY float64) {
 	lowX, lowY, highX, highY = math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
 	for _, s := range p.series {
@@ -112,7 +113,7 @@ func (p *panel) bounds() (lowX, highX, lowY, highY float64) {
 	return lowX - 0.5, highX + 0.5, lowY - 1, highY + 1
 }
 
-// chartOf has a panel for each kind of figure among results, and a line for each result.
+// chartOf returns a chart with a panel for each kind of figure among results, and a line for each result.
 func chartOf(title string, results []*Result) *chart {
 	c := &chart{title: title}
 	for _, m := range []*measure{latencyMeasure, bandwidthMeasure} {
@@ -132,7 +133,7 @@ func chartOf(title string, results []*Result) *chart {
 	return c
 }
 
-// lineName is what a legend calls a column's line.
+// lineName returns the name of a column's line in a legend.
 func lineName(c *column) string {
 	switch c.name {
 	case "latency", "bandwidth":
@@ -149,7 +150,7 @@ func lineName(c *column) string {
 	return c.name
 }
 
-// label is a figure as a reader wants it, without digits that tell nothing.
+// label formats a figure without insignificant digits.
 func (a *axes) label(v float64) string {
 	switch {
 	case v >= 1e4 || a.unit == "bytes":

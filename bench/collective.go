@@ -4,13 +4,13 @@ import "github.com/weft-mpi/weft/mpi"
 
 // operation is a collective on buffers of one size.
 type operation struct {
-	fill    func(i int) // writes what call i sends
+	fill    func(i int) // fills the send buffer of call i
 	call    func() error
 	start   func() (mpi.Request, error) // the non-blocking form of call
-	compare func(i int)                 // checks what call i has received
+	compare func(i int)                 // checks the received bytes of call i
 }
 
-// measuredCollective is a collective that has a benchmark of its blocking and of its non-blocking form.
+// measuredCollective is a collective with benchmarks of its blocking and of its non-blocking form.
 type measuredCollective struct {
 	name, what, title    string
 	specs                *tableSpecs
@@ -56,7 +56,7 @@ var measuredCollectives = []measuredCollective{
 		scatterv, nil, allAtRoot},
 }
 
-// blockingForms are the benchmarks of the collectives' blocking forms.
+// blockingForms returns the benchmarks of the collectives' blocking forms.
 func blockingForms() []*Benchmark {
 	list := []*Benchmark{
 		{Name: "barrier", Short: "time of a barrier", MinRanks: 1, Start: 2,
@@ -70,7 +70,7 @@ func blockingForms() []*Benchmark {
 	return list
 }
 
-// nonBlockingForms are those of the non-blocking ones.
+// nonBlockingForms returns the benchmarks of the collectives' non-blocking forms.
 func nonBlockingForms() []*Benchmark {
 	list := []*Benchmark{
 		{Name: "ibarrier", Short: "overlap of a non-blocking barrier with computation", MinRanks: 1, Start: 2,
@@ -93,7 +93,7 @@ func blocking(of func(s *session, n int) operation) func(*session, int) (measure
 }
 
 // nonBlocking measures how much of a collective overlaps with computation: each rank starts it, computes for
-// as long as the collective takes by itself, and waits.
+// as long as the collective alone takes, and waits.
 func nonBlocking(of func(s *session, n int) operation) func(*session, int) (measurement, error) {
 	return func(s *session, n int) (measurement, error) { return s.overlaps(n, of(s, n)) }
 }
@@ -130,8 +130,8 @@ func (s *session) overlaps(n int, o operation) (measurement, error) {
 	return c, nil
 }
 
-// each times the call alone, with a barrier between two calls, and gives average, minimum and maximum over
-// the ranks' means. What validation does before a call and after it is not timed.
+// each times only the calls, with a barrier between two of them, and returns average, minimum and maximum
+// over the ranks' means. It does not time before and after, which are for validation.
 func (s *session) each(n int, before func(i int), call func() error, after func(i int)) (measurement, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
@@ -173,7 +173,7 @@ func (s *session) each(n int, before func(i int), call func() error, after func(
 	return c, nil
 }
 
-// spread is average, minimum and maximum of a figure over the ranks.
+// spread returns average, minimum and maximum of a figure over the ranks.
 func (s *session) spread(mine float64) (measurement, error) {
 	total, extremes := []float64{mine}, []float64{mine, -mine}
 	if err := mpi.Allreduce(s.world, mpi.InPlace[float64](), total, mpi.Sum[float64]()); err != nil {

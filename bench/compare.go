@@ -65,7 +65,7 @@ func ofMeasure(results []*Result, m *measure) (alike []*Result) {
 	return alike
 }
 
-// named makes the names of results differ from each other.
+// named makes the names of results unique.
 func named(results []*Result) []*Result {
 	taken := map[string]bool{}
 	for _, r := range results {
@@ -78,9 +78,9 @@ func named(results []*Result) []*Result {
 	return results
 }
 
-// compare prints figures of the same measure beside each other, and how those of the first compare with those
-// of each other one. Its rows have more columns than those of the tables that parsers look for, and the
-// ratios are above 1 where the first is ahead.
+// compare prints figures of the same measure side by side, and the ratios of the first result to each other
+// one, which are above 1 where the first is ahead. Its rows have more columns than those that parsers look
+// for.
 func (t *table) compare(results []*Result, digits int) {
 	const column, ratioDigits = 20, 3
 	first := results[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// ErrInconsistent says that a collective takes longer than others that do its work.
+// ErrInconsistent means that a collective takes longer than others that do its work.
 var ErrInconsistent = errors.New("collectives are not consistent")
 
 // Consistency measures, as one of the ranks of the job for which this process was started, whether
@@ -22,8 +22,7 @@ func Consistency(ctx context.Context, o TuneOptions, by Invocation, out io.Write
 	return withTuner(ctx, o, by, out, (*tuner).consistency)
 }
 
-// A guideline is that some calls on a communicator, one after another, take at most so many times as long as
-// others.
+// A guideline is that some consecutive calls on a communicator take at most maxRatio times as long as others.
 type guideline struct {
 	what        string
 	bytes       int
@@ -31,21 +30,21 @@ type guideline struct {
 	maxRatio    float64
 }
 
-// timedCall is a call of the ranks of a communicator, nil at a rank that is not one of them.
+// timedCall is a call on a communicator, nil at a rank that is not in it.
 type timedCall struct {
 	on   *mpi.Comm
 	call func() error
 }
 
-// Limits of the guidelines. More than what follows from what a call does is for the spread of figures.
+// Limits of the guidelines, with room for the spread of figures.
 const (
 	sameWork = 1.0
 	allowed  = 1.1 // of an Allreduce
 	oneMore  = 1.5 // rank, or element
 )
 
-// growing are the collectives of which one rank or one element more is to cost little. In those with blocks
-// each rank receives one from every other.
+// growing are the collectives for which one more rank or element must cost little. In those with blocks, each
+// rank receives a block from every other.
 var growing = []struct {
 	tuned
 	blocks bool
@@ -61,7 +60,7 @@ func (t *tuner) consistency() error {
 	}
 	t.out.printf("\n# weft consistency, %d ranks, fabric %s\n# %-44s%7s%10s%12s%12s%8s%8s\n", t.world.Size(),
 		t.fabric, "at most as long", "ranks", "bytes", "us", "us", "ratio", "limit")
-	const calls = 20 // of the guidelines of a size
+	const calls = 20 // calls of the guidelines of a size
 	t.slice = t.Limit.Seconds() / float64(calls*len(t.Ranks)*len(t.sizes(&growing[0].tuned)))
 	broken := 0
 	for _, n := range t.Ranks {
@@ -96,7 +95,7 @@ func (t *tuner) consistency() error {
 	return t.out.err
 }
 
-// first makes a communicator of the first n ranks; nil at the others.
+// first returns a communicator of the first n ranks; nil at the others.
 func (t *tuner) first(n int) (*mpi.Comm, error) {
 	color := 0
 	if t.world.Rank() >= n {
@@ -105,15 +104,15 @@ func (t *tuner) first(n int) (*mpi.Comm, error) {
 	return t.world.Split(color, 0)
 }
 
-// busier is how many times as many ranks the busiest processor has if n ranks become one more: as much longer
-// each of them takes for the same work, whatever the collective.
+// busier returns the factor by which the number of ranks of the busiest processor grows if one rank is added
+// to n: for the same work, each of them takes that much longer in any collective.
 func busier(n int) float64 {
 	processors := topology.Possible()
 	busiest := func(ranks int) float64 { return float64((ranks + processors - 1) / processors) }
 	return busiest(n+1) / busiest(n)
 }
 
-// on is a collective on a communicator.
+// on returns a call of a collective on a communicator.
 func (t *tuner) on(c *mpi.Comm, of func(*session, int) operation, bytes int) timedCall {
 	if c == nil {
 		return timedCall{}
@@ -123,7 +122,7 @@ func (t *tuner) on(c *mpi.Comm, of func(*session, int) operation, bytes int) tim
 	return timedCall{c, of(&s, bytes).call}
 }
 
-// within are the guidelines on one communicator.
+// within returns the guidelines on one communicator.
 func (t *tuner) within(some *mpi.Comm) (list []guideline) {
 	barrier := timedCall{some, func() error { return mpi.Barrier(some) }}
 	list = append(list, guideline{"Barrier, Allreduce of 8 bytes", 8, []timedCall{barrier},
@@ -144,14 +143,14 @@ func (t *tuner) within(some *mpi.Comm) (list []guideline) {
 	return list
 }
 
-// growth are the guidelines on a communicator and one with a rank more.
+// growth returns the guidelines on a communicator and one with one more rank.
 func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
 	ranks := more.Size() - 1
 	limit := oneMore * busier(ranks)
 	for _, n := range t.sizes(&growing[0].tuned) {
 		for _, c := range growing {
 			limit := limit
-			if c.blocks { // of which there is one more
+			if c.blocks { // one more block
 				limit *= float64(ranks) / float64(ranks-1)
 			}
 			list = append(list, guideline{c.name + " of one rank more, and without it", n,
@@ -161,12 +160,13 @@ func (t *tuner) growth(some, more *mpi.Comm) (list []guideline) {
 	return list
 }
 
-// examine measures guidelines, and counts those that do not hold. All ranks of a communicator do so together.
+// examine measures guidelines, and counts those that do not hold. All ranks of a communicator call it
+// together.
 func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int) error {
 	for i := range list {
 		g := &list[i]
 		w, err := t.weigh(all, g, tuneRounds)
-		if err == nil && !w.holds(g.maxRatio) { // that may have been bad luck
+		if err == nil && !w.holds(g.maxRatio) { // measure again, as this may be chance
 			w, err = t.weigh(all, g, confirmRounds)
 		}
 		if err != nil {
@@ -183,14 +183,15 @@ func (t *tuner) examine(all *mpi.Comm, ranks int, list []guideline, broken *int)
 	return nil
 }
 
-// weight is the time of the two sides of a guideline, and of the Barriers that were taken off each, in µs.
+// weight is the time of the two sides of a guideline, and of the Barriers that were subtracted from each, in
+// µs.
 type weight struct{ left, right, barrier float64 }
 
-// holds reports whether the left side takes at most so many times as long as the right. Less than a twentieth
-// of a Barrier is the spread of what was taken off.
+// holds reports whether the left side takes at most maxRatio times as long as the right. A twentieth of a
+// Barrier allows for the spread of the subtracted Barriers.
 func (w weight) holds(maxRatio float64) bool { return w.left <= maxRatio*w.right+w.barrier/20 }
 
-// weigh measures the two sides of a guideline, which take turns. All ranks get the same.
+// weigh measures the two sides of a guideline, which take turns. The result is the same at all ranks.
 func (t *tuner) weigh(all *mpi.Comm, g *guideline, rounds int) (w weight, err error) {
 	var times [2][]float64
 	var barriers []float64
@@ -214,9 +215,9 @@ func (t *tuner) weigh(all *mpi.Comm, g *guideline, rounds int) (w weight, err er
 	return weight{medians[0], medians[1], medians[2]}, err
 }
 
-// toTheEnd is how long calls on a communicator take, one after another, until the last rank has ended the
-// last of them: by how much they lengthen a loop of Barriers. What a rank spends in a call does not tell
-// that: a Reduce is over at once where nothing is received, and a Bcast at its root.
+// toTheEnd returns how long consecutive calls on a communicator take until the last rank has ended the last
+// of them: by how much they lengthen a loop of Barriers. A rank's time in a call does not show that: a Reduce
+// is over at once at leaves, and a Bcast at its root.
 func (t *tuner) toTheEnd(some *mpi.Comm, calls []timedCall, seconds float64) (took, barrier float64,
 	err error) {
 	loop := func(calls []timedCall, times int) (float64, error) {

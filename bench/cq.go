@@ -16,24 +16,24 @@ import (
 const (
 	cqMessage   = 8       // bytes of the ping-pong
 	streamBytes = 1 << 20 // of a message of the stream
-	streamDepth = 4       // messages of the stream that are under way
+	streamDepth = 4       // messages of the stream in flight
 )
 
-// layout is how the two communicators of cq are served.
+// layout is a way to serve the two communicators of cq.
 type layout struct {
-	endpoints int // that the communicators live on
-	threads   int // of the endpoints' completion handlers
+	endpoints int // endpoints of the communicators
+	threads   int // threads of the endpoints' completion handlers
 	bulk      bool
 	stream    bool
 }
 
-// layouts are those that cq measures. The class of a handler that has become bulk stays.
+// layouts are the layouts that cq measures. A handler that has become bulk stays bulk.
 var layouts = []layout{
 	{1, 1, false, false}, {1, 1, false, true},
 	{2, 1, false, true}, {2, 2, false, true}, {2, 1, true, true}, {2, 2, true, true},
 }
 
-// cqRun are the communicators of cq, and the cores of the completion handlers; none where there are none.
+// cqRun has the communicators of cq, and the cores of the completion handlers, if any.
 type cqRun struct {
 	*session
 	pings, same, other *mpi.Comm // same is on the endpoint of pings, other, which may be nil, on another
@@ -42,8 +42,8 @@ type cqRun struct {
 	watch              *stopwatch
 }
 
-// serving measures a ping-pong on one communicator while a stream of large messages runs on another, and
-// counts what the completion handlers of rank 0 do meanwhile.
+// serving measures a ping-pong on one communicator while a stream of large messages runs on another, with the
+// counters of rank 0's completion handlers.
 func serving(s *session) error {
 	r := &cqRun{session: s, message: make([]byte, cqMessage), buffer: buffer(streamDepth * streamBytes)}
 	r.watch = &stopwatch{now: s.now, times: hdrhistogram.New(1, longest, exactDigits)}
@@ -82,7 +82,7 @@ func (r *cqRun) prepare() (err error) {
 		return err
 	}
 	if r.other, err = r.world.Dup(mpi.OnEndpoint(1)); errors.Is(err, mpi.ErrArg) {
-		return nil // the ranks have one endpoint
+		return nil // the ranks have only one endpoint
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func (r *cqRun) measure(l layout) error {
 	return nil
 }
 
-// serve puts the completion handlers where a layout has them.
+// serve moves the completion handlers to the cores of a layout.
 func (r *cqRun) serve(l layout, carrier *mpi.Comm) error {
 	if r.cores == nil {
 		return nil
@@ -173,8 +173,8 @@ func (r *cqRun) pingPong() error {
 	return nil
 }
 
-// streams sends windows of messages to rank 1, or receives them, until rank 0 stops, and then one of empty
-// messages. It calls flows after the first, and tells how many bytes were moved.
+// streams sends windows of messages to rank 1, or receives them, until rank 0 stops with a window of empty
+// messages. It calls flows after the first window, and returns the number of bytes moved.
 func (r *cqRun) streams(c *mpi.Comm, stop *atomic.Bool, flows func()) (moved float64, err error) {
 	requests, status := make([]mpi.Request, streamDepth), make([]mpi.Status, streamDepth)
 	for last := false; !last; {
@@ -207,7 +207,7 @@ func (r *cqRun) streams(c *mpi.Comm, stop *atomic.Bool, flows func()) (moved flo
 	return moved, nil
 }
 
-// rows prints what a layout has brought.
+// rows prints the results of a layout.
 func (r *cqRun) rows(l layout, rate float64, before, after []mpi.EndpointStats) {
 	bulk := 0.0
 	if l.bulk {
@@ -226,7 +226,7 @@ func (r *cqRun) rows(l layout, rate float64, before, after []mpi.EndpointStats) 
 		r.row(append(slices.Clone(row), float64(i), float64(a.HandlerCore), float64(a.Events-b.Events),
 			float64(a.HandlerWakes-b.HandlerWakes), float64(a.HandlerPasses-b.HandlerPasses),
 			float64(a.Completions-b.Completions)))
-		for k := range row { // told once
+		for k := range row { // only in the first row
 			row[k] = math.NaN()
 		}
 	}

@@ -11,11 +11,10 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// enlarge measures what a change of phase costs rank 0. A round is a message that just fits the slots of a
-// phase, and one byte back. The change is what the rounds of a channel that was in a smaller phase take
-// longer, until each slot of the new ring has been used, than those that follow. The kernel's part in it,
-// which gives the memory of the new rings, is measured apart: with as much memory that is written for the
-// first time.
+// enlarge measures the cost of a change of phase at rank 0. A round is a message that just fits the slots of
+// a phase, and one byte back. The change is how much longer the rounds of a channel that was in a smaller
+// phase take, until each slot of the new ring has been used, than the following ones. The kernel's part, for
+// the memory of the new rings, is measured separately, by writing the same amount of fresh memory.
 func enlarge(s *session) error {
 	c, err := newCensus(s)
 	if err != nil {
@@ -45,14 +44,14 @@ func enlarge(s *session) error {
 	return c.end(1)
 }
 
-// announcing reports whether settings have all messages but small ones announced.
+// announcing reports whether the settings announce all messages but small ones.
 func (c *census) announcing() (bool, error) {
 	before := c.announced(1, 1)
 	err := c.exchange(1, c.messageSize(0))
 	return c.announced(1, 1) > before, err
 }
 
-// change measures a change from one phase to another, or only messages of that size where all are announced.
+// change measures a change from one phase to another, or only messages of that size if all are announced.
 func (c *census) change(from, to int, announced bool) error {
 	n := c.messageSize(to)
 	times := make([][]float64, 4*channel.RingSlots) // by round
@@ -92,7 +91,7 @@ func (c *census) change(from, to int, announced bool) error {
 	return c.out.err
 }
 
-// firstTouch is the time in which n bytes of fresh memory, those of a ring at either end, are written.
+// firstTouch returns the time to write n bytes of fresh memory, as for a ring at both ends.
 func (c *census) firstTouch(n, repeats int) (float64, error) {
 	var times []float64
 	for range repeats {
@@ -110,11 +109,10 @@ func (c *census) firstTouch(n, repeats int) (float64, error) {
 	return median(times), nil
 }
 
-// announcedFrom is the largest message that is not announced where those that enlarge are.
+// announcedFrom is the largest message that is not announced in jobs that announce the messages of enlarge.
 const announcedFrom = "256"
 
-// changeOf takes the median of the repeats of each round. The rounds after two rings are those in which
-// nothing is new.
+// changeOf takes the median of the repeats of each round. After two rings, rounds use no fresh memory.
 func changeOf(times [][]float64) (change, message float64) {
 	var settled []float64
 	for _, round := range times[2*channel.RingSlots:] {
@@ -127,8 +125,8 @@ func changeOf(times [][]float64) (change, message float64) {
 	return max(0, change), message
 }
 
-// enlargeColumns are of the job's own settings, of a job in which messages are announced, and of both once
-// more over TCP.
+// enlargeColumns returns columns for the job's own settings, for a job in which messages are announced, and
+// for both over TCP.
 func enlargeColumns() []column {
 	own := []column{
 		{name: "change", heading: "Change(us)", unit: "us", width: 16},

@@ -8,8 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// sparse compares Exchange with the dense calls that do the same: Alltoallv where each rank knows what it
-// will receive, and otherwise an Alltoall of the lengths before it.
+// sparse compares Exchange with the equivalent dense calls: Alltoallv if each rank knows what it will
+// receive, otherwise with a preceding Alltoall of the lengths.
 var sparse = &tableSpec{
 	columns: tableOf("us", sizeColumn,
 		column{name: "exchange", heading: "Exchange(us)", unit: "us", width: 20, of: valueOf},
@@ -23,10 +23,11 @@ var sparse = &tableSpec{
 	counts: counts{1000, 100, 100, 10},
 }
 
-// usualDegree is how many ranks each rank sends to, if there are as many and the user says nothing.
+// usualDegree is the default number of ranks that each rank sends to, if there are as many.
 const usualDegree = 4
 
-// degree is the number of ranks that each rank sends to, and of those that send to it.
+// degree returns the number of ranks that each rank sends to, which is also the number of those that send to
+// it.
 func degree(o Options, _, ranks int) int {
 	if o.Degree == 0 {
 		return min(usualDegree, ranks-1)
@@ -34,11 +35,11 @@ func degree(o Options, _, ranks int) int {
 	return o.Degree
 }
 
-// exchange measures a sparse exchange in three ways. The ranks at random distances, which are the same for
-// all ranks, send to each other.
+// exchange measures a sparse exchange in three ways. Ranks at random distances, the same for all ranks, send
+// to each other.
 func exchange(s *session, n int) (measurement, error) {
 	c, me, size := s.world, s.world.Rank(), s.world.Size()
-	var dests, sources []int // ascending, as Alltoallv has its blocks
+	var dests, sources []int // ascending, like the blocks of Alltoallv
 	for _, d := range rand.New(rand.NewPCG(1, uint64(size))).Perm(size - 1)[:degree(s.Options, me, size)] {
 		dests, sources = append(dests, (me+1+d)%size), append(sources, (me-1-d+size)%size)
 	}

@@ -14,21 +14,20 @@ import (
 
 const (
 	holeLanes    = 4
-	holeMessages = 64 // Writes under way at once
+	holeMessages = 64 // Writes in flight
 	holePatience = 20 * time.Second
 )
 
-// holeSizes are those of the Writes of holes.
+// holeSizes are the sizes of the Writes.
 var holeSizes = []int{64 << 10, 256 << 10, 1 << 20}
 
-// holes has one device of this process write to another over several lanes, of which one is lost while
-// Writes are under way: first nothing comes through it, and when half of the Writes have arrived it
-// breaks. What lies beyond the hole is in its place by then, where a receiver that waits would hold it in
-// memory of its own.
+// holes makes one device of this process write to another over several lanes, of which one is lost while
+// Writes are in flight: first it stops, and when half of the Writes have arrived it breaks. By then the bytes
+// beyond the hole are in place, while a receiver that takes bytes in order would buffer them.
 func holes(s *session) error {
 	s.heading()
 	for _, n := range holeSizes {
-		var figures [len(loss{})][]float64 // of the repeats
+		var figures [len(loss{})][]float64 // by repeat
 		repeats, _ := s.iterations(n)
 		for range repeats {
 			l, err := s.lostLane(n)
@@ -48,19 +47,19 @@ func holes(s *session) error {
 	return s.out.err
 }
 
-// loss is what the loss of a lane has done.
+// loss has the figures of the loss of a lane.
 type loss [6]float64
 
 const (
-	lossBeyond  = iota // bytes beyond the first hole that are in their place
-	lossHeld           // bytes kept elsewhere
-	lossPlaced         // mean microseconds until a Write was in its place
+	lossBeyond  = iota // bytes beyond the first hole that are in place
+	lossHeld           // bytes buffered
+	lossPlaced         // mean microseconds until a Write was in place
 	lossInOrder        // and until all before it were, too
 	lossResent         // bytes
 	lossHoles          // open at once
 )
 
-// lostLane has Writes of n bytes go over lanes, one of which is lost.
+// lostLane sends Writes of n bytes over lanes, one of which is lost.
 func (s *session) lostLane(n int) (l loss, err error) {
 	p, err := newLanePair(n * holeMessages)
 	if err != nil {
@@ -73,14 +72,14 @@ func (s *session) lostLane(n int) (l loss, err error) {
 		if err := p.write(i*n, n); err != nil {
 			return l, err
 		}
-		for i == 0 && !p.cut.stopped() { // the first Write is the one that misses a part
+		for i == 0 && !p.cut.stopped() { // the first Write must miss a part
 			if p.poll(); s.now()-began > holePatience.Seconds() {
 				return l, errors.New("the first Write does not go out")
 			}
 		}
 	}
 	into := p.into.Bytes()
-	at := make([]float64, holeMessages) // when each was in its place; 0: not yet
+	at := make([]float64, holeMessages) // when each was in place; 0: not yet
 	missing, moved, lost := holeMessages, time.Now(), false
 	for missing > 0 {
 		p.poll()
@@ -113,9 +112,9 @@ func (s *session) lostLane(n int) (l loss, err error) {
 	return l, nil
 }
 
-// beyondHole counts the bytes, of Writes of n bytes each, that are in their place beyond the first that is
-// not: what a receiver that waits would hold. Held are those that are kept elsewhere until they may be
-// placed: of a Write with a hole the last word. What has not come is zero, what has come is not.
+// beyondHole counts the bytes, of Writes of n bytes each, that are in place beyond the first missing byte,
+// which a receiver that takes bytes in order would hold. held is the number of buffered bytes: the last word
+// of each Write with a hole. Missing bytes are zero, received bytes are not.
 func beyondHole(b []byte, n int) (beyond, held float64) {
 	hole := false
 	for at := 0; at < len(b); at += 8 {
@@ -133,7 +132,7 @@ func beyondHole(b []byte, n int) (beyond, held float64) {
 	return beyond, held
 }
 
-// lanePair is two devices of this process that are connected by several lanes, which can be lost.
+// lanePair is two devices of this process, connected by several lanes that can be lost.
 type lanePair struct {
 	ends [2]laneEnd
 	cut  *laneCut
@@ -141,7 +140,7 @@ type lanePair struct {
 	into transport.MR // of the second
 }
 
-// laneEnd is one of them.
+// laneEnd is one of the devices.
 type laneEnd struct {
 	device transport.Device
 	pd     transport.PD
@@ -158,7 +157,7 @@ func (e *laneEnd) Prepare(uint32) (transport.QPConfig, []byte, error) {
 func (e *laneEnd) Connected(_ uint32, qp transport.QP, _ []byte) { e.made <- qp }
 func (*laneEnd) Refused(string, error)                           {}
 
-// newLanePair connects the two, with memory of n bytes to write from and into.
+// newLanePair connects two devices, with n bytes of memory to write from and to.
 func newLanePair(n int) (p *lanePair, err error) {
 	p = &lanePair{}
 	defer func() {
@@ -247,7 +246,7 @@ func (p *lanePair) close() (err error) {
 	return err
 }
 
-// holeColumns are of the table.
+// holeColumns are the columns of the table.
 var holeColumns = []column{
 	sizeColumn,
 	{name: "in_order_memory", heading: "In-order memory", unit: "bytes", width: 18, form: whole},

@@ -6,9 +6,8 @@ import (
 	"github.com/weft-mpi/weft/internal/relay"
 )
 
-// laneCut passes the connections to an address on, and can lose one of them: first what is sent through it
-// stays where it is, as behind a link that is down, and then it breaks. It is the first one by which much
-// comes at once.
+// laneCut forwards the connections to an address, and can lose one of them: first it stops, as behind a link
+// that is down, and then it breaks. It loses the first connection that carries much at once.
 type laneCut struct {
 	*relay.Relay
 	armed  atomic.Bool
@@ -34,11 +33,11 @@ func (c *laneCut) hold(conn *relay.Conn, n int, _ int64) bool {
 	return c.victim.Load() == conn
 }
 
-// arm has the next connection by which much comes carry nothing more.
+// arm makes the next connection that carries much stop.
 func (c *laneCut) arm() { c.armed.Store(true) }
 
-// stopped reports whether there is one.
+// stopped reports whether a connection has stopped.
 func (c *laneCut) stopped() bool { return c.victim.Load() != nil }
 
-// cut breaks it.
+// cut breaks the stopped connection.
 func (c *laneCut) cut() { c.victim.Load().Lose() }

@@ -6,13 +6,11 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// largeSlots are the slots of channels that have large buffers from the start: those to which, by default,
-// the first growth leads.
+// largeSlots are the slots of channels with large buffers from the start: the default second phase.
 const largeSlots = "16448"
 
-// memory prints what all connections and mailboxes of rank 0 take together in jobs of 2, 4, 8 … ranks in
-// which each rank is in contact with each other. Such a job is the first ranks of this one; the others have
-// no contact with it yet.
+// memory prints the memory of all connections and mailboxes of rank 0 in jobs of 2, 4, 8 … ranks in which all
+// ranks communicate. Such a job consists of the first ranks of this one; the others do not communicate yet.
 func memory(s *session) error {
 	c, err := newCensus(s)
 	if err != nil {
@@ -69,10 +67,10 @@ func (c *census) job(before, n int) error {
 	return all.Free()
 }
 
-// mailboxCalls are enough collectives for a communicator of ranks of one host to get mailboxes.
+// mailboxCalls is enough collectives for a communicator of ranks of one host to get mailboxes.
 const mailboxCalls = 16
 
-// admit lets ranks from before on begin: rank 0 calls them, and talks to nobody sooner than that.
+// admit lets ranks from before on begin: they wait for a message of rank 0.
 func (c *census) admit(before, n int) error {
 	switch me := c.world.Rank(); {
 	case me >= before:
@@ -89,7 +87,7 @@ func (c *census) admit(before, n int) error {
 	return nil
 }
 
-// meet has each of the first n ranks exchange a message with each other.
+// meet makes each of the first n ranks exchange a message with each other one.
 func (c *census) meet(n int) error {
 	me := c.world.Rank()
 	for step := 1; step < n; step++ {
@@ -101,8 +99,8 @@ func (c *census) meet(n int) error {
 	return nil
 }
 
-// memoryRow measures rank 0, whose rings have all been written by then, as all pages of registered memory are
-// in a machine's memory if an adapter is to reach them.
+// memoryRow measures rank 0 after all its rings have been written, since registered memory that an adapter
+// accesses has all its pages.
 func (c *census) memoryRow(n int) error {
 	registered, _, err := c.measured(n-1, 0)
 	if err != nil {
@@ -122,7 +120,7 @@ func (c *census) memoryRow(n int) error {
 	return c.end(n - 1)
 }
 
-// memoryColumns are of the job's own settings, and of a job with large buffers from the start.
+// memoryColumns returns columns for the job's own settings, and for a job with large buffers from the start.
 func memoryColumns() []column {
 	own := []column{
 		{name: "registered", heading: "Registered", unit: "bytes", width: 14, form: whole},
@@ -134,7 +132,7 @@ func memoryColumns() []column {
 	return append(columns, besideColumns(1, "large", "Large:", own[0], own[2], own[3])...)
 }
 
-// memoryLines are a plot's.
+// memoryLines returns the lines of a plot.
 func memoryLines(columns []column, rows [][]float64) *panel {
 	p := &panel{axes: memoryAxes}
 	for i, c := range columns {

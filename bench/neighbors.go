@@ -2,11 +2,11 @@ package bench
 
 import "github.com/weft-mpi/weft/mpi"
 
-// The neighbor collectives run on a periodic ring of the ranks, a Cart of one dimension, as OSU's do if the
-// user says nothing. Each rank has two neighbors, which between two ranks are the same.
+// The neighbor collectives run on a periodic ring of the ranks, a Cart of one dimension, as OSU's do by
+// default. Each rank has two neighbors, which are the same for two ranks.
 const ringNeighbors = 2
 
-// twoBlocks is a message of each neighbor.
+// twoBlocks returns the number of blocks: a message of each neighbor.
 func twoBlocks(Options, int, int) int { return ringNeighbors }
 
 // ring makes the topology, once.
@@ -21,7 +21,7 @@ func (s *session) ring() (*mpi.Cart, error) {
 	return s.cart, nil
 }
 
-// onRing measures an operation on the ring, if it can be made.
+// onRing measures an operation on the ring.
 func onRing(of func(s *session, ring *mpi.Cart, n int) operation) func(*session, int) operation {
 	return func(s *session, n int) operation {
 		ring, err := s.ring()
@@ -36,7 +36,7 @@ func onRing(of func(s *session, ring *mpi.Cart, n int) operation) func(*session,
 	}
 }
 
-// compareNeighbors compares what both neighbors have sent with their messages of these numbers.
+// compareNeighbors compares the messages of both neighbors with those of these numbers.
 func (s *session) compareNeighbors(out []byte, n, below, above int) {
 	size := s.world.Size()
 	s.compareMessage(out[:n], (s.world.Rank()-1+size)%size, below)
@@ -62,7 +62,7 @@ func neighborAllgatherv(s *session, ring *mpi.Cart, n int) operation {
 	return o
 }
 
-// neighborAlltoall has what goes down come from above.
+// neighborAlltoall receives from above what is sent downwards.
 func neighborAlltoall(s *session, ring *mpi.Cart, n int) operation {
 	in, out := s.send[:ringNeighbors*n], s.recv[:ringNeighbors*n]
 	return operation{

@@ -33,19 +33,19 @@ var (
 
 const wordSize = 8
 
-// remote is a window with room for a message at each rank, and what rank 0 does with rank 1's.
+// remote is a window with room for a message at each rank, and rank 0's operation on rank 1's part.
 type remote struct {
 	s     *session
 	win   epochs
 	local []byte // this rank's part
 	n     int
-	ops   int // of an iteration
+	ops   int // operations of an iteration
 	// one operation on rank 1's part, whose result is checked at rank 1, or at rank 0 if it reads
 	call  func() error
 	reads bool
 }
 
-// epochs are what a window of any type has.
+// epochs has the synchronization methods of a window of any type.
 type epochs interface {
 	LockAll() error
 	UnlockAll() error
@@ -56,7 +56,7 @@ type epochs interface {
 	Free() error
 }
 
-// latency is the time of an operation and the synchronization that ends it.
+// latency measures an operation and the synchronization that ends it.
 func (r *remote) latency() (measurement, error) {
 	took, err := r.run()
 	if err != nil {
@@ -67,15 +67,15 @@ func (r *remote) latency() (measurement, error) {
 		tails: r.s.tails(func(seconds float64) float64 { return seconds * 1e6 })}, nil
 }
 
-// bandwidth is that of windows of operations.
+// bandwidth measures windows of operations.
 func (r *remote) bandwidth() (measurement, error) {
 	r.ops = r.s.Window
 	took, err := r.run()
 	return measurement{value: r.s.megabytes(r.n) / took, tails: r.s.tails(r.s.bandwidthOf(r.n, 1))}, err
 }
 
-// run gives the seconds that the timed iterations take at rank 0. Rank 1 waits in a barrier meanwhile, and so
-// makes progress, unless it has to take part.
+// run returns the seconds of the timed iterations at rank 0. Unless it takes part, rank 1 waits in a barrier,
+// and so makes progress.
 func (r *remote) run() (took float64, err error) {
 	s := r.s
 	timed, warmup := s.iterations(r.n)
@@ -114,7 +114,7 @@ func (r *remote) run() (took float64, err error) {
 	return took, r.end()
 }
 
-// iteration is what is timed.
+// iteration is the timed part.
 func (r *remote) iteration() error {
 	if r.s.world.Rank() != 0 {
 		if r.s.Sync == syncFence {
@@ -141,7 +141,7 @@ func (r *remote) iteration() error {
 	return r.win.Flush(1)
 }
 
-// refill rewrites what is moved.
+// refill rewrites the source.
 func (r *remote) refill(sequence int) error {
 	s := r.s
 	s.pattern(s.send[:r.n], s.world.Rank(), sequence)
@@ -155,7 +155,7 @@ func (r *remote) refill(sequence int) error {
 	return mpi.Barrier(s.world)
 }
 
-// compare checks what has come, where it has come.
+// compare checks the received bytes at the receiving rank.
 func (r *remote) compare(sequence int) error {
 	if err := mpi.Barrier(r.s.world); err != nil {
 		return err
@@ -198,7 +198,7 @@ func accumulating(s *session, n int) (*remote, error) {
 	return begun(s, win, err, &remote{n: n, call: func() error { return win.Accumulate(out, 1, 0, sum) }})
 }
 
-// begun gives r its window, and opens the first epoch where fences are what closes them.
+// begun sets the window of r, and opens the first epoch if fences close epochs.
 func begun[T any](s *session, win *mpi.Win[T], err error, r *remote) (*remote, error) {
 	if err != nil {
 		return nil, err

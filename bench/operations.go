@@ -9,7 +9,7 @@ import (
 // The collectives, each on messages of n bytes; root is rank 0.
 const root = 0
 
-// allAtRoot is a message of every rank, at the root.
+// allAtRoot returns the number of messages: one of every rank, at the root.
 func allAtRoot(_ Options, rank, ranks int) int {
 	if rank == root {
 		return ranks
@@ -17,10 +17,10 @@ func allAtRoot(_ Options, rank, ranks int) int {
 	return 0
 }
 
-// allEverywhere is a message of every rank, at every rank.
+// allEverywhere returns the number of messages: one of every rank, at every rank.
 func allEverywhere(_ Options, _, ranks int) int { return ranks }
 
-// evenly are the counts and displacements of blocks of n elements, one for each rank.
+// evenly returns the counts and displacements of blocks of n elements, one for each rank.
 func (s *session) evenly(n int) (counts, displs []int) {
 	for r := range s.world.Size() {
 		counts, displs = append(counts, n), append(displs, r*n)
@@ -28,15 +28,15 @@ func (s *session) evenly(n int) (counts, displs []int) {
 	return counts, displs
 }
 
-// fillBlocks fills the blocks of n bytes in out, one for each rank; sequence tells them apart.
+// fillBlocks fills the blocks of n bytes in out, one for each rank, all different.
 func (s *session) fillBlocks(out []byte, n, i int) {
 	for r := range len(out) / n {
 		s.pattern(out[r*n:][:n], s.world.Rank(), i*s.world.Size()+r)
 	}
 }
 
-// compareBlocks compares the blocks of n bytes in in, one from each rank, with messages number sequence of
-// these.
+// compareBlocks compares the blocks of n bytes in in, one from each rank, with the ranks' messages number
+// sequence.
 func (s *session) compareBlocks(in []byte, n, sequence int) {
 	for r := range len(in) / n {
 		s.compareMessage(in[r*n:][:n], r, sequence)
@@ -164,7 +164,7 @@ func allreduce(s *session, n int) operation {
 	}
 }
 
-// reduceScatter shares the sums of n bytes out to the ranks, as evenly as whole elements allow.
+// reduceScatter distributes the sums of n bytes over the ranks, as evenly as whole elements allow.
 func reduceScatter(s *session, n int) operation {
 	in, op := floats(s.send[:n]), mpi.Sum[float32]()
 	var counts []int
@@ -184,7 +184,7 @@ func reduceScatter(s *session, n int) operation {
 	}
 }
 
-// reduceScatterBlock leaves n bytes of the sums at each rank.
+// reduceScatterBlock stores n bytes of the sums at each rank.
 func reduceScatterBlock(s *session, n int) operation {
 	in, out, op := floats(s.send[:n*s.world.Size()]), floats(s.recv[:n]), mpi.Sum[float32]()
 	return operation{call: func() error { return mpi.ReduceScatterBlock(s.world, in, out, op) }}
@@ -205,7 +205,7 @@ func exscan(s *session, n int) operation {
 	return operation{call: func() error { return mpi.Exscan(s.world, in, out, op) }}
 }
 
-// floats are the floats in b, which begins at a page.
+// floats returns b, which begins at a page, as float32.
 func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }

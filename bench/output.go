@@ -7,14 +7,13 @@ import (
 	"github.com/weft-mpi/weft/internal/outfile"
 )
 
-// output is a file that a run ends with.
+// output is a file that is written at the end of a run.
 type output struct {
-	what string // the plot, the report
+	what string // such as the plot, the report
 	path string
 }
 
-// newOutput makes sure, before anything is measured, that the file can be written. An error is an
-// *OptionError.
+// newOutput checks, before anything is measured, that the file can be written. An error is an *OptionError.
 func newOutput(what, path string) (*output, error) {
 	if err := outfile.Check(path); err != nil {
 		return nil, optionErrorf("the %s cannot be written: %v", what, err)
@@ -22,7 +21,7 @@ func newOutput(what, path string) (*output, error) {
 	return &output{what: what, path: path}, nil
 }
 
-// write fills the file, if there is to be one.
+// write writes the file, if one was requested.
 func (o *output) write(fill func(w io.Writer) error) error {
 	if o == nil {
 		return nil

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// ends are what rank 0 does with the figures when they are there.
+// ends are the outputs of rank 0 at the end.
 type ends struct {
 	report, plot *output
 	others       []*Result
 }
 
-// ends makes sure of them before anything is measured. An error is an *OptionError.
+// ends checks the outputs before anything is measured. An error is an *OptionError.
 func (s *session) ends() (e ends, err error) {
 	if s.Plot != "" {
 		if _, err := plotFormat(s.Plot); err != nil {
@@ -34,7 +34,7 @@ func (s *session) ends() (e ends, err error) {
 	return e, s.readBesides()
 }
 
-// finish prints and writes what is made of a whole table.
+// finish prints and writes the outputs for a complete table.
 func (e ends) finish(s *session) error {
 	s.seal(true)
 	err := e.report.write(s.report.write)
@@ -49,7 +49,7 @@ func (e ends) finish(s *session) error {
 	}))
 }
 
-// partial writes the incomplete report, if there is any of it, with the reason why the rest is missing.
+// partial writes the incomplete report, if it has rows, with the reason why the rest is missing.
 func (e ends) partial(s *session, why error) error {
 	if len(s.report.Rows) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (e ends) partial(s *session, why error) error {
 	return e.report.write(s.report.write)
 }
 
-// chart is what a plot of the table shows: all of its figures, or the averages beside those of others.
+// chart returns a plot of the table: all of its figures, or the averages together with those of others.
 func (s *session) chart(own *Result, others []*Result) *chart {
 	setups := []string{s.report.setup()}
 	switch {

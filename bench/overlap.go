@@ -7,8 +7,8 @@ import (
 )
 
 // overlapped measures how much of a message's transfer overlaps its receiver's computation. Rank 0 begins a
-// receive, computes for as long as the message takes by itself, without a call, and waits: a message that
-// travels meanwhile costs nothing more.
+// receive, computes without a call for as long as the message alone takes, and waits: a message that is
+// transferred meanwhile costs nothing more.
 func overlapped(s *session, n int) (measurement, error) {
 	baseline, err := s.received(n, 0)
 	if err != nil {
@@ -28,8 +28,8 @@ func overlapped(s *session, n int) (measurement, error) {
 		tails: tails}, nil
 }
 
-// received gives the mean time in seconds that rank 0 takes for a message of rank 1 and so many rounds of
-// computing meanwhile.
+// received returns the mean time in seconds that rank 0 takes for a message of rank 1 with a number of rounds
+// of computation.
 func (s *session) received(n, rounds int) (float64, error) {
 	timed, warmup := s.iterations(n)
 	var sum float64
@@ -71,14 +71,15 @@ func (s *session) received(n, rounds int) (float64, error) {
 	return sum / float64(timed), nil
 }
 
-// calibrated gives how many rounds of computing take about so many seconds, and what they do take.
+// calibrated returns the number of rounds of computation that take about the given seconds, and their actual
+// time.
 func (s *session) calibrated(seconds float64) (rounds int, took float64) {
 	const trial = 1 << 16
 	start := s.now()
 	compute(trial)
 	rounds = int(seconds / (s.now() - start) * trial)
 	took = math.Inf(1)
-	for range 5 { // the least of them, in case something came between
+	for range 5 { // take the least, as others may interrupt
 		start = s.now()
 		compute(rounds)
 		took = min(took, s.now()-start)
@@ -86,8 +87,8 @@ func (s *session) calibrated(seconds float64) (rounds int, took float64) {
 	return rounds, took
 }
 
-// compute keeps the processor busy. It returns something, and is not inlined, so that the compiler does not
-// leave it out.
+// compute keeps the processor busy. It returns a result, and is not inlined, so that the compiler does not
+// remove it.
 //
 //go:noinline
 func compute(rounds int) float64 {

@@ -9,10 +9,10 @@ const (
 	answerTag = 101
 )
 
-// pairs is how many pairs the ranks make: each of the first half with one of the second.
+// pairs returns the number of pairs: each rank of the first half with one of the second.
 func (s *session) pairs() int { return s.world.Size() / 2 }
 
-// partner is the other rank of this one's pair, and whether this one begins.
+// partner returns the other rank of this one's pair, and whether this one begins.
 func (s *session) partner() (other int, begins bool) {
 	if me := s.world.Rank(); me >= s.pairs() {
 		return me - s.pairs(), false
@@ -20,8 +20,8 @@ func (s *session) partner() (other int, begins bool) {
 	return s.world.Rank() + s.pairs(), true
 }
 
-// latency is a ping-pong: half of the time of a round. The loop calls nothing but the two operations that it
-// is to measure.
+// latency measures a ping-pong: half of the time of a round. The loop calls only the two operations that it
+// measures.
 func latency(s *session, n int) (measurement, error) {
 	timed, warmup := s.iterations(n)
 	out, in := s.send[:n], s.recv[:n]
@@ -70,10 +70,10 @@ func latency(s *session, n int) (measurement, error) {
 	return measurement{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
 }
 
-// oneWayMicroseconds are half of a round's.
+// oneWayMicroseconds returns half the time of a round.
 func oneWayMicroseconds(round float64) float64 { return round * 1e6 / 2 }
 
-// multiLatency is the mean over pairs that play ping-pong at once.
+// multiLatency measures the mean over pairs that play ping-pong at once.
 func multiLatency(s *session, n int) (measurement, error) {
 	c, err := latency(s, n)
 	if err != nil {
@@ -89,13 +89,13 @@ func multiLatency(s *session, n int) (measurement, error) {
 	return c, nil
 }
 
-// bandwidth has a window of messages under way from rank 0 to rank 1, which answers when it has them all.
+// bandwidth measures windows of messages from rank 0 to rank 1, which answers when it has them all.
 func bandwidth(s *session, n int) (measurement, error) {
 	took, err := s.oneWay(n)
 	return measurement{value: s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 1))}, err
 }
 
-// bothWays has both ranks send a window and receive one.
+// bothWays measures windows that both ranks send and receive.
 func bothWays(s *session, n int) (measurement, error) {
 	other, _ := s.partner()
 	requests := make([]mpi.Request, 2*s.Window)
@@ -111,7 +111,7 @@ func bothWays(s *session, n int) (measurement, error) {
 	return measurement{value: 2 * s.megabytes(n) / took, tails: s.tails(s.bandwidthOf(n, 2))}, err
 }
 
-// messageRate is what pairs move at once, with the mean of the senders' times.
+// messageRate measures the total rate of all pairs at once, with the mean of the senders' times.
 func messageRate(s *session, n int) (measurement, error) {
 	took, err := s.oneWay(n)
 	if err != nil {
@@ -136,20 +136,20 @@ func messageRate(s *session, n int) (measurement, error) {
 		tails: s.tails(s.bandwidthOf(n, s.pairs()))}, nil
 }
 
-// bandwidthOf gives the MB/s at which so many windows are moved in a time.
+// bandwidthOf returns a function from a time to the MB/s of a number of windows.
 func (s *session) bandwidthOf(n, windows int) func(seconds float64) float64 {
 	return func(seconds float64) float64 {
 		return float64(n) / 1e6 * float64(s.Window) * float64(windows) / seconds
 	}
 }
 
-// megabytes are those of all timed windows one way; a megabyte is 1e6 bytes.
+// megabytes returns the megabytes (1e6 bytes) of all timed windows in one direction.
 func (s *session) megabytes(n int) float64 {
 	timed, _ := s.iterations(n)
 	return float64(n) / 1e6 * float64(timed) * float64(s.Window)
 }
 
-// oneWay gives the seconds that the windows take from those ranks that begin to their partners.
+// oneWay returns the seconds of the windows from the beginning ranks to their partners.
 func (s *session) oneWay(n int) (float64, error) {
 	other, sends := s.partner()
 	requests, answer := make([]mpi.Request, s.Window), make([]byte, 1)
@@ -176,8 +176,8 @@ func (s *session) oneWay(n int) (float64, error) {
 	})
 }
 
-// rounds gives the seconds that the timed rounds take, each of which moves windows. What this rank receives
-// is validated.
+// rounds returns the seconds of the timed rounds, each of which moves windows. It validates what this rank
+// receives.
 func (s *session) rounds(n int, receives bool, round func() error) (float64, error) {
 	other, _ := s.partner()
 	timed, warmup := s.iterations(n)
@@ -212,8 +212,8 @@ func (s *session) rounds(n int, receives bool, round func() error) (float64, err
 	return watch.elapsed(), nil
 }
 
-// windowIfValidating is a window of messages: OSU's benchmarks receive it all in one place, but then it
-// could not be compared.
+// windowIfValidating returns the number of messages in the receive buffer: a whole window if they are
+// validated, since OSU's single buffer could not be compared.
 func windowIfValidating(o Options, _, _ int) int {
 	if o.Validate {
 		return o.Window
@@ -221,10 +221,9 @@ func windowIfValidating(o Options, _, _ int) int {
 	return 1
 }
 
-// Of a window that is validated, message j begins j bytes further on in what is sent, so that all messages
-// differ, and has a place of its own in what is received. Where what is sent is to be rewritten, each
-// message has a place of its own there too: of messages in one place all but the first would be read again
-// unchanged.
+// In a validated window, message j begins j bytes into the send buffer, so that all messages differ, and has
+// its own place in the receive buffer. With rewriting, each message has its own place in the send buffer,
+// too: otherwise all but the first would be read again unchanged.
 
 func (s *session) fillWindow(n, round int) {
 	if !s.Rewrite {
@@ -277,8 +276,8 @@ func (s *session) irecvs(n, src int, requests []mpi.Request) (err error) {
 	return nil
 }
 
-// pieces cuts the j-th message of a window into the vector of so many elements that the user wants. It keeps
-// their memory in vecs.
+// pieces cuts the j-th message of a window into a vector of the number of elements that the user has set. It
+// reuses the memory in vecs.
 func (s *session) pieces(vecs *[][]byte, j int, b []byte) [][]byte {
 	if *vecs == nil {
 		*vecs = make([][]byte, s.Window*s.Vector)

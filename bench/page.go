@@ -37,12 +37,10 @@ const pageHead = `<!DOCTYPE html>
 `
 
 // page draws the chart as one HTML page that needs no network: every panel as SVG, once for wide screens and
-// once for narrow ones, and the figures as a table. What its script adds is that the figures below the
-// pointer are shown.
+// once for narrow ones, and the figures as a table. Its script shows the figures below the pointer.
 //
-// The page is written without html/template, which would make the command, and with it every rank, larger by
-// a fifth: it has the linker keep all exported methods. What is not a number passes through text or
-// encoding/json, which escape what HTML would take for its own.
+// The page is written without html/template, which would make the linker keep all exported methods, and the
+// command a fifth larger. Texts pass through text or encoding/json, which escape HTML.
 func (c *chart) page(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, pageHead, text(c.title), pageStyle+styleOfColours())
@@ -74,7 +72,7 @@ func (c *chart) page(w io.Writer) error {
 	return err
 }
 
-// text is text for HTML.
+// text escapes text for HTML.
 func text(s string) string { return html.EscapeString(s) }
 
 // styleOfColours gives each colour a class.
@@ -91,7 +89,7 @@ func styleOfColours() string {
 	return b.String()
 }
 
-// dashing is an attribute, or nothing for a line without gaps.
+// dashing returns an attribute, or nothing for a line without gaps.
 func dashing(i int) string {
 	var lengths []string
 	for _, length := range dashes[i%len(dashes)] {
@@ -103,7 +101,7 @@ func dashing(i int) string {
 	return fmt.Sprintf(` stroke-dasharray="%s"`, strings.Join(lengths, " "))
 }
 
-// pageData is what the page tells of a panel in words: what all lines have at a place of the horizontal axis.
+// pageData has the figures of a panel: those of all lines at each place of the horizontal axis.
 type pageData struct {
 	X       string     `json:"x"`
 	Names   []string   `json:"names"`
@@ -139,7 +137,7 @@ func (p *panel) data() pageData {
 	return d
 }
 
-// write writes the figures as a table, folded up.
+// write writes the figures as a collapsed table.
 func (d *pageData) write(b *strings.Builder) {
 	fmt.Fprintf(b, "<div class=\"values\" aria-hidden=\"true\"></div>\n<details><summary>Figures</summary><div class=\"scroll\"><table>\n"+
 		"<thead><tr><th scope=\"col\">%s</th>", text(d.X))
@@ -157,20 +155,20 @@ func (d *pageData) write(b *strings.Builder) {
 	b.WriteString("</tbody></table></div></details>\n")
 }
 
-// drawing is where everything of a panel is in an SVG of a width and height, in pixels or what a narrow
-// screen has in their place.
+// drawing has the positions of a panel's parts in an SVG of a width and height, in pixels of a wide or a
+// narrow screen.
 type drawing struct {
 	class                    string
 	width, height            float64
 	left, right, top, bottom float64 // of the area between the axes
 	low, high                float64 // the ends of the horizontal axis, as logarithms
 	x, y                     []mark
-	lines                    [][]place // of the points of each line
+	lines                    [][]place // positions of the points of each line
 }
 
 type mark struct {
 	at    float64
-	label string // empty for a mere line
+	label string // empty for a tick without a label
 }
 
 type place struct{ x, y float64 }
@@ -212,8 +210,8 @@ func (p *panel) draw(class string, width, height float64) *drawing {
 
 func tenths(v float64) float64 { return math.Round(v*10) / 10 }
 
-// thinned are ticks in their places, with as many of their labels as have the room they need: all, else those
-// of the powers of ten, if there are some, else every second, every third …
+// thinned returns ticks at their positions, with as many labels as fit: all, else those of the powers of ten,
+// if there are some, else every second, every third …
 func thinned(ticks []plot.Tick, at func(float64) float64, need func(label string) float64) []mark {
 	var all, powers []int
 	for i, t := range ticks {

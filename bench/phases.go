@@ -12,8 +12,9 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// phases has rank 0 talk to more and more peers, and prints what a connection takes in each phase: bytes of
-// registered buffers, as counted, and resident memory of the process, as the system sees it.
+// phases makes rank 0 communicate with more and more peers, and prints the memory of a connection in each
+// phase: bytes of registered buffers, as counted, and resident memory of the process, as the system reports
+// it.
 func phases(s *session) error {
 	c, err := newCensus(s)
 	if err != nil {
@@ -37,12 +38,12 @@ func phases(s *session) error {
 	}
 }
 
-// census is rank 0's count of what its connections take, or a peer's part in it.
+// census measures the memory of rank 0's connections, at rank 0 or a peer.
 type census struct {
 	*session
 	slots         []int // of the phases, in bytes
 	message       []byte
-	resizeTimeout time.Duration // with channels on their way to a phase
+	resizeTimeout time.Duration // for channels that change their phase
 	brief         bool          // peers return a byte, not the message
 	small         int           // bytes of registered buffers of a connection in the first phase
 }
@@ -56,11 +57,11 @@ func newCensus(s *session) (*census, error) {
 		resizeTimeout: resizePatience}, nil
 }
 
-// resizePatience is how long channels may take to come to a phase, and to stay there while they are measured,
-// beside the time after which they shrink. Tests have more.
+// resizePatience is how long channels may take to reach a phase, and to stay there while they are measured,
+// in addition to the time after which they shrink. Tests use more.
 var resizePatience = 10 * time.Second
 
-// shrinks refuses settings with which channels would not come back, at all ranks alike.
+// shrinks returns an error at all ranks if the settings keep channels from shrinking.
 func (c *census) shrinks() error {
 	if len(c.slots) == 1 {
 		return nil
@@ -77,8 +78,8 @@ func (c *census) shrinks() error {
 	return nil
 }
 
-// rows measures all phases of the connections to so many peers: the small one, each larger one, and the small
-// one after these.
+// rows measures all phases of the connections to a number of peers: the small one, each larger one, and the
+// small one after these.
 func (c *census) rows(peers int) error {
 	for i := range len(c.slots) + 1 {
 		phase := i
@@ -98,7 +99,7 @@ func (c *census) rows(peers int) error {
 	return c.out.err
 }
 
-// censusColumns are those of the table.
+// censusColumns are the columns of the table.
 var censusColumns = []column{
 	{name: "peers", heading: "# Peers", width: -10, form: whole},
 	{name: "slot", heading: "Slots", unit: "bytes", width: 20, form: whole},
@@ -106,7 +107,7 @@ var censusColumns = []column{
 	{name: "resident", heading: "Resident", unit: "bytes", width: 20, form: whole},
 }
 
-// phaseLines are a plot's: registered and resident memory of each phase.
+// phaseLines returns the lines of a plot: registered and resident memory of each phase.
 func phaseLines(rows [][]float64) *panel {
 	p := &panel{axes: phaseAxes}
 	seen := map[[2]float64]bool{}
@@ -122,9 +123,8 @@ func phaseLines(rows [][]float64) *panel {
 	return p
 }
 
-// measured brings the connections to ranks 1 to peers into a phase, has all of their rings written, and reads
-// the memory that they take together. A channel that has gone on to another phase meanwhile spoils the
-// reading: then it is all done again.
+// measured brings the connections to ranks 1 to peers into a phase, writes all of their rings, and reads
+// their total memory. If a channel has changed its phase meanwhile, it starts over.
 func (c *census) measured(peers, phase int) (registered, resident int, err error) {
 	deadline := time.Now().Add(c.resizeTimeout)
 	for {
@@ -157,8 +157,8 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 }
 
 // fill brings the connections into a phase and exchanges messages that need its slots, which write all lines
-// of the rings twice. The peers take turns, lest the first of them be quiet for long. To the first phase
-// channels come by themselves.
+// of the rings twice. The peers take turns, so that none is quiet for long. Channels return to the first
+// phase by themselves.
 func (c *census) fill(peers, phase int, deadline time.Time) error {
 	for phase == 0 {
 		stray, err := c.elsewhere(peers, 0)
@@ -195,14 +195,14 @@ func (c *census) fill(peers, phase int, deadline time.Time) error {
 	return nil
 }
 
-// messageSize is the largest payload for which a channel takes the slots of a phase.
+// messageSize returns the largest payload for which a channel uses the slots of a phase.
 func (c *census) messageSize(phase int) int {
 	const flagsHeaderEnvelope = 32
 	slot := c.slots[phase]
 	n := slot - flagsHeaderEnvelope
 	number, percent := strings.CutSuffix(c.settings.Of(setting.Threshold).String(), "%")
 	switch limit, err := strconv.Atoi(number); {
-	case err != nil: // none is set
+	case err != nil: // not set
 	case percent:
 		n = min(n, slot*limit/100)
 	case phase == 0:
@@ -211,8 +211,8 @@ func (c *census) messageSize(phase int) int {
 	return n
 }
 
-// turns is how many such messages write every line of a ring twice: it has eight slots of whole lines, or 4
-// KiB if that is more.
+// turns returns the number of such messages that write every line of a ring twice: it has eight slots of
+// whole lines, or 4 KiB if that is more.
 func (c *census) turns(phase int) int {
 	const line = 64
 	ring := max(8*(c.slots[phase]+line), 4<<10)
@@ -222,7 +222,7 @@ func (c *census) turns(phase int) int {
 // announces stands for the phase of a peer whose messages do not go through slots.
 const announces = 0xff
 
-// exchange sends a message to a peer and gets it back, or its first byte. Its first byte is the phase in
+// exchange sends a message to a peer and receives it back, or only its first byte, which is the phase in
 // which the peer sends then, or announces.
 func (c *census) exchange(peer, n int) error {
 	if err := c.send(n, peer); err != nil {
@@ -256,7 +256,7 @@ func (c *census) echo() error {
 	}
 }
 
-// send sends a message through a slot if it fits one: a blocking send that is awaited might be announced.
+// send sends a message through a slot if it fits one: an awaited blocking send might be announced.
 func (c *census) send(n, peer int) error {
 	r, err := mpi.Isend(c.world, c.message[:n], peer, pingTag)
 	if err != nil {
@@ -266,7 +266,7 @@ func (c *census) send(n, peer int) error {
 	return err
 }
 
-// end lets ranks 1 to peers go.
+// end releases ranks 1 to peers.
 func (c *census) end(peers int) error {
 	for peer := 1; peer <= peers; peer++ {
 		if err := mpi.Send(c.world, c.message[:0], peer, pingTag); err != nil {
@@ -276,8 +276,8 @@ func (c *census) end(peers int) error {
 	return nil
 }
 
-// elsewhere is a peer with which one of the two does not send in a phase; 0 if there is none. Only messages
-// that need it bring a channel into a larger phase: one that is there now has been there since those went.
+// elsewhere returns a peer whose channel is not in a phase in both directions; 0 for none. Only messages that
+// need it bring a channel into a larger phase, so one that is there now has been there since those were sent.
 func (c *census) elsewhere(peers, phase int) (int, error) {
 	for ch := range c.channels(1, peers) {
 		if ch.Phase != phase {
@@ -285,7 +285,7 @@ func (c *census) elsewhere(peers, phase int) (int, error) {
 		}
 	}
 	for peer := 1; peer <= peers; peer++ {
-		// A peer that is changing its phase may tell the old one, but then sends in the new one.
+		// A peer that is changing its phase may report the old one, but then sends in the new one.
 		for range 2 {
 			if err := c.exchange(peer, 1); err != nil {
 				return 0, err
@@ -298,7 +298,7 @@ func (c *census) elsewhere(peers, phase int) (int, error) {
 	return 0, nil
 }
 
-// registered are the bytes of the registered buffers of the connections to ranks 1 to peers.
+// registered returns the bytes of the registered buffers of the connections to ranks 1 to peers.
 func (c *census) registered(peers int) (sum int) {
 	for ch := range c.channels(1, peers) {
 		sum += ch.Registered
@@ -314,7 +314,7 @@ func (c *census) announced(first, last int) (sum uint64) {
 	return sum
 }
 
-// channels are this rank's channels to ranks from first to last, at the endpoint of the world.
+// channels yields this rank's channels to ranks from first to last, at the endpoint of the world.
 func (c *census) channels(first, last int) func(yield func(mpi.ChannelStats) bool) {
 	return func(yield func(mpi.ChannelStats) bool) {
 		for _, ch := range c.world.Stats().Channels {

@@ -13,7 +13,7 @@ import (
 	"github.com/weft-mpi/weft/internal/picture"
 )
 
-// picture draws the chart as SVG or PNG, panels below each other.
+// picture draws the chart as SVG or PNG, with the panels below each other.
 func (c *chart) picture(w io.Writer, format string) error {
 	const width, height = 24 * vg.Centimeter, 14 * vg.Centimeter // of a panel
 	return picture.Panels(w, format, width, height, len(c.panels), func(i int, area draw.Canvas) {
@@ -30,7 +30,7 @@ func (c *chart) picture(w io.Writer, format string) error {
 	})
 }
 
-// plot is the plot, and the legend to stand beside it.
+// plot returns the plot, and the legend to draw next to it.
 func (p *panel) plot(title string) (*plot.Plot, plot.Legend) {
 	figure, legend := plot.New(), plot.NewLegend()
 	figure.Title.Text, figure.X.Label.Text, figure.Y.Label.Text = title, p.axes.x, p.axes.y

@@ -7,8 +7,8 @@ import (
 	"runtime/pprof"
 )
 
-// profile has what a rank does from now on written to path.RANK, for "go tool pprof" and for builds with a
-// profile, until stop is called. Without a path it does nothing.
+// profile writes a CPU profile of a rank to path.RANK, for "go tool pprof" and for builds with a profile,
+// until stop is called. Without a path it does nothing.
 func profile(path string, rank int) (stop func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil

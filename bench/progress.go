@@ -2,11 +2,10 @@ package bench
 
 import "fmt"
 
-// eraseLine brings the cursor to the beginning of a terminal's line and empties that.
+// eraseLine moves the cursor to the beginning of a terminal's line and clears the line.
 const eraseLine = "\r\x1b[K"
 
-// progress tells on the terminal, if there is one, which size is being measured; of size 0, that none is any
-// more.
+// progress shows on the terminal, if there is one, which size is being measured; 0 clears the line.
 func (s *session) progress(n, low, high int) {
 	if s.by.Progress == nil || s.world.Rank() != 0 {
 		return
@@ -22,6 +21,6 @@ func (s *session) progress(n, low, high int) {
 		}
 		text += fmt.Sprintf("%s: %d of %d sizes, now %d bytes", s.Name, done, all, n)
 	}
-	// What cannot be told does not keep from measuring.
+	// An error does not prevent the measurement.
 	_, _ = fmt.Fprint(s.by.Progress, text)
 }

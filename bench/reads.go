@@ -7,15 +7,14 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// readSizes are those of the transfers of reads.
+// readSizes are the sizes of the transfers.
 var readSizes = []int{1 << 10, 64 << 10, 4 << 20}
 
-// readRepeats is how often each is done.
+// readRepeats is the number of transfers of each size.
 const readRepeats = 10
 
-// reads counts the bytes that rank 0 copies before they answer a Read of rank 1, for a byte that is read:
-// of a message, which may not change until it is received, and of a window, which the program may write
-// meanwhile.
+// reads counts the bytes that rank 0 copies to answer a Read of rank 1, per byte read: of a message, which
+// may not change until it is received, and of a window, which the program may write meanwhile.
 func reads(s *session) error {
 	s.heading()
 	for _, n := range readSizes {
@@ -61,8 +60,8 @@ func getFromRoot(s *session, win *mpi.Win[byte], into []byte) error {
 	return win.Unlock(0)
 }
 
-// copiesOf does something on both ranks in which rank 1 reads n bytes of rank 0, and tells how many bytes
-// rank 0 copied for each.
+// copiesOf calls do on both ranks, in which rank 1 reads n bytes of rank 0, and returns how many bytes rank 0
+// copied per byte.
 func (s *session) copiesOf(n int, do func() error) (float64, error) {
 	bytes, copied := s.readsAnswered()
 	for range readRepeats {
@@ -84,7 +83,7 @@ func (s *session) copiesOf(n int, do func() error) (float64, error) {
 	return float64(allCopied-copied) / float64(max(all-bytes, 1)), nil
 }
 
-// readsAnswered are the bytes of Reads that this rank has answered, and those of them that it copied.
+// readsAnswered returns the bytes of Reads that this rank has answered, and how many of them it copied.
 func (s *session) readsAnswered() (bytes, copied uint64) {
 	for _, c := range s.world.Stats().Channels {
 		bytes, copied = bytes+c.ReadBytes, copied+c.ReadBytesCopied
@@ -92,7 +91,7 @@ func (s *session) readsAnswered() (bytes, copied uint64) {
 	return bytes, copied
 }
 
-// readColumns are of the job's own settings, and of a job with checksums.
+// readColumns returns columns for the job's own settings, and for a job with checksums.
 func readColumns() []column {
 	own := []column{
 		{name: "message", heading: "Message", width: 20},

@@ -19,10 +19,10 @@ import (
 )
 
 // Schema is the name of the format of a Report, which docs/reference/benchmarks.md describes. Members may be
-// added under the same name; one that is taken away or changes its meaning gives the format a new one.
+// added under the same name; removing one or changing its meaning requires a new name.
 const Schema = "weft-bench/1"
 
-// Report is everything that a run has measured, and how. In JSON it is what --json writes.
+// Report has everything that a run has measured, and how. --json writes it as JSON.
 type Report struct {
 	Schema    string            `json:"schema"`
 	Complete  bool              `json:"complete"` // all rows are there
@@ -34,8 +34,8 @@ type Report struct {
 	Machine   Machine           `json:"machine"` // of rank 0
 	Command   []string          `json:"command"`
 	Ranks     int               `json:"ranks"`
-	Fabric    string            `json:"fabric"`   // that was asked for
-	Fabrics   []string          `json:"fabrics"`  // that carried rank 0's messages, in order
+	Fabric    string            `json:"fabric"`   // as requested
+	Fabrics   []string          `json:"fabrics"`  // fabrics that carried rank 0's messages, in order
 	Settings  map[string]string `json:"settings"` // WEFT_* settings of rank 0's environment
 	Options   ReportOptions     `json:"options"`
 	Columns   []ReportColumn    `json:"columns"`
@@ -47,7 +47,7 @@ type Report struct {
 	figures [][]float64 // of Rows, by columns
 }
 
-// Versions are the versions of what was measured.
+// Versions are the versions of the measured software.
 type Versions struct {
 	Weft  string `json:"weft"`
 	Table string `json:"table"`
@@ -89,7 +89,7 @@ type ReportColumn struct {
 	Unit    string `json:"unit,omitempty"`    // us, MB/s (a megabyte is 1e6 bytes), 1/s, %, bytes, ms
 }
 
-// newReport is a report without rows.
+// newReport returns a report without rows.
 func (s *session) newReport() *Report {
 	o := s.Options
 	r := &Report{
@@ -128,7 +128,7 @@ func (s *session) newReport() *Report {
 	return r
 }
 
-// thisMachine leaves empty what the system does not tell.
+// thisMachine describes this machine. Fields that the system does not provide are empty.
 func thisMachine() Machine {
 	m := Machine{System: sys.Release(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Processor: cpuid.CPU.BrandName,
@@ -140,7 +140,7 @@ func thisMachine() Machine {
 	return m
 }
 
-// add takes a row. The nil report, of ranks that write none, takes it too.
+// add adds a row. A nil report, of ranks that write none, ignores it.
 func (r *Report) add(figures []float64) {
 	if r == nil {
 		return
@@ -161,7 +161,7 @@ func (r *Report) add(figures []float64) {
 	r.figures = append(r.figures, figures)
 }
 
-// seal notes what only the end tells.
+// seal sets the fields that are known only at the end.
 func (s *session) seal(complete bool) {
 	s.report.Complete = complete
 	for _, c := range s.world.Stats().Channels {
@@ -172,9 +172,9 @@ func (s *session) seal(complete bool) {
 	slices.Sort(s.report.Fabrics)
 }
 
-// setup says in a line what the run took place on.
+// setup describes in a line the system of the run.
 func (r *Report) setup() string {
-	fabrics := "no fabric" // a rank that is alone sends nothing
+	fabrics := "no fabric" // a single rank sends nothing
 	if len(r.Fabrics) > 0 {
 		fabrics = strings.Join(r.Fabrics, " and ")
 	}
@@ -189,11 +189,11 @@ func (r *Report) setup() string {
 	return fmt.Sprintf("%s, %s on %s", fabrics, ranks, host)
 }
 
-// rounded leaves ten digits: more are those of the arithmetic.
+// rounded rounds to ten digits: more are artifacts of the arithmetic.
 func rounded(v float64) float64 {
 	v, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64)
 	if err != nil {
-		panic(err) // what was a figure still is one
+		panic(err) // cannot fail, as v was a number
 	}
 	return v
 }

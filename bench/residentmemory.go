@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// resident is how much memory of this process the system holds, in bytes, once garbage has been given back.
-// Pages that nobody has written are not counted: those are of the program's file, which all ranks of a
-// machine share.
+// resident returns the resident memory of this process in bytes, after garbage collection. Pages that were
+// never written are not counted: they belong to the program's file, which all ranks of a machine share.
 func resident() (int, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -23,8 +22,7 @@ func resident() (int, error) {
 	return parseResident(string(text))
 }
 
-// parseResident adds up the pages that have been written, those which other processes see too and those which
-// they do not.
+// parseResident adds up the written pages, shared and private.
 func parseResident(rollup string) (int, error) {
 	sum := 0
 	for _, name := range []string{"Private_Dirty:", "Shared_Dirty:"} {
@@ -42,8 +40,8 @@ func parseResident(rollup string) (int, error) {
 	return sum, nil
 }
 
-// settledResident is a reading that the next confirms, if there is such a one soon: what goes on beside the
-// benchmark, such as the search that precedes the report of a quiet rank, may hold memory for a moment.
+// settledResident returns a reading that the next one confirms, if there is one soon: other activity, such as
+// the search that precedes the report of a quiet rank, may hold memory for a moment.
 func (s *session) settledResident() (n int, err error) {
 	const tries, pause, alike = 40, 20 * time.Millisecond, 64 << 10
 	last := -alike - 1
@@ -57,12 +55,12 @@ func (s *session) settledResident() (n int, err error) {
 	return n, err
 }
 
-// takeStock notes the memory that rank 0 has before its first connection.
+// takeStock records the memory of rank 0 before its first connection.
 func (s *session) takeStock() (err error) {
 	if s.world.Rank() != 0 {
 		return nil
 	}
-	for range 2 { // the first reading brings in what readings take
+	for range 2 { // the first reading allocates the memory that readings need
 		if s.before, err = s.settledResident(); err != nil {
 			return err
 		}

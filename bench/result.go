@@ -16,20 +16,20 @@ import (
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
-// Result is the first column of figures of a table that was measured: by weft, or by OSU's benchmarks.
+// Result is the first column of figures of a table, measured by weft or by OSU's benchmarks.
 type Result struct {
 	Name    string // short, for a legend
-	File    string // where it was read; empty for the run itself
+	File    string // the file that it was read from; empty for the run itself
 	Title   string // what was measured, such as "OSU MPI Latency Test v7.3"
-	Fabric  string // that carried the messages; empty where the file does not say so
-	Setup   string // fabric, ranks and host; empty where the file does not say so
+	Fabric  string // the fabric of the messages; empty if the file does not give it
+	Setup   string // fabric, ranks and host; empty if the file does not give them
 	Partial bool   // rows are missing
 	measure *measure
-	sizes   []int // ascending; of a table without sizes, such as a barrier's, a single 0
+	sizes   []int // ascending; a single 0 for a table without sizes, such as a barrier's
 	values  []float64
 }
 
-// A measure is what figures tell, and whether less of it is better.
+// A measure is the quantity of figures, and whether less of it is better.
 type measure struct {
 	name, unit string
 	less       bool
@@ -41,7 +41,7 @@ var (
 	bandwidthMeasure = &measure{"Bandwidth", "MB/s", false, bandwidthAxes}
 )
 
-// ratio is above 1 where mine is better than theirs.
+// ratio returns a ratio above 1 if mine is better than theirs.
 func (m *measure) ratio(mine, theirs float64) float64 {
 	if m.less {
 		return theirs / mine
@@ -59,7 +59,7 @@ func measureOf(unit string) *measure {
 	return nil
 }
 
-// measure is what a benchmark's first figure tells; nil where that is nothing to be compared.
+// measure returns the measure of a benchmark's first figure; nil if it cannot be compared.
 func (b *Benchmark) measure() *measure {
 	if b.measureSize == nil {
 		return nil
@@ -72,7 +72,7 @@ func (b *Benchmark) measure() *measure {
 	return nil
 }
 
-// add keeps the sizes in order. It refuses a size that is there already.
+// add adds a figure, and keeps the sizes in order. It refuses a size that exists already.
 func (r *Result) add(size int, value float64) error {
 	if n := len(r.sizes); n > 0 && size <= r.sizes[n-1] {
 		return fmt.Errorf("size %d after size %d: sizes have to ascend", size, r.sizes[n-1])
@@ -81,7 +81,7 @@ func (r *Result) add(size int, value float64) error {
 	return nil
 }
 
-// at is the figure of a size.
+// at returns the figure of a size.
 func (r *Result) at(size int) (float64, bool) {
 	for i, n := range r.sizes {
 		if n == size {
@@ -91,7 +91,7 @@ func (r *Result) at(size int) (float64, bool) {
 	return 0, false
 }
 
-// result is the report's own table.
+// result returns the report's own table.
 func (r *Report) result(name string) *Result {
 	result := &Result{Name: name, Title: r.Title, Fabric: strings.Join(r.Fabrics, "+"), Setup: r.setup()}
 	size, value := "", ""
@@ -107,14 +107,14 @@ func (r *Report) result(name string) *Result {
 		n, sized := row[size].(float64)
 		v, there := row[value].(float64)
 		if there && v >= 0 && (sized && n == math.Trunc(n) && 0 <= n && n <= maxSize || size == "") {
-			// A size that does not ascend is left out; weft writes none.
+			// A size that does not ascend is skipped; weft writes none.
 			_ = result.add(int(n), v)
 		}
 	}
 	return result
 }
 
-// label names a result in a table's heading and in a legend.
+// label returns the name of a result in a table's heading and in a legend.
 func (r *Result) label() string {
 	if r.Fabric == "" {
 		return r.Name
@@ -122,13 +122,13 @@ func (r *Result) label() string {
 	return fmt.Sprintf("%s (%s)", r.Name, r.Fabric)
 }
 
-// Limits of a file that is read.
+// Limits of an input file.
 const (
 	maxBytes = 16 << 20
 	maxSize  = 1 << 50
 )
 
-// readAlike reads files, each of which must have a table of a measure, and gives these tables.
+// readAlike reads files, each of which must have a table of a measure, and returns these tables.
 func readAlike(paths []string, want *measure) (alike []*Result, err error) {
 	for _, path := range paths {
 		results, err := readResults(path)
@@ -149,8 +149,8 @@ func readAlike(paths []string, want *measure) (alike []*Result, err error) {
 	return alike, nil
 }
 
-// readResults reads a file of at least one table: a Report, or what OSU's benchmarks and weft's print. An
-// error is an *OptionError, which names the file and, where there is one, the line.
+// readResults reads a file of at least one table: a Report, or the output of OSU's benchmarks or weft's. An
+// error is an *OptionError, which names the file and, if there is one, the line.
 func readResults(path string) ([]*Result, error) {
 	content, err := readFile(path)
 	if err != nil {
@@ -193,8 +193,8 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// shortened is a name that leaves room for a plot beside it. Names of files of one kind begin alike, and end
-// alike: the middle goes.
+// shortened shortens a name to leave room for the plot. It removes the middle, since names of similar files
+// begin and end alike.
 func shortened(name string) string {
 	const maxName = 32
 	if letters := []rune(name); len(letters) > maxName {
@@ -203,7 +203,7 @@ func shortened(name string) string {
 	return name
 }
 
-// lineError is what is wrong with a line of a file, of which the first is 1.
+// lineError is an error in a line of a file, from 1.
 type lineError struct {
 	line int
 	err  error
@@ -215,7 +215,7 @@ func lineErrorf(line int, text string, args ...any) error {
 	return &lineError{line, fmt.Errorf(text, args...)}
 }
 
-// parseReport reads a Report.
+// parseReport parses a Report.
 func parseReport(content []byte) ([]*Result, error) {
 	var r Report
 	if err := json.Unmarshal(content, &r); err != nil {
@@ -251,7 +251,7 @@ var (
 	gap        = regexp.MustCompile(`\s{2,}`)
 )
 
-// parseTables reads tables as OSU's benchmarks print them.
+// parseTables parses tables in the format of OSU's benchmarks.
 func parseTables(text string) (results []*Result, err error) {
 	var (
 		title   string
@@ -279,7 +279,7 @@ func parseTables(text string) (results []*Result, err error) {
 		}
 		if h := headerLine.FindStringSubmatch(line); h != nil {
 			if n := len(results); n > 0 && results[n-1] == current && len(current.sizes) == 0 {
-				results = results[:n-1] // some versions print two headers, of which the second counts
+				results = results[:n-1] // some versions print two headers; the second one counts
 			}
 			columns, began = gap.Split(h[1], -1), number
 			current = &Result{Title: title}
@@ -329,7 +329,7 @@ func parseTables(text string) (results []*Result, err error) {
 	return results, nil
 }
 
-// figureColumn finds the column that counts among headings.
+// figureColumn returns the column of the figure among headings.
 func figureColumn(headings []string) (int, *measure) {
 	for i, h := range headings {
 		switch {

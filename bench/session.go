@@ -22,28 +22,27 @@ type session struct {
 	instruments
 	world     *mpi.Comm
 	initTook  float64 // seconds
-	before    int     // resident memory before this rank has talked to any other, if the benchmark wants it
-	out       *table  // of rank 0; what the others print goes nowhere
+	before    int     // resident memory before this rank has communicated, if the benchmark needs it
+	out       *table  // of rank 0; the others' output is discarded
 	by        Invocation
 	settings  setting.Values
-	report    *Report                 // of rank 0; nil else
-	times     *hdrhistogram.Histogram // of the iterations of a size, if the user wants tails
-	send      []byte                  // a message, and Window bytes more; or as many as a window has
+	report    *Report                 // of rank 0; otherwise nil
+	times     *hdrhistogram.Histogram // of the iterations of a size, with tails
+	send      []byte                  // a message and Window bytes more, or a window of messages
 	recv      []byte
-	sendVec   [][]byte // elements of the messages under way, where they are vectors
+	sendVec   [][]byte // elements of the messages in flight, if they are vectors
 	recvVec   [][]byte
-	want      []byte      // when validating: what should have come; when rewriting: what is to be sent
-	sums      []byte      // likewise, the floats that reductions should give
+	want      []byte      // when validating: the expected bytes; when rewriting: the bytes to send
+	sums      []byte      // when validating: the expected results of reductions
 	cart      *mpi.Cart   // of the neighbor collectives
 	comms     []*mpi.Comm // of the pairs of goroutines of rate_mt and latency_mt
-	wrong     error       // the first thing that validation has found here
+	wrong     error       // the first error of validation here
 	unwritten error       // why the incomplete report was not written
 	besides   []*Report   // of the jobs that ran before this one, if rank 0 has their reports
 }
 
-// instruments are what is measured with: a clock in seconds, the bytes that validation sends, the memory of
-// this process in bytes, and how long the ranks warm up. Tests bring their
-// own.
+// instruments are the means of measurement: a clock in seconds, the bytes for validation, the memory of this
+// process in bytes, and the time to warm up. Tests have their own.
 type instruments struct {
 	now      func() float64
 	date     func() time.Time
@@ -52,12 +51,12 @@ type instruments struct {
 	warmUp   time.Duration
 }
 
-// warmUpTime is how long the ranks warm up before the first size: for some 50 ms after its start Go's runtime
-// looks every millisecond, on the rank's own core, whether one of its threads is stuck in a system call,
-// which takes 15 µs each time. The figure of a size would hang on how long after the start it is taken.
+// warmUpTime is how long the ranks warm up before the first size. For about 50 ms after its start, Go's
+// runtime checks every millisecond, on the rank's own core, whether one of its threads is stuck in a system
+// call, which takes 15 µs. The figure of a size would depend on the time since the start.
 const warmUpTime = 60 * time.Millisecond
 
-// warmUpRanks has the ranks ask one another whether all have run for long enough, until they have.
+// warmUpRanks makes the ranks exchange messages until all have run for long enough.
 func (s *session) warmUpRanks() error {
 	for begin, left := time.Now(), []int32{1}; left[0] > 0; {
 		left[0] = 0
@@ -71,7 +70,7 @@ func (s *session) warmUpRanks() error {
 	return nil
 }
 
-// newSession makes a session of which rank 0 prints to out.
+// newSession returns a session whose rank 0 prints to out.
 func newSession(b *Benchmark, o Options, world *mpi.Comm, out io.Writer, with instruments) *session {
 	if world.Rank() != 0 {
 		out = io.Discard
@@ -80,8 +79,8 @@ func newSession(b *Benchmark, o Options, world *mpi.Comm, out io.Writer, with in
 		settings: setting.Environment(), out: &table{out: out}}
 }
 
-// outcome measures, and tells what this rank has to say of it at its end (own) from what ends the whole job
-// (fatal). Trouble that comes to all ranks together ends none of them: one rank tells of it.
+// outcome measures, and separates errors that this rank returns at its end (own) from those that end the
+// whole job (fatal). An error that all ranks have together is not fatal: one rank reports it.
 func (s *session) outcome() (own, fatal error) {
 	err := s.measure()
 	var option *OptionError
@@ -96,7 +95,7 @@ func (s *session) outcome() (own, fatal error) {
 	return nil, err
 }
 
-// measure runs the benchmark. Errors that are an *OptionError or ErrInvalid come to all ranks together.
+// measure runs the benchmark. An *OptionError or ErrInvalid occurs at all ranks together.
 func (s *session) measure() error {
 	if s.world.Rank() != 0 {
 		return s.figures(nil)
@@ -147,7 +146,7 @@ func (s *session) figures(refusal error) error {
 	if s.refills() {
 		s.want, s.sums = buffer(high+s.Window), buffer(high)
 	}
-	// Nothing is allocated while it is measured, so there is nothing to collect but what came before.
+	// Nothing is allocated during the measurement, so there is only older garbage to collect.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if err := s.warmUpRanks(); err != nil {
 		return err
@@ -179,9 +178,9 @@ func (s *session) figures(refusal error) error {
 	return nil
 }
 
-// agreed refuses ranks that were started with different options: they would wait for messages that nobody
-// sends. If rank 0 brings a reason to refuse of its own, all refuse, and rank 0 with that reason. The word
-// goes along the line of ranks and back, so that no rank has more than two connections afterwards.
+// agreed refuses ranks that were started with different options, as they would wait for messages that nobody
+// sends. If rank 0 has a refusal, all refuse, rank 0 with that reason. The messages go along the line of
+// ranks and back, so that no rank has more than two connections afterwards.
 func (s *session) agreed(refusal error) error {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %+v", s.Name, s.Options)
@@ -222,7 +221,7 @@ func (s *session) agreed(refusal error) error {
 	return nil
 }
 
-// buffer is memory for messages, of the kind that the user wants. All of it goes with the process.
+// buffer returns memory for messages, of the kind that the user has chosen. It is never freed.
 func (s *session) buffer(n int) ([]byte, error) {
 	if !s.Registered {
 		return buffer(n), nil
@@ -232,9 +231,8 @@ func (s *session) buffer(n int) ([]byte, error) {
 	return b, err
 }
 
-// buffer is ordinary memory, on pages of its own as peers' benchmarks have it. Every page has been written:
-// the kernel backs all those that have not with one and the same page, which is faster to send than any real
-// message.
+// buffer returns ordinary memory on separate pages, as in other benchmarks. Every page has been written: the
+// kernel backs all unwritten pages with the same page, which is faster to send than any real message.
 func buffer(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)
@@ -244,7 +242,7 @@ func buffer(n int) []byte {
 	return b
 }
 
-// iterations are those of a size, with the user's wishes heeded.
+// iterations returns the numbers of iterations of a size, by the options.
 func (s *session) iterations(n int) (timed, warmup int) {
 	timed, warmup = s.spec.of(n)
 	if s.Iterations > 0 {

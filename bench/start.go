@@ -1,6 +1,6 @@
 package bench
 
-// initialization tells what Init has taken on the ranks.
+// initialization prints the time of Init on the ranks.
 func initialization(s *session) error {
 	s.heading()
 	c, err := s.spread(s.initTook * 1e3)

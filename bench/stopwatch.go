@@ -8,26 +8,25 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// stopwatch times the iterations of one size. Without tails it reads the clock at the beginning and at the
-// end, and no loop that is measured calls anything else.
+// stopwatch times the iterations of one size. Without tails it reads the clock only at the beginning and at
+// the end, so measured loops call nothing else.
 type stopwatch struct {
 	now   func() float64 // in seconds
 	times *hdrhistogram.Histogram
 	start float64
-	lap   float64 // when the iteration under way began
+	lap   float64 // when the current iteration began
 }
 
-// percentiles are those of a table's tails.
+// percentiles are the percentiles of a table's tails.
 var percentiles = [...]float64{50, 90, 99, 99.9, 100}
 
-// Times of iterations are counted in nanoseconds, to three digits; what takes longer than longest counts as
-// that.
+// Times of iterations are counted in nanoseconds, to three digits; longer times count as longest.
 const (
 	longest     = 1e12
 	exactDigits = 3
 )
 
-// stopwatch is one for the next size, which keeps the times of single iterations if the user wants tails.
+// stopwatch returns a stopwatch for the next size, which keeps the times of single iterations with tails.
 func (s *session) stopwatch() *stopwatch {
 	if s.Tails && s.times == nil {
 		s.times = hdrhistogram.New(1, longest, exactDigits)
@@ -35,7 +34,7 @@ func (s *session) stopwatch() *stopwatch {
 	return &stopwatch{now: s.now, times: s.times}
 }
 
-// ownStopwatch is one of a goroutine that measures beside others, with times of its own.
+// ownStopwatch returns a stopwatch for one of several goroutines that measure concurrently.
 func (s *session) ownStopwatch() *stopwatch {
 	w := *s.stopwatch()
 	if s.Tails {
@@ -44,7 +43,7 @@ func (s *session) ownStopwatch() *stopwatch {
 	return &w
 }
 
-// begin starts the clock and forgets what was measured for warming up.
+// begin starts the clock and discards the times of the warm-up.
 func (w *stopwatch) begin() {
 	if w.times != nil {
 		w.times.Reset()
@@ -53,22 +52,22 @@ func (w *stopwatch) begin() {
 	w.lap = w.start
 }
 
-// split ends an iteration. The next begins at once: its bookkeeping is part of it, so that one reading of the
-// clock is enough.
+// split ends an iteration. The next one begins at once and includes the bookkeeping, so that one reading of
+// the clock is enough.
 func (w *stopwatch) split() {
 	if w.times != nil {
 		w.turn()
 	}
 }
 
-// turn is apart, so that split is part of the loops.
+// turn is separate so that split is inlined.
 func (w *stopwatch) turn() {
 	now := w.now()
 	w.took(now - w.lap)
 	w.lap = now
 }
 
-// took keeps the time of an iteration, in seconds.
+// took records the time of an iteration, in seconds.
 func (w *stopwatch) took(seconds float64) {
 	if w.times != nil {
 		// A time within the bounds cannot be refused.
@@ -76,7 +75,7 @@ func (w *stopwatch) took(seconds float64) {
 	}
 }
 
-// pause does something with the clock stopped.
+// pause calls a function with the clock stopped.
 func (w *stopwatch) pause(something func() error) error {
 	began := w.now()
 	err := something()
@@ -86,10 +85,10 @@ func (w *stopwatch) pause(something func() error) error {
 	return err
 }
 
-// elapsed is the time since the beginning, in seconds.
+// elapsed returns the time since the beginning, in seconds.
 func (w *stopwatch) elapsed() float64 { return w.now() - w.start }
 
-// merge brings the times of all ranks together at rank 0.
+// merge collects the times of all ranks at rank 0.
 func (s *session) merge() error {
 	if !s.Tails {
 		return nil
@@ -106,7 +105,8 @@ func (s *session) merge() error {
 	return nil
 }
 
-// tails are the percentiles of the iterations' times, each turned from seconds into a figure of the table.
+// tails returns the percentiles of the iterations' times, each converted from seconds into a figure of the
+// table.
 func (s *session) tails(figure func(seconds float64) float64) (tails [len(percentiles)]float64) {
 	if s.Tails {
 		for i, p := range percentiles {

@@ -9,7 +9,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// packings compares messages of views with messages that the program packs.
+// packings is the table that compares messages of views with messages that the program packs.
 var packings = &tableSpec{
 	columns: tableOf("us", sizeColumn,
 		column{name: "view", heading: "View(us)", unit: "us", width: 20, of: valueOf},
@@ -22,12 +22,12 @@ var packings = &tableSpec{
 }
 
 const (
-	rowLength   = 8  // of the matrix of which elements are sent
-	alternation = 20 // stretches in which the two ways take turns, so that what disturbs one disturbs both
+	rowLength   = 8  // columns of the matrix whose elements are sent
+	alternation = 20 // stretches in which the two ways take turns, so that a disturbance affects both
 )
 
-// shape is a selection of a matrix of rowLength columns and as many rows as elements are selected: as a view,
-// and in the loops that a program has without views. A list of places is for the shapes that need one.
+// shape is a selection of elements of a matrix with rowLength columns and as many rows as selected elements:
+// as a view, and as the loops of a program without views. Some shapes need a list of places.
 type shape struct {
 	name   string
 	places func(count int) []int
@@ -94,7 +94,7 @@ var shapes = []shape{
 		}},
 }
 
-// blockOf are the planes, rows of each and elements of each of those that make so many elements.
+// blockOf returns the planes, rows per plane and elements per row of a block of count elements.
 func blockOf(count int) (planes, rows, width int) {
 	switch {
 	case count%8 == 0:
@@ -105,7 +105,7 @@ func blockOf(count int) (planes, rows, width int) {
 	return count, 1, 1
 }
 
-// ascending are the places of two elements of each four.
+// ascending returns the places of two elements of each four.
 func ascending(count int) []int {
 	at := make([]int, count)
 	for i := range at {
@@ -114,7 +114,7 @@ func ascending(count int) []int {
 	return at
 }
 
-// shuffled are these places in no order.
+// shuffled returns these places in random order.
 func shuffled(count int) []int {
 	at := ascending(count)
 	rand.New(rand.NewPCG(1, uint64(count))).Shuffle(count, func(i, j int) { at[i], at[j] = at[j], at[i] })
@@ -133,7 +133,7 @@ func unpackPlaces(m, buf []float64, at []int) {
 	}
 }
 
-// viewEnds are what is sent or put, and what is received or got.
+// viewEnds are the sources and destinations of the messages.
 type viewEnds struct {
 	*shape
 	s         *session
@@ -149,12 +149,12 @@ type viewEnds struct {
 	win       *mpi.Win[float64] // of the calls on windows
 }
 
-// viewCall is how a message is moved, in both ways.
+// viewCall is a call that moves a message, in both ways.
 type viewCall struct {
 	name           string
 	viewed, packed func(x *viewEnds) error
 	messages       int  // one after another in a call
-	onWindow, gets bool // of rank 0 alone; and what it reads
+	onWindow, gets bool // only rank 0 calls it; it reads
 }
 
 var viewCalls = []viewCall{
@@ -192,7 +192,8 @@ func (o *Options) checkViews() error {
 	return nil
 }
 
-// strided moves elements of a matrix to and fro: as views, and packed and unpacked by hand in plain loops.
+// strided moves elements of a matrix back and forth: as views, and packed and unpacked by hand in plain
+// loops.
 func strided(s *session, n int) (c measurement, err error) {
 	count := n / wordSize
 	x := &viewEnds{s: s, shape: &shapes[max(slices.Index(Shapes, s.Shape), 0)],
@@ -256,7 +257,7 @@ func (x *viewEnds) compareWays(call *viewCall, n int) (measurement, error) {
 		tails: s.tails(func(seconds float64) float64 { return seconds * 1e6 / float64(call.messages) })}, nil
 }
 
-// stretch is some rounds in one way. A stopwatch, if there is one, keeps their times.
+// stretch runs rounds in one way, timed by a stopwatch if watch is not nil.
 func (x *viewEnds) stretch(call *viewCall, way func(*viewEnds) error, rounds int, watch *stopwatch) error {
 	if watch != nil {
 		watch.lap = watch.now()
@@ -292,7 +293,7 @@ func (x *viewEnds) sendViews() error {
 		})
 }
 
-// sendPacked is sendViews as programs do it without views.
+// sendPacked is sendViews in a program without views.
 func (x *viewEnds) sendPacked() error {
 	return x.inTurn(func() error {
 		x.pack(x.sendBuf, x.out, x.at)
@@ -303,7 +304,7 @@ func (x *viewEnds) sendPacked() error {
 	})
 }
 
-// isendViews has the receive posted before the message comes.
+// isendViews posts the receive before the message comes.
 func (x *viewEnds) isendViews() error {
 	r, err := mpi.IrecvView(x.s.world, x.recv, x.other, pingTag)
 	if err != nil {
@@ -324,7 +325,7 @@ func (x *viewEnds) isendPacked() error {
 	}, func() error { return x.unpacked(ended(r, nil)) })
 }
 
-// inTurn has this rank send before it receives, or after that.
+// inTurn makes this rank send before it receives, or after.
 func (x *viewEnds) inTurn(send, receive func() error) error {
 	if x.begins {
 		if err := send(); err != nil {
@@ -345,7 +346,7 @@ func ended(r mpi.Request, err error) error {
 	return err
 }
 
-// unpacked puts what has been received to its place.
+// unpacked unpacks the received elements.
 func (x *viewEnds) unpacked(err error) error {
 	if err == nil {
 		x.unpack(x.in, x.recvBuf, x.at)
@@ -389,7 +390,7 @@ func (x *viewEnds) getPacked() error {
 	return x.unpacked(x.flushed(x.win.Get(x.recvBuf, x.other, 0)))
 }
 
-// fill rewrites what is moved.
+// fill rewrites the source.
 func (x *viewEnds) fill(call *viewCall) error {
 	x.sequences++
 	for i := range x.sendBuf {
@@ -403,12 +404,12 @@ func (x *viewEnds) fill(call *viewCall) error {
 	return mpi.Barrier(x.s.world)
 }
 
-// elementValue is an element of a rank's message.
+// elementValue returns an element of a rank's message.
 func elementValue(rank, sequence, i int) float64 {
 	return float64((rank+1)*1_000_003 + sequence*257 + i)
 }
 
-// compare notes the first element that is not what the other rank has sent, where something has come.
+// compare records the first received element that differs from what the other rank has sent.
 func (x *viewEnds) compare(call *viewCall) error {
 	if call.onWindow {
 		if err := mpi.Barrier(x.s.world); err != nil {

@@ -7,42 +7,42 @@ import (
 	"strings"
 )
 
-// version is that of the tables, which parsers read.
+// version is the version of the tables, which parsers read.
 const version = "0.1.0"
 
-// table prints to the byte what OSU's benchmarks print. The first error of writing stays in err.
+// table prints exactly the format of OSU's benchmarks. err is the first error of writing.
 type table struct {
 	out io.Writer
 	err error
 }
 
-// A column is one of a table's: how it looks in print, and what it is called in a report.
+// A column is a column of a table, in print and in a report.
 type column struct {
 	name    string // in a report
 	heading string
-	unit    string // us, MB/s, 1/s, %, bytes, ms; empty for a mere number
-	width   int    // of heading and figures; to the left if it is below zero
-	left    int    // how far the heading stands to the left of its figures, as OSU's has it
+	unit    string // us, MB/s, 1/s, %, bytes, ms; empty for a plain number
+	width   int    // of heading and figures; left-aligned if below zero
+	left    int    // how far the heading is to the left of its figures, as in OSU's tables
 	form    form
 	shown   showing
 	of      func(c *measurement) float64
-	// if beside is not 0: the figures are those of the column source of the report of a job before this one,
-	// the first of which is 1
+	// if not 0: the number, from 1, of the earlier job from whose report the figures of column source are
+	// taken
 	beside int
 	source string
 }
 
-// form is what a column's figures are.
+// form is the form of a column's figures.
 type form int
 
 const (
-	decimal form = iota // with as many decimals as the user wants
+	decimal form = iota // with the number of decimals that the user has set
 	whole
 	verdict // 0 is a failure
 )
 
-// showing is the option that puts a column into print. Parsers anchor on the end of the line, so each that
-// OSU's benchmarks do not have by themselves has to be asked for. Reports have them all.
+// showing is the option that prints a column. Parsers anchor on the end of the line, so columns that OSU's
+// benchmarks do not print by default must be requested. Reports have them all.
 type showing int
 
 const (
@@ -89,11 +89,11 @@ func (c *column) text(v float64, digits int) string {
 	return fmt.Sprintf("%*.*f", c.width, digits, v)
 }
 
-// measurement is what is measured at one size: microseconds or MB/s, for some messages a second too, the
-// spread over the ranks, and the times of single iterations that 50, 90, 99, 99.9 and 100 of 100 do not
-// exceed, in the table's unit. Where a message travels while its receiver computes: how long that is, the
-// baseline, which is the message's time without, and the part of its way in per cent that took no more time.
-// Other benchmarks have another way of doing the same as their baseline.
+// measurement is the result at one size: microseconds or MB/s, for some benchmarks also messages a second,
+// the spread over the ranks, and the percentiles 50, 90, 99, 99.9 and 100 of single iterations, in the
+// table's unit. With computation: its time, the baseline, which is the message's time without it, and the
+// percentage of the transfer that it hides. In other benchmarks the baseline is another way of doing the
+// same.
 type measurement struct {
 	size, iterations                                  int
 	value, rate, min, max, compute, baseline, overlap float64
@@ -101,7 +101,7 @@ type measurement struct {
 	wrong                                             bool
 }
 
-// row gives a measurement's figures, by columns.
+// row returns a measurement's figures, by columns.
 func row(columns []column, c *measurement) []float64 {
 	figures := make([]float64, len(columns))
 	for i, column := range columns {
@@ -118,7 +118,7 @@ func (t *table) printf(text string, args ...any) {
 	}
 }
 
-// heading prints what stands above the rows. Datatype and preamble, whole lines, may be empty.
+// heading prints the lines above the rows. Datatype and preamble are whole lines, or empty.
 func (t *table) heading(title, datatype, preamble string, columns []column, o *Options) {
 	text := fmt.Sprintf("\n# %s\n", title)
 	if datatype != "" {
@@ -168,7 +168,7 @@ var (
 
 func valueOf(c *measurement) float64 { return c.value }
 
-// spreadColumns are of figures that ranks have each for itself.
+// spreadColumns returns the columns of figures that differ between ranks.
 func spreadColumns() []column {
 	return []column{
 		{name: "min", heading: "Min Latency(us)", unit: "us", width: 20, shown: ifFull,
@@ -184,7 +184,7 @@ func iterationsColumn(shown showing) column {
 		of: func(c *measurement) float64 { return float64(c.iterations) }}
 }
 
-// tailColumns are of single iterations. In a table of bandwidths the slowest is the least.
+// tailColumns returns the columns of single iterations. In a table of bandwidths the slowest is the least.
 func tailColumns(unit string) (columns []column) {
 	headings := [len(percentiles)]string{"P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)",
 		"P99.9 Tail Lat(us)", "Max Tail Lat(us)"}
@@ -200,8 +200,8 @@ func tailColumns(unit string) (columns []column) {
 	return columns
 }
 
-// figure reports whether there is a figure: a table has none where a time was too short for the clock.
+// figure reports whether v is a figure: it is not if a time was too short for the clock.
 func figure(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// trimHeading is a heading without the mark of a comment.
+// trimHeading returns a heading without the mark of a comment.
 func trimHeading(heading string) string { return strings.TrimPrefix(heading, "# ") }

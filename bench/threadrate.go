@@ -12,11 +12,11 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// usualThreads is how many goroutines of a rank send or receive in rate_mt, if the user says nothing.
+// usualThreads is the default number of goroutines of a rank that send or receive in rate_mt.
 const usualThreads = 2
 
-// threadRate is the messages that goroutines of rank 0 send at once to as many of rank 1, each pair on a
-// communicator of its own, with a window of messages under way.
+// threadRate measures the rate of messages from goroutines of rank 0 to as many of rank 1, each pair on its
+// own communicator, with windows of messages.
 func threadRate(s *session, n int) (measurement, error) {
 	timed, _ := s.iterations(n)
 	took, err := s.inPairs(n, s.Window*s.world.Rank(), (*threadPair).window)
@@ -24,8 +24,8 @@ func threadRate(s *session, n int) (measurement, error) {
 	return measurement{value: messages / slices.Max(took) / 1e6}, err
 }
 
-// threadLatencies is the mean over pairs of goroutines that play ping-pong at once, each pair on a
-// communicator of its own.
+// threadLatencies measures the mean over pairs of goroutines that play ping-pong at once, each pair on its
+// own communicator.
 func threadLatencies(s *session, n int) (measurement, error) {
 	timed, _ := s.iterations(n)
 	took, err := s.inPairs(n, 1, (*threadPair).round)
@@ -37,8 +37,8 @@ func threadLatencies(s *session, n int) (measurement, error) {
 		tails: s.tails(oneWayMicroseconds)}, err
 }
 
-// inPairs has all goroutines of this rank do as many rounds as a size has, in each of which they receive some
-// messages, and tells how many seconds the timed ones of each goroutine have taken.
+// inPairs runs the rounds of a size in all goroutines of this rank, with a number of received messages in
+// each round, and returns the seconds of each goroutine's timed rounds.
 func (s *session) inPairs(n, messages int, round func(*threadPair) error) (took []float64, err error) {
 	took = make([]float64, s.threads())
 	pairs, err := s.threadPairs(n, messages)
@@ -113,12 +113,12 @@ type threadPair struct {
 	requests []mpi.Request
 	answer   [1]byte
 
-	// If messages are validated, each that a round brings has memory of its own.
+	// If messages are validated, each message of a round has its own memory.
 	validating       *sync.Mutex // of all pairs of this rank
 	messages, stride int
 }
 
-// rounds does all rounds of one goroutine.
+// rounds runs all rounds of one goroutine.
 func (p *threadPair) rounds(ready *meeting, round func(*threadPair) error) (took float64, err error) {
 	n := len(p.out)
 	timed, warmup := p.iterations(n)
@@ -179,7 +179,7 @@ func (p *threadPair) window() (err error) {
 	return mpi.Send(p.comm, p.answer[:], 0, answerTag)
 }
 
-// round is a message and its answer.
+// round exchanges a message and its answer.
 func (p *threadPair) round() error {
 	if p.comm.Rank() == 0 {
 		if err := mpi.Send(p.comm, p.out, 1, pingTag); err != nil {
@@ -194,7 +194,7 @@ func (p *threadPair) round() error {
 	return mpi.Send(p.comm, p.out, 0, answerTag)
 }
 
-// meeting is where goroutines wait until all of them are there, or have left.
+// meeting makes goroutines wait until all of them have come, or have left.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -216,8 +216,8 @@ func (m *meeting) leave() {
 	}
 }
 
-// manyEndpoints has the communicators of goroutines spread over as many endpoints as there can be: those that
-// no communicator lives on cost nothing.
+// manyEndpoints spreads the communicators of goroutines over the maximum number of endpoints. Unused
+// endpoints cost nothing.
 var manyEndpoints = map[string]string{setting.Endpoints.Name: strconv.Itoa(contextid.MaxEndpoints)}
 
 // pairRates is the table of rate_mt.

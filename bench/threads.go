@@ -6,11 +6,11 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// receivers is how many goroutines of rank 1 wait for the messages of latency_mt.
+// receivers is the number of goroutines of rank 1 that wait for the messages of latency_mt.
 const receivers = 2
 
-// threadLatency is a ping-pong between one goroutine of rank 0 and several of rank 1, of which any takes the
-// next message; or between pairs of goroutines, if the user says how many.
+// threadLatency measures a ping-pong between one goroutine of rank 0 and several of rank 1, any of which
+// receives the next message; or between pairs of goroutines, if their number is set.
 func threadLatency(s *session, n int) (measurement, error) {
 	if s.Threads > 0 {
 		return threadLatencies(s, n)
@@ -40,7 +40,7 @@ func threadLatency(s *session, n int) (measurement, error) {
 	return measurement{}, nil
 }
 
-// serve is rank 0's side, whose clock counts.
+// serve runs rank 0's side, whose clock counts.
 func (s *session) serve(n int) (measurement, error) {
 	const other = 1
 	timed, warmup := s.iterations(n)
@@ -82,18 +82,18 @@ func (s *session) serve(n int) (measurement, error) {
 	return measurement{value: took * 1e6 / float64(2*timed), tails: s.tails(oneWayMicroseconds)}, nil
 }
 
-// rally is what the goroutines of rank 1 share.
+// rally is the shared state of rank 1's goroutines.
 type rally struct {
 	*session
 	out []byte // the next answer
 
-	// One message is under way at a time, but who has answered one still validates it when another gets the
+	// One message is in flight at a time, but a goroutine may still validate it when another receives the
 	// next.
 	mu   sync.Mutex
-	next int // message to come, when answers are refilled
+	next int // number of the next message, when answers are refilled
 }
 
-// answer answers so many messages.
+// answer answers a number of messages.
 func (r *rally) answer(in []byte, messages int) error {
 	for range messages {
 		if _, err := mpi.Recv(r.world, in, 0, pingTag); err != nil {

@@ -15,41 +15,41 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// TuneOptions say what a Tune measures.
+// TuneOptions select what Tune measures.
 type TuneOptions struct {
-	Collectives []string      // by their names in package mpi; nil for all with more than one algorithm
+	Collectives []string      // names in package mpi; nil for all with more than one algorithm
 	Ranks       []int         // of communicators; nil for powers of two up to the job's size, and that size
 	Min, Max    int           // bytes; each size is eight times the previous one
 	Limit       time.Duration // approximate duration
-	All         bool          // the times of all algorithms are printed
+	All         bool          // print the times of all algorithms
 	Table       string        // the file for the rules, which rank 0 writes; "" for none
 }
 
-// DefaultTune are the options that a Tune has if the user says nothing.
+// DefaultTune are the default options.
 var DefaultTune = TuneOptions{Min: 8, Max: 1 << 20, Limit: 2 * time.Minute}
 
 // Limits of a point's measurement.
 const (
-	tuneRounds = 5   // in which algorithms take turns
-	hopeless   = 3.0 // an algorithm that takes so many times as long as the fastest is not measured again,
-	// after so many rounds
+	tuneRounds = 5   // rounds in which algorithms take turns
+	hopeless   = 3.0 // an algorithm that takes hopeless times as long as the fastest is not measured again,
+	// after hopelessAfter rounds
 	hopelessAfter = 1
-	// within how much of the best forced algorithm the choice is to be: what is less is left alone
+	// the choice is accepted within this factor of the best forced algorithm
 	tuneMargin = 1.10
-	// confirmRounds are those in which a better algorithm and the choice take turns again
+	// confirmRounds is the number of rounds in which a better algorithm and the choice take turns again
 	confirmRounds = 15
 )
 
-// Tune measures every algorithm of the collectives on communicators of some numbers of ranks, at some sizes,
-// against weft's own choice, as one of the ranks of the job for which this process was started. Rank 0 prints
-// the best algorithms to out, and writes rules where these differ from weft's choice.
+// Tune measures every algorithm of the collectives on communicators of several numbers of ranks, at several
+// sizes, against weft's own choice, as one of the ranks of the job for which this process was started. Rank 0
+// prints the best algorithms to out, and writes rules where these differ from weft's choice.
 //
-// If the options make no sense, Tune returns an *OptionError at rank 0; the other ranks then return nil.
+// If the options are invalid, Tune returns an *OptionError at rank 0; the other ranks then return nil.
 func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
 	return withTuner(ctx, o, by, out, (*tuner).run)
 }
 
-// withTuner runs what compares collectives as a rank of the job.
+// withTuner runs a comparison of collectives as a rank of the job.
 func withTuner(ctx context.Context, o TuneOptions, by Invocation, out io.Writer,
 	body func(t *tuner) error) error {
 	settings, err := by.settings(nil)
@@ -77,11 +77,11 @@ func withTuner(ctx context.Context, o TuneOptions, by Invocation, out io.Writer,
 	return errors.Join(err, own)
 }
 
-// tuned is a collective that is tuned.
+// tuned is a collective to tune.
 type tuned struct {
 	name  string // in package mpi
 	of    func(s *session, n int) operation
-	sized bool // it moves bytes; their number is a block's, or the vector's
+	sized bool // it moves bytes: a block or a vector
 }
 
 // tunable are the collectives with a choice of algorithms whose ranks all know the length.
@@ -101,19 +101,19 @@ var tunable = []tuned{
 	{"Exscan", exscan, true},
 }
 
-// tuner is a Tune at one rank.
+// tuner is the state of Tune at one rank.
 type tuner struct {
 	TuneOptions
 	world   *mpi.Comm
 	fabric  string // that was asked for
 	out     *table
-	session *session // that the operations are built in
+	session *session // for building the operations
 	table   *output  // of rank 0; nil for none
 	points  []tunePoint
-	slice   float64 // seconds for an algorithm at a point
+	slice   float64 // seconds per algorithm and point
 }
 
-// tunePoint is what was found at one number of ranks and one size.
+// tunePoint is the result at one number of ranks and one size.
 type tunePoint struct {
 	tuned
 	ranks, bytes  int
@@ -121,7 +121,7 @@ type tunePoint struct {
 	took, fastest float64 // µs
 }
 
-// gain is how many times as fast the best algorithm is as the one that was chosen.
+// gain returns how many times as fast the best algorithm is as the chosen one.
 func (p *tunePoint) gain() float64 { return p.took / p.fastest }
 
 func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
@@ -155,7 +155,7 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 	return t, nil
 }
 
-// check refuses what makes no sense in a job of so many ranks. Numbers of ranks ascend.
+// check returns an error for options that are invalid in a job of size ranks. Numbers of ranks must ascend.
 func (o *TuneOptions) check(size int) error {
 	limit := maxBuffers / 8 / max(size, 1)
 	switch {
@@ -176,7 +176,7 @@ func (o *TuneOptions) check(size int) error {
 	return nil
 }
 
-// sizes of the messages of a collective.
+// sizes returns the sizes of the messages of a collective.
 func (t *tuner) sizes(c *tuned) (list []int) {
 	if !c.sized {
 		return []int{0}
@@ -225,7 +225,7 @@ func (t *tuner) run() error {
 	return t.finish()
 }
 
-// share divides the time among all that is to be measured.
+// share divides the time among all measurements.
 func (t *tuner) share() {
 	measurements := 0
 	for _, c := range t.wanted() {
@@ -237,12 +237,12 @@ func (t *tuner) share() {
 	t.slice = t.Limit.Seconds() / float64(max(measurements, 1))
 }
 
-// contender is an algorithm that is measured, on a communicator of its own, which it was forced on.
+// contender is an algorithm to measure, on its own communicator, on which it is forced.
 type contender struct {
 	name  string // "" for what is chosen
 	world *mpi.Comm
 	call  func() error
-	out   bool      // it is slow, or cannot carry out the call
+	out   bool      // too slow, or unable to carry out the call
 	times []float64 // µs of a call, one for each round; the mean of the ranks
 }
 
@@ -284,7 +284,7 @@ func (t *tuner) collective(some *mpi.Comm, c tuned) error {
 	return nil
 }
 
-// warmUpCalls are enough for the ranks of a communicator to prepare what they prepare after some calls.
+// warmUpCalls is enough calls for everything that a communicator sets up after some calls.
 const warmUpCalls = 12
 
 // point measures all algorithms at one size.
@@ -318,7 +318,7 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	best := fastest(all)
 	auto := all[0]
 	for _, x := range all[1:] {
-		if x.name == p.chosen { // the same algorithm, so as many figures of it more
+		if x.name == p.chosen { // the same algorithm, so these are more figures of it
 			auto.times = append(auto.times, x.times...)
 		}
 	}
@@ -326,7 +326,7 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	if best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
 		return p, nil
 	}
-	// It may have been luck: the two take turns again.
+	// As it may be chance, the two take turns again.
 	pair := []*contender{auto, best}
 	auto.times, best.times, auto.out, best.out = nil, nil, false, false
 	if err := t.rounds(some, pair, confirmRounds, t.slice/tuneRounds); err != nil {
@@ -339,7 +339,7 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	return p, nil
 }
 
-// fastest is the contender with the lowest median, other than weft's own choice.
+// fastest returns the contender with the lowest median, other than weft's own choice.
 func fastest(all []*contender) (best *contender) {
 	for _, x := range all[1:] {
 		if len(x.times) > 0 && (best == nil || median(x.times) < median(best.times)) {
@@ -349,7 +349,7 @@ func fastest(all []*contender) (best *contender) {
 	return best
 }
 
-// rounds measures contenders in turn, in each round in the opposite direction, for so many seconds each.
+// rounds measures contenders in turn for the given seconds each, in alternating direction.
 func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds float64) error {
 	for round := range rounds {
 		order := slices.Clone(all)
@@ -380,8 +380,8 @@ func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds flo
 	return nil
 }
 
-// measure is the time of a call in µs, the mean over the ranks, from calls that take about so many seconds
-// with the barriers between them.
+// measure returns the time of a call in µs, the mean over the ranks, from calls that take about the given
+// seconds including the barriers between them.
 func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (float64, error) {
 	now := t.session.now
 	took := func(calls int) (inside, all float64, err error) {
@@ -415,8 +415,8 @@ func (t *tuner) measure(some *mpi.Comm, call func() error, seconds float64) (flo
 	return mean[0] / float64(some.Size()), err
 }
 
-// callsWithin is how many calls the ranks of a communicator make in some time if one takes so long: 2 to
-// most.
+// callsWithin returns how many calls fit into a time in seconds if one takes one seconds, from 2 to most. It
+// is the same at all ranks of a communicator.
 func callsWithin(some *mpi.Comm, seconds, one, most float64) (int, error) {
 	calls := []float64{seconds / one}
 	err := mpi.Allreduce(some, mpi.InPlace[float64](), calls, mpi.Min[float64]())
@@ -435,7 +435,7 @@ func median(times []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// finish prints what comes of it, and writes the table.
+// finish prints the summary, and writes the table.
 func (t *tuner) finish() error {
 	if t.world.Rank() != 0 {
 		return nil
@@ -457,8 +457,8 @@ func (t *tuner) finish() error {
 	return errors.Join(t.out.err, err)
 }
 
-// rulesOf are the rules for the points at which another algorithm than the chosen one was better. A rule
-// holds from its point up to the next one in ranks and in bytes; at the last it has no end.
+// rulesOf returns rules for the points at which another algorithm than the chosen one was better. A rule
+// applies from its point up to the next one in ranks and in bytes; the last one is unbounded.
 func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	rules = []tuning.Rule{}
 	for i := range points {
@@ -481,13 +481,13 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	return rules
 }
 
-// continues reports whether q says the same as r for the bytes that follow.
+// continues reports whether q is the same rule as r for the following bytes.
 func continues(r, q *tuning.Rule) bool {
 	return r.Operation == q.Operation && r.Algorithm == q.Algorithm && r.MinRanks == q.MinRanks &&
 		r.MaxBytes > 0 && r.MaxBytes+1 == q.MinBytes
 }
 
-// next is the least of some figures of points; 0 if there is none.
+// next returns the least of the points' figures; 0 for none.
 func next(points []tunePoint, of func(p *tunePoint) (int, bool)) (smallest int) {
 	for i := range points {
 		if n, ok := of(&points[i]); ok && (smallest == 0 || n < smallest) {

@@ -8,9 +8,8 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Validation fills what is sent with bytes that depend on the sender, the number of the message and the
-// offset, and compares what is received with them. The clock stands still meanwhile. Rewriting fills
-// likewise, and compares nothing.
+// Validation fills messages with bytes that depend on the sender, the number of the message and the offset,
+// and compares the received bytes with them, while the clock is stopped. Rewriting only fills.
 
 // pattern fills b with the bytes of a source's message number sequence.
 func pattern(b []byte, source, sequence int) {
@@ -26,18 +25,18 @@ func pattern(b []byte, source, sequence int) {
 	}
 }
 
-// mix is the output function of the splitmix64 generator: neither neighbors nor messages resemble each
-// other.
+// mix is the output function of the splitmix64 generator, so that neither neighbors nor messages resemble
+// each other.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// refills reports whether what is sent is written before every iteration.
+// refills reports whether the send buffer is written before every iteration.
 func (s *session) refills() bool { return s.Validate || s.Rewrite }
 
-// compare notes the first byte of got that is not what was sent in its place.
+// compare records the first byte of got that differs from want.
 func (s *session) compare(got, want []byte, source, sequence int) {
 	if s.wrong != nil || bytes.Equal(got, want) {
 		return
@@ -59,8 +58,7 @@ func (s *session) compareMessage(got []byte, source, sequence int) {
 	s.compare(got, want, source, sequence)
 }
 
-// fillFloats gives a reduction small whole numbers, which add up without rounding in any order: the bytes of
-// the pattern.
+// fillFloats fills in with small integers, the bytes of the pattern, whose sums are exact in any order.
 func (s *session) fillFloats(in []float32, sequence int) {
 	b := s.want[:len(in)]
 	s.pattern(b, s.world.Rank(), sequence)
@@ -69,8 +67,8 @@ func (s *session) fillFloats(in []float32, sequence int) {
 	}
 }
 
-// compareSum notes the first of the sums over so many ranks, from 0 on, that is not right. got begins with
-// element first of the vector.
+// compareSum records the first wrong sum over the ranks from 0 on. got begins with element first of the
+// vector.
 func (s *session) compareSum(got []float32, first, ranks, sequence int) {
 	if s.wrong != nil {
 		return

@@ -9,7 +9,7 @@ import (
 // Lines are counted from the opening of the channel, modulo 2^32. Every message carries the count of lines
 // that its sender has consumed in the other direction. If no message goes that way, a separate CREDIT is sent
 // once a number of lines, the threshold, is unadvertised, or once a wrap has started after one that ended
-// early and is not completely advertised. docs/internals/spec/channel.md proves that nobody waits for ever as
+// early and is not completely advertised. docs/internals/spec/channel.md proves that nobody waits forever as
 // long as both sides call Next: a CREDIT always finds room in its reserved lines, and unadvertised credit
 // blocks nobody.
 //

@@ -27,5 +27,5 @@
 // Credits count lines. Every message carries the count of lines that its sender has consumed in the other
 // direction. If no message goes that way, a separate CREDIT message is sent when a quarter of the ring has
 // not been advertised. Data leaves some lines for control messages (such as RTS), and both leave some for
-// CREDIT alone. These are enough that no rank waits for ever (credit.go).
+// CREDIT alone. These are enough that no rank waits forever (credit.go).
 package channel

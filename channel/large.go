@@ -144,8 +144,8 @@ func (l *largeSendRing) reclaimCredited(s *sendRing) {
 	}
 }
 
-// creditImminent reports whether so many lines are not yet credited that the peer may be about to send a
-// CREDIT for them.
+// creditImminent reports whether enough lines are not yet credited that the peer may be about to send a
+// CREDIT.
 func (l *largeSendRing) creditImminent(s *sendRing) bool {
 	l.reclaimCredited(s)
 	return l.mirror != nil && l.inUse >= l.mirror.largeThreshold()

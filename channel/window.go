@@ -27,7 +27,7 @@ func (s *sendRing) windowEnd(need int) int {
 // reserveInWindow is reserveLines for a message that uses the window. If the window has no lines left it
 // starts another wrap if that has some, and otherwise does nothing. Only this function starts a wrap although
 // the present one could continue with lines that are not yet credited: if the message is not sent then, that
-// must be undone, or a longer message might wait for ever.
+// must be undone, or a longer message might wait forever.
 func (s *sendRing) reserveInWindow(need int) bool {
 	if end := s.windowEnd(need); end == s.lines || s.pos+need <= end {
 		return s.reserveLines(need, dataReserve)

@@ -39,7 +39,7 @@
 // length, use [Probe] or [RecvSlice].
 //
 // A Send may wait until the message is received. Two ranks that send to each other first and receive then can
-// wait for ever: use [Sendrecv], or [Isend] and [Irecv]. These return a [Request] at once, to wait for later.
+// wait forever: use [Sendrecv], or [Isend] and [Irecv]. These return a [Request] at once, to wait for later.
 // [SendInit] and [RecvInit] set up messages that are sent again and again. [ProcNull] stands for no rank:
 // messages to and from it are not there.
 //

@@ -34,7 +34,7 @@ func OnEndpoint(number int) DupOption {
 }
 
 // Bulk makes the completion handler of the duplicate's endpoint one of the bulk class, with low priority: on
-// its core it yields to the handlers of other endpoints, but not for ever. It is for communicators of long
+// its core it yields to the handlers of other endpoints, but not forever. It is for communicators of long
 // messages that must not slow down short ones. It applies to all communicators of the endpoint at this rank,
 // and has no effect if the rank has no completion handlers.
 func Bulk() DupOption {

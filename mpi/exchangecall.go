@@ -273,7 +273,7 @@ func (x *exchangeCall) next() bool {
 	return false
 }
 
-// refuse keeps the first error in what has come. The exchange returns it at its end.
+// refuse keeps the first error in received messages. The exchange returns it at its end.
 func (x *exchangeCall) refuse(err error) {
 	if x.wrong == nil {
 		x.wrong = err
@@ -361,7 +361,7 @@ func toOneRank(records []exchangeRecord) (n, bytes int) {
 	return n, bytes
 }
 
-// sendMessage sends records of so many bytes to the rank of the first.
+// sendMessage sends records with a total of bytes to the rank of the first.
 func (x *exchangeCall) sendMessage(records []exchangeRecord, bytes int) error {
 	e, first := x.c.e, &records[0]
 	to := x.c.worldRank(first.dest)
@@ -395,7 +395,7 @@ func (x *exchangeCall) sendMessage(records []exchangeRecord, bytes int) error {
 	return x.sent(h, err)
 }
 
-// outFrom is what was appended to the messages.
+// outFrom returns the part appended to the messages from start on.
 func (x *exchangeCall) outFrom(start int) []byte { return x.out[start:len(x.out):len(x.out)] }
 
 func (x *exchangeCall) sent(h engine.Request, err error) error {

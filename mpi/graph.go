@@ -97,7 +97,7 @@ func (g *Graph) neighbors() *coll.Neighbors {
 	return &coll.Neighbors{Sources: g.sources, Destinations: g.destinations}
 }
 
-// edges are those of all vertices.
+// edges are the edges of all vertices.
 type edges struct{ sources, destinations [][]int }
 
 // gatherEdges gives every rank the edges of all vertices.

@@ -31,8 +31,8 @@ type CQ interface {
 	// Without it, Wait may return at once. To request an event of a handler, see RequestNotify.
 	Arm()
 
-	// Wait blocks until a Poll may find something to do, Wake is called, or d has passed (d < 0: for ever).
-	// It may return early. It lets other goroutines run and uses no processor time. While one goroutine is in
+	// Wait blocks until a Poll may find something to do, Wake is called, or d has passed (d < 0: forever). It
+	// may return early. It lets other goroutines run and uses no processor time. While one goroutine is in
 	// Wait, others may use the CQ and its QPs as usual. Wait returns an error while a handler has the CQ.
 	// Closing the device ends it; from then on it returns ErrDeviceGone.
 	Wait(d time.Duration) error

@@ -8,15 +8,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Channel is what there is to know of a channel.Channel here: the tests of that package import this one.
+// Channel is the part of channel.Channel that is used here. The tests of that package import this one.
 type Channel interface {
 	Open(qp transport.QP, peer []byte) error
 	Descriptor() []byte
 	Close() error
 }
 
-// Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and
-// nothing may be left registered.
+// Open opens a channel over a Pair; create makes its ends. At the end of the test both are closed, and no
+// region may be left registered.
 func Open[C Channel](t testing.TB, p *Pair, create func(e *End) (C, error)) (a, b C) {
 	t.Helper()
 	return open(t, p, p.A, p.B, create)

@@ -8,11 +8,11 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Pair is two queue pairs, A and B, that do at Drive what was posted, in order and as one piece. It has no
-// faults and allocates nothing once it is warm. Of the verbs it has what the protocol layers use.
+// Pair is two queue pairs, A and B. Drive carries out posted requests in order, each in one piece. It has no
+// faults and allocates nothing once it is warm. It has the verbs that the protocol layers use.
 type Pair struct {
 	A, B *End
-	// if set, told of each request when it is carried out
+	// if set, called for each request when it is carried out
 	Carried func(from *End, wr *transport.SendWR, data []byte)
 
 	attr    transport.DeviceAttr
@@ -21,12 +21,12 @@ type Pair struct {
 	lastKey transport.Key
 }
 
-// End is one of the two: its queue pair and its protection domain.
+// End is one end: its queue pair and its protection domain.
 type End struct {
-	transport.QP // what is not implemented here must not be called
+	transport.QP // methods not implemented here must not be called
 	Name         string
 	Depth        int // of the send queue
-	Inlined      int // Writes that were written past it
+	Inlined      int // inline Writes, which bypass the send queue
 
 	pair    *Pair
 	peer    *End
@@ -63,14 +63,13 @@ func NewPair() *Pair {
 	return p
 }
 
-// PD is the end's protection domain.
+// PD returns the end's protection domain.
 func (e *End) PD() transport.PD { return (*domain)(e) }
 
-// Regions tells how many regions are registered.
+// Regions returns the number of registered regions.
 func (e *End) Regions() int { return e.live }
 
-// Pages is how much memory the registered regions take: each is mapped by itself, so it counts in whole
-// pages.
+// Pages returns the memory of the registered regions. Each is mapped separately, so it counts in whole pages.
 func (e *End) Pages() int { return e.pages }
 
 // pageBytes is the size of a page.
@@ -78,7 +77,7 @@ const pageBytes = 4096
 
 func paged(n int) int { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
-// Num is 1 for A and 2 for B.
+// Num returns 1 for A and 2 for B.
 func (e *End) Num() transport.QPN { return transport.QPN(e.Name[0] - 'A' + 1) }
 
 // PostSend queues a request with at most one local and one remote element; a Send has none.
@@ -121,16 +120,16 @@ func (e *End) PostSend(wr *transport.SendWR) error {
 	return nil
 }
 
-// PostRecv queues room for one message of no bytes.
+// PostRecv queues room for one empty message.
 func (e *End) PostRecv(wr *transport.RecvWR) error {
 	e.recvs = append(e.recvs, wr.ID)
 	return nil
 }
 
-// Flush does nothing: Drive does all.
+// Flush does nothing: Drive does everything.
 func (e *End) Flush() {}
 
-// Abort cuts the connection: what was posted is not carried out, and completes flushed.
+// Abort cuts the connection: posted requests are not carried out, and complete flushed.
 func (e *End) Abort(cause error) {
 	for _, x := range []*End{e, e.peer} {
 		if x.aborted != nil {
@@ -146,7 +145,7 @@ func (e *End) Abort(cause error) {
 	}
 }
 
-// Drive carries out what both ends have posted. An error is one that would end the connection.
+// Drive carries out the posted requests of both ends. It returns errors that would end the connection.
 func (p *Pair) Drive() error {
 	for _, e := range []*End{p.A, p.B} {
 		for i := range e.posted {
@@ -214,8 +213,8 @@ func (e *End) reach(s transport.Segment, right transport.Access) ([]byte, error)
 	return r.mem[s.Offset:][:s.Length], nil
 }
 
-// Inline is a queue pair of the end that writes inline, as long as nothing waits to be carried out: into the
-// peer's memory itself, or as if that came there at once. From now on the pair's domains say so.
+// Inline returns a queue pair of the end that writes inline, as long as no request waits: into the peer's
+// mapped memory, or as if over a fast network. From now on the pair's domains announce this.
 func (e *End) Inline(mapped bool) transport.QP {
 	e.pair.attr.InlineWrites, e.pair.attr.PeerMapped = true, mapped
 	return inlineQP{e}
@@ -273,7 +272,7 @@ func (d *domain) Alloc(n int, access transport.Access) (transport.MR, error) {
 	return d.Register(make([]byte, n), access)
 }
 
-// AllocMW makes none: nothing above the verbs binds windows.
+// AllocMW fails: nothing above the verbs binds windows.
 func (d *domain) AllocMW() (transport.MW, error) {
 	return nil, fmt.Errorf("memory windows: %w", errors.ErrUnsupported)
 }
@@ -300,5 +299,5 @@ func (r *region) Deregister() error {
 
 func (r *region) Detach() error { return r.Deregister() }
 
-// Drop forgets the first n requests that wait to be carried out.
+// Drop discards the first n posted requests.
 func (e *End) Drop(n int) { e.posted = e.posted[n:] }

@@ -19,19 +19,19 @@ type Side struct {
 	Peer   []byte // the other side's private data
 }
 
-// Shape is what the queue pairs of a Sim are like, and what each side tells the other when they connect.
+// Shape has the properties of a Sim's queue pairs, and the private data that the sides exchange.
 type Shape struct {
 	SendWR, RecvWR, Reads int
 	Private               func(rank int, pd transport.PD) ([]byte, error)
 }
 
-// Sim is two connected ranks of one simulated network. It depends on the seed and on the calls alone.
+// Sim is two connected ranks of a simulated network. It depends only on the seed and on the calls.
 type Sim struct {
 	*sim.Network
 	Sides [2]*Side
 }
 
-// acceptor is a side as its endpoint sees it.
+// acceptor is the acceptor of a side.
 type acceptor struct {
 	side    *Side
 	shape   Shape
@@ -78,7 +78,7 @@ func NewSim(seed uint64, shape Shape) (*Sim, error) {
 	return s, s.connect(ends)
 }
 
-// connect takes the attempt of rank 0 to its end.
+// connect completes the attempt of rank 0.
 func (s *Sim) connect(ends [2]transport.Endpoint) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

@@ -25,8 +25,7 @@ const (
 	wrapUnstep = 0x6106ccfa448e5ab // its inverse modulo 2^64
 )
 
-// Ring is a ring as docs/internals/spec/channel.md describes it, from its descriptor or from the reply that
-// granted it.
+// Ring is a ring of docs/internals/spec/channel.md, from its descriptor or from the reply that granted it.
 type Ring struct {
 	SlotSize, Lines uint32
 	Key, Generation uint64
@@ -41,7 +40,7 @@ func ReadRing(d []byte) Ring {
 	}
 }
 
-// ReplySlot is where the reply to a resize request is placed.
+// ReplySlot is the place of the reply to a resize request.
 type ReplySlot struct {
 	Key, Offset, Generation uint64
 }
@@ -97,11 +96,11 @@ type Message struct {
 	Credit         uint32
 	Kind           uint8
 	RefusesPayload bool
-	PrevEnd        int // in the first message of a wrap: where the previous one ended
+	PrevEnd        int // in the first message of a wrap: the end of the previous wrap
 	Body           []byte
 }
 
-// ReadMessage parses a Write of these bytes at an offset of the ring, and checks every word of it.
+// ReadMessage parses a Write of b at an offset of the ring, and checks every word of it.
 func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	if offset%64 != 0 || len(b)%64 != 0 || len(b) == 0 || uint32(len(b)) > (r.SlotSize+63)/64*64 ||
 		offset+uint64(len(b)) > uint64(r.Lines)*64 {
@@ -132,12 +131,12 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 	return m, nil
 }
 
-// Head is the first word of a message with a body of n bytes, in a wrap.
+// Head returns the first word of a message with a body of n bytes, in a wrap.
 func (r Ring) Head(wrap, n uint64) uint64 {
 	return (r.Tail(wrap)+n*headMix)&0xff_ffff_ffff<<24 | n
 }
 
-// Tail is the last word of every message of a wrap.
+// Tail returns the last word of every message of a wrap.
 func (r Ring) Tail(wrap uint64) uint64 { return r.Generation + wrap*wrapStep }
 
 // AppendMessage appends a message to b, without checking that it is valid: the header is 32 bits of credit, 8
@@ -154,11 +153,11 @@ func (r Ring) AppendMessage(b []byte, wrap, header uint64, body []byte) []byte {
 	return b
 }
 
-// Transcript writes down what a Pair carries, message by message.
+// Transcript records the messages of a Pair.
 type Transcript struct {
 	strings.Builder
 	rings      map[transport.Key]Ring
-	largeRings map[transport.Key]bool // rings beside a first ring that stays
+	largeRings map[transport.Key]bool // large rings in addition to a first ring that stays
 	keepSmall  bool
 	replySlots []ReplySlot
 }
@@ -175,10 +174,10 @@ func (t *Transcript) Record(p *Pair, a, b []byte) {
 	p.Carried = t.carried
 }
 
-// Say adds a remark.
+// Say adds a comment.
 func (t *Transcript) Say(format string, args ...any) { fmt.Fprintf(t, "# "+format+"\n", args...) }
 
-// immediate shows what an immediate ends.
+// immediate describes an immediate.
 func (t *Transcript) immediate(wr *transport.SendWR) {
 	if wr.Imm>>31 == 0 {
 		fmt.Fprintf(t, "FIN    %#x\n", wr.Imm)
@@ -197,7 +196,7 @@ func (t *Transcript) carried(from *End, wr *transport.SendWR, data []byte) {
 			t.immediate(wr)
 			return
 		}
-		for _, l := range slices.Backward(t.replySlots) { // the same place may have been named before
+		for _, l := range slices.Backward(t.replySlots) { // the same place may have been used before
 			if l.Key == uint64(wr.Remote[0].Key) && l.Offset == wr.Remote[0].Offset {
 				if wr.Op == transport.OpWriteImm {
 					fmt.Fprint(t, "RESENT ")

@@ -2,7 +2,7 @@ package main
 
 import "github.com/weft-mpi/weft/mpi"
 
-// rows tells which rows each rank has: those from starts[rank] to before starts[rank+1].
+// rows has the division of the rows: a rank has those from starts[rank] up to starts[rank+1].
 type rows struct{ starts []int }
 
 // newRows cuts a number of rows into parts that differ by one at most.
@@ -19,7 +19,7 @@ func newRows(count, ranks int) rows {
 
 func (r rows) count(rank int) int { return r.starts[rank+1] - r.starts[rank] }
 
-// counts are those of all ranks.
+// counts returns the numbers of rows of all ranks.
 func (r rows) counts() []int {
 	counts := make([]int, len(r.starts)-1)
 	for rank := range counts {

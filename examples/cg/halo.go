@@ -16,7 +16,7 @@ type matrix struct {
 	fetch *mpi.Persistent
 	sent  []int     // the rows that other ranks need, in the order of the neighbors
 	out   []float64 // their numbers
-	came  []float64 // what is fetched
+	came  []float64 // the fetched values
 }
 
 // newMatrix finds out what the ranks need of each other. a has this rank's rows, with the columns of the
@@ -117,5 +117,5 @@ func (m *matrix) times(x, y []float64) error {
 	return nil
 }
 
-// free ends the use of what newMatrix has made. All ranks call it.
+// free releases the resources of newMatrix. All ranks call it.
 func (m *matrix) free() error { return errors.Join(m.fetch.Free(), m.graph.Comm().Free()) }

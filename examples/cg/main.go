@@ -5,9 +5,9 @@
 //	weft run -n 4 ./examples/cg -tolerance 1e-12 -output x.mtx examples/cg/testdata/laplace.mtx
 //	weft run -n 4 ./examples/cg -rhs x.mtx examples/cg/testdata/laplace.mtx
 //
-// Without a file, A is that of testdata/laplace.mtx. Without -rhs the program takes the b whose solution is a
-// vector of ones, and tells how far its answer is from it. It also computes the residual from the answer, and
-// fails unless that is as small as it should be.
+// Without a file, A is the matrix in testdata/laplace.mtx. Without -rhs the program uses the b whose solution
+// is a vector of ones, and prints the distance of its answer. It also computes the residual of the answer,
+// and fails unless it is small enough.
 //
 // It shows how sparse matrices are worked with:
 //
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// problem is what every rank must know.
+// problem has the settings that every rank needs.
 type problem struct {
 	Rows       int // of the matrix; 0 if there is nothing to do
 	Iterations int
@@ -210,7 +210,7 @@ func read[T any](name string, parse func(io.Reader) (T, error)) (T, error) {
 	return v, nil
 }
 
-// residual is that of an answer, computed without the other ranks, and the norm of b.
+// residual returns the residual of an answer, computed without the other ranks, and the norm of b.
 func (s system) residual(x []float64) (residual, size float64) {
 	for i, y := range s.a.times(x) {
 		residual, size = math.Hypot(residual, s.b[i]-y), math.Hypot(size, s.b[i])

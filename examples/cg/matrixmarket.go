@@ -33,8 +33,8 @@ func newReader(r io.Reader) *reader {
 	return &reader{lines: lines}
 }
 
-// next goes to the next line that is neither a comment nor empty. At the end it fails; what is what should
-// have come.
+// next goes to the next line that is neither a comment nor empty. At the end it fails; what describes the
+// expected line.
 func (r *reader) next(what string) error {
 	for r.lines.Scan() {
 		r.number++

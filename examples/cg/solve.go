@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// outcome is what came of the iteration.
+// outcome is the result of the iteration.
 type outcome struct {
 	iterations int
 	residual   float64

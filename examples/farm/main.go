@@ -105,7 +105,7 @@ func work(c *mpi.Comm) error {
 	}
 }
 
-// primes is how many of a task's numbers are prime.
+// primes returns how many of a task's numbers are prime.
 func primes(task int64) (count int64) {
 	for n := task * length; n < (task+1)*length; n++ {
 		prime := n > 1

@@ -48,7 +48,7 @@ const (
 	tolerance = 1e-11
 )
 
-// problem is what every rank must know.
+// problem has the settings that every rank needs.
 type problem struct {
 	Size   int // rows of the grid, and columns; 0 if there is nothing to do
 	Repeat int

@@ -81,7 +81,7 @@ func (g *grid) backward() error {
 	return nil
 }
 
-// frequency is that of an index of the transform: the upper half stands for negative ones.
+// frequency returns the frequency of an index of the transform: the upper half is negative.
 func (g *grid) frequency(i int) float64 {
 	if i > g.size/2 {
 		i -= g.size

@@ -111,7 +111,7 @@ func exchange(_ context.Context, world *mpi.Comm) error {
 	return nil
 }
 
-// number is that of a place in the grid.
+// number returns the number of a place in the grid.
 func number(x, y, z int, dims []int) float64 {
 	wrap := func(i, d int) int { return (i + dims[d]*side) % (dims[d] * side) }
 	return float64((wrap(x, 0)*1000+wrap(y, 1))*1000 + wrap(z, 2))

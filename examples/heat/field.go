@@ -12,12 +12,12 @@ import (
 // files are names of files with the temperatures of the whole plate.
 type files struct{ From, To string }
 
-// cells are those of a block without its margin.
+// cells returns the cells of a block without its margin.
 func (p *plate) cells() mpi.View[float64] {
 	return mpi.Sub(p.now, []int{p.height + 2, p.stride}, []int{1, 1}, []int{p.height, p.width})
 }
 
-// place is where a block is in the file: rows first.
+// place returns the position of a block in the file: rows first.
 func (a area) place() (start, size []int) { return []int{a.y, a.x}, []int{a.height, a.width} }
 
 // read has each rank read its block.

@@ -38,7 +38,7 @@ func (p problem) area(rank int) area {
 	return area{x, y, (column+1)*p.Width/p.Columns - x, (row+1)*p.Height/p.Rows - y}
 }
 
-// intersect is what two areas have in common.
+// intersect returns the common part of two areas.
 func (a area) intersect(b area) area {
 	x, y := max(a.x, b.x), max(a.y, b.y)
 	width, height := min(a.x+a.width, b.x+b.width)-x, min(a.y+a.height, b.y+b.height)-y
@@ -53,8 +53,8 @@ func (p problem) largest() int {
 	return ((p.Width + p.Columns - 1) / p.Columns) * ((p.Height + p.Rows - 1) / p.Rows)
 }
 
-// neighbor is the rank so many columns and rows away, or mpi.ProcNull, with which messages do nothing,
-// beyond the plate.
+// neighbor returns the rank dx columns and dy rows away; beyond the plate mpi.ProcNull, with which messages
+// do nothing.
 func (p problem) neighbor(rank, dx, dy int) int {
 	column, row := rank%p.Columns+dx, rank/p.Columns+dy
 	if column < 0 || column >= p.Columns || row < 0 || row >= p.Rows {

@@ -103,7 +103,7 @@ func heat(_ context.Context, world *mpi.Comm) error {
 	return report(o, p, done, field, start)
 }
 
-// outcome is what came of spreading the heat.
+// outcome is the result of spreading the heat.
 type outcome struct {
 	from     int // the step that was saved, and gone on from
 	steps    int
@@ -150,7 +150,7 @@ func spread(world *mpi.Comm, p problem, block *plate, to *saved) (done outcome, 
 	return done, nil
 }
 
-// report tells what was computed, compares it with the plate computed alone, and draws it.
+// report prints the result, compares it with the plate computed by one rank, and draws it.
 func report(o options, p problem, done outcome, field []float64, start temperature) error {
 	fmt.Printf("plate       %d × %d cells, %s\n", p.Width, p.Height, o.origin())
 	fmt.Printf("ranks       %d, in a grid of %d × %d\n", p.Columns*p.Rows, p.Columns, p.Rows)

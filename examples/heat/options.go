@@ -13,7 +13,7 @@ const (
 	checkedCells = 1 << 20 // the largest plate that is computed twice without being asked to
 )
 
-// problem is what every rank must know. It travels in a Bcast, so it has a fixed size and no pointers.
+// problem has the settings that every rank needs. A Bcast sends it, so it has a fixed size and no pointers.
 type problem struct {
 	Width, Height               int // of the plate, in cells; 0 if there is nothing to compute
 	Steps                       int
@@ -23,7 +23,7 @@ type problem struct {
 	SaveEvery                   int // steps
 }
 
-// options are what rank 0 alone needs.
+// options are needed only by rank 0.
 type options struct {
 	input, output string
 	checkpoint    string   // folder to save in; empty for none
@@ -123,7 +123,7 @@ func (p problem) validate() error {
 	return nil
 }
 
-// origin says where the temperatures at the start come from.
+// origin describes where the temperatures at the start come from.
 func (o options) origin() string {
 	if o.input != "" {
 		return "as bright as " + o.input + " at the start"

@@ -102,7 +102,7 @@ var anchors = []color.RGBA{
 	{0xfc, 0xff, 0xa4, 0xff},
 }
 
-// colour is that of a temperature.
+// colour returns the colour of a temperature.
 func colour(t float64) color.RGBA {
 	at := min(max(t, 0), 1) * float64(len(anchors)-1)
 	i := min(int(at), len(anchors)-2)

@@ -2,7 +2,7 @@ package main
 
 import "math"
 
-// temperature is what a cell has at the start, from 0 to 1. It is defined for every cell of the plate.
+// temperature returns a cell's initial temperature, from 0 to 1. It is defined for every cell of the plate.
 type temperature func(x, y int) float64
 
 // plate is a block of the plate, or all of it, with a margin of one cell on each side. The margin holds the
@@ -60,7 +60,7 @@ func (p *plate) sweepEdges(diffusivity float64) {
 	p.sweep(p.width-1, 0, p.width, p.height, diffusivity)
 }
 
-// turn makes the next step the present one. What was present stays in next, for change, until it is
+// turn makes the next step the current one. The previous step stays in next, for change, until it is
 // overwritten.
 func (p *plate) turn() { p.now, p.next = p.next, p.now }
 

@@ -22,7 +22,7 @@ import (
 
 const maxSide = 1 << 14
 
-// problem is what every rank reads from the command line.
+// problem has the settings that every rank reads from the command line.
 type problem struct {
 	side, steps, saveEvery int
 	folder                 string

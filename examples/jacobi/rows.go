@@ -24,7 +24,7 @@ func newBlock(p problem, rank, ranks int) *block {
 	return b
 }
 
-// row is a row of the present values; -1 and rows are those of the neighbors.
+// row returns a row of the current values; -1 and rows are the neighbors' rows.
 func (b *block) row(y int) []float64 { return b.now[(y+1)*b.side:][:b.side] }
 
 // own are the present values of the block's own rows.

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// clusters are what the ranks compute. All but the labels is the same at every rank.
+// clusters are the result of the ranks. All but the labels is the same at every rank.
 type clusters struct {
 	centers points
 	counts  []float64 // points of each cluster

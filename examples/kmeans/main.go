@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// problem is what every rank must know. It has a fixed size and no pointers.
+// problem has the settings that every rank needs. It has a fixed size and no pointers.
 type problem struct {
 	Points, Dimensions int // no points if there is nothing to do
 	K                  int

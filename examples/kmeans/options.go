@@ -13,7 +13,7 @@ const (
 	maxClusters    = 1 << 16
 )
 
-// options are what every rank must know besides. BcastValue carries them, so the field is exported.
+// options are further settings of every rank. BcastValue sends them, so the field is exported.
 type options struct{ Output string }
 
 // prepare reads the flags, and reads or makes the points. When help is asked for it prints it and returns no

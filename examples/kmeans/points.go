@@ -112,7 +112,7 @@ func parse(r io.Reader) (points, error) {
 	return p, nil
 }
 
-// header tells whether no field is a number.
+// header reports whether no field is a number.
 func header(record []string) bool {
 	for _, field := range record {
 		if _, err := strconv.ParseFloat(strings.TrimSpace(field), 64); err == nil {

@@ -8,8 +8,8 @@ import (
 // tolerance is how far apart two sums of the same numbers may be, in another order, for their size.
 const tolerance = 1e-9
 
-// verify finds out, with all points at hand, whether the clusters are what they are said to be: each center
-// is the mean of its points, and, once settled, no other center is nearer to a point than its own.
+// verify checks the clusters with all points: each center is the mean of its points, and, once settled, no
+// other center is nearer to a point than its own.
 func verify(all points, c clusters, labels []int32) error {
 	k := len(c.counts)
 	means := points{all.dimensions, make([]float64, k*all.dimensions)}

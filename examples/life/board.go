@@ -28,10 +28,10 @@ func lives(cell, neighbors uint8) uint8 {
 	return 0
 }
 
-// around is where a cell's neighbors are.
+// around has the positions of a cell's neighbors.
 var around = [8]struct{ x, y int }{{-1, -1}, {0, -1}, {1, -1}, {-1, 0}, {1, 0}, {-1, 1}, {0, 1}, {1, 1}}
 
-// next is the next generation, in the plainest way. It is what the ranks' answer is compared with.
+// next returns the next generation, in the simplest way, to compare with the ranks' answer.
 func (b board) next() board {
 	n := newBoard(b.width, b.height)
 	for y := range b.height {

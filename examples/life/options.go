@@ -16,7 +16,7 @@ const (
 	widestText   = 100     // the widest board that is printed
 )
 
-// options are what every rank must know. BcastValue carries them, so the fields are exported.
+// options are the settings that every rank needs. BcastValue sends them, so the fields are exported.
 type options struct {
 	Width, Height int // of the board; 0 if there is nothing to do
 	Generations   int

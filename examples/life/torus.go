@@ -34,7 +34,7 @@ func newTorus(world *mpi.Comm, width, height int) (*torus, error) {
 	return t, nil
 }
 
-// arrange gives the rows and columns of a grid of ranks, each of which has a cell at least.
+// arrange returns the rows and columns of a grid of ranks, each of which has at least one cell.
 func arrange(ranks, width, height int) ([]int, error) {
 	dims := []int{0, 0}
 	if err := mpi.DimsCreate(ranks, dims); err != nil {
@@ -70,7 +70,7 @@ func (t *torus) area(rank int) (area, error) {
 	return area{x, y, (at[1]+1)*t.width/dims[1] - x, (at[0]+1)*t.height/dims[0] - y}, nil
 }
 
-// areas are those of all ranks, and the number of cells of each.
+// areas returns the areas of all ranks, and the number of cells of each.
 func (t *torus) areas() ([]area, []int, error) {
 	areas, counts := make([]area, t.grid.Comm().Size()), make([]int, t.grid.Comm().Size())
 	for rank := range areas {

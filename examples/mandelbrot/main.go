@@ -30,7 +30,7 @@ import (
 	"github.com/weft-mpi/weft/mpi/pool"
 )
 
-// options are what every rank must know.
+// options are the settings that every rank needs.
 type options struct {
 	Width, Height, Tile, Limit int
 	Progress                   bool
@@ -39,7 +39,7 @@ type options struct {
 // A tile is a rectangle of the picture.
 type tile struct{ X, Y, Width, Height int }
 
-// pixels are those of a tile, row by row: how many steps each took to leave, or the limit.
+// pixels are the pixels of a tile, row by row: how many steps each took to leave, or the limit.
 type pixels struct {
 	Tile  tile
 	Steps []uint16
@@ -126,7 +126,7 @@ func (o options) compute(ctx context.Context, t tile) (pixels, error) {
 	return p, nil
 }
 
-// steps is how many steps a point takes to leave, at most the limit.
+// steps returns how many steps a point takes to leave, at most the limit.
 func (o options) steps(c complex128) int {
 	z := c
 	for n := range o.Limit {

@@ -52,7 +52,7 @@ func readLinks(world *mpi.Comm, name string) ([]link, error) {
 	return links, nil
 }
 
-// readLines reads the lines that begin in the rank's share of the file, and tells where the first begins.
+// readLines reads the lines that begin in the rank's share of the file, and returns where the first begins.
 func readLines(world *mpi.Comm, f *file.File) (text []byte, at int, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -60,7 +60,7 @@ func readLines(world *mpi.Comm, f *file.File) (text []byte, at int, err error) {
 	}
 	first, count := mpi.Part(int(size), world.Rank(), world.Size())
 	follows := first > 0 && count > 0
-	if follows { // the byte before tells whether a line begins with the share
+	if follows { // the byte before shows whether a line begins with the share
 		first, count = first-1, count+1
 	}
 	text = make([]byte, count, count+maxLine)

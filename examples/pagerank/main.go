@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// options are what every rank must know. BcastValue carries them, so the fields are exported.
+// options are the settings that every rank needs. BcastValue sends them, so the fields are exported.
 type options struct {
 	Help      bool    // rank 0 was asked for help, and there is nothing else to do
 	Input     string  // without one the ranks make links

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// exchange sends rank i the lines from cuts[i] to before cuts[i+1], and merges what comes from all ranks.
+// exchange sends rank i the lines from cuts[i] up to cuts[i+1], and merges the lines from all ranks.
 func exchange(world *mpi.Comm, mine part, cuts []int) (part, error) {
 	ranks := world.Size()
 	outgoing := make([]byte, 0, len(mine.text))

@@ -41,13 +41,13 @@ func main() {
 	}
 }
 
-// options are what every rank must know. BcastValue carries them, so the fields are exported.
+// options are the settings that every rank needs. BcastValue sends them, so the fields are exported.
 type options struct {
 	Help          bool   // rank 0 was asked for help, and there is nothing else to do
 	Input, Output string // without an Input the ranks make lines; without an Output they write none
 }
 
-// made is how many lines there are without an input.
+// made is the number of lines without an input.
 const made = 1_000_000
 
 func run(_ context.Context, world *mpi.Comm) error {

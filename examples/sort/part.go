@@ -95,7 +95,7 @@ func readLines(f io.ReaderAt, size int64, rank, ranks int) ([]byte, error) {
 	return text, nil
 }
 
-// share is where the rank's share of a number of bytes begins.
+// share returns where the rank's share of a number of bytes begins.
 func share(size int64, rank, ranks int) int64 {
 	whole, rest := size/int64(ranks), size%int64(ranks)
 	return whole*int64(rank) + min(rest, int64(rank))

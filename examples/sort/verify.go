@@ -19,8 +19,8 @@ func verify(world *mpi.Comm, before, after part) error {
 	if err := verifyEnds(world, after); err != nil {
 		return err
 	}
-	// The sums do not depend on which rank has a line. What was there before is counted backwards, so all of
-	// it adds up to nothing.
+	// The sums do not depend on which rank has a line. The lines before are subtracted, so the total must be
+	// zero.
 	was, is := before.sums(), after.sums()
 	for i := range is {
 		is[i] -= was[i]

@@ -63,7 +63,7 @@ func share(_ context.Context, world *mpi.Comm) error {
 	return next.Free()
 }
 
-// steps is how many steps of the Collatz sequence lead from numbers from n on to 1.
+// steps returns how many steps of the Collatz sequence lead from numbers from n on to 1.
 func steps(n int64, many int) (all int64) {
 	for x := n; x < n+int64(many); x++ {
 		for y := x; y != 1; all++ {

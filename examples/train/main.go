@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// problem is what every rank must know.
+// problem has the settings that every rank needs.
 type problem struct {
 	Epochs int // passes over all points; 0 if there is nothing to do
 	Points int

@@ -66,7 +66,7 @@ func share(batch []int, rank, ranks int) []int {
 }
 
 // differentiate sets the gradients of all layers, for the points of all ranks, and returns the loss of this
-// rank's.
+// rank's points.
 func (t *trainer) differentiate(data []point, mine []int) (lost float64, err error) {
 	x := make([]float64, 0, 2*len(mine))
 	for _, i := range mine {

@@ -33,8 +33,7 @@ type Source struct {
 	ReadFile func(string) ([]byte, error)
 }
 
-// engines are the batch systems in the order in which they are looked for. Each is told by its first
-// variable.
+// engines are the batch systems in order of detection. The first variable identifies each.
 var engines = []struct {
 	name, sign string
 	read       func(Source) (hosts []Host, why string, err error)
@@ -45,8 +44,8 @@ var engines = []struct {
 	{"PBS", "PBS_NODEFILE", pbs},
 }
 
-// Detect reads the allocation that this process is in; none if no batch system says so. Where two do, the
-// error names both.
+// Detect returns the allocation of this process; nil without a batch system. If there are two, the error
+// names both.
 func Detect(from Source) (*Allocation, error) {
 	var found *Allocation
 	for _, e := range engines {
@@ -93,7 +92,7 @@ func slurm(from Source) ([]Host, string, error) {
 	return hosts, nodeList + ", " + counts, nil
 }
 
-// parseCounts reads numbers with ',' between them, each with (xN) for N nodes that it is the same for.
+// parseCounts parses numbers separated by ',', each optionally followed by (xN) for N nodes.
 func parseCounts(text string) (counts []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		number, times, repeated := strings.Cut(part, "(x")
@@ -126,7 +125,7 @@ func parseSlots(text string) (int, error) {
 	return n, nil
 }
 
-// gridEngine reads a file with a line of each host: name, slots, queue, processors.
+// gridEngine reads a file with a line for each host: name, slots, queue, processors.
 func gridEngine(from Source) ([]Host, string, error) {
 	const file = "PE_HOSTFILE"
 	text, err := from.ReadFile(from.Getenv(file))
@@ -219,7 +218,7 @@ func (l *hostList) empty(where string) error {
 	return nil
 }
 
-// checkName refuses what is no host's name: it may become part of a command.
+// checkName refuses invalid host names, as a name may become part of a command.
 func checkName(name string) error {
 	const extra = "-._:%"
 	bad := name == "" || name[0] == '-' || len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ParseNodeList reads Slurm's way to write many names: "lx[15,18,32-33],login" or "rack[0-3]_blade[00-41]",
-// where several brackets make the product, the last one fastest, and zeros in front keep the width.
+// ParseNodeList parses Slurm's notation for many names: "lx[15,18,32-33],login" or "rack[0-3]_blade[00-41]".
+// Several brackets make the product, the last one fastest, and leading zeros keep the width.
 func ParseNodeList(text string) (names []string, err error) {
 	for rest := text; ; {
 		var word string
@@ -27,7 +27,7 @@ func ParseNodeList(text string) (names []string, err error) {
 	}
 }
 
-// cutWord takes what stands before the first comma outside of brackets. rest begins with the comma.
+// cutWord cuts off the text before the first comma outside of brackets. rest begins with the comma.
 func cutWord(text string) (word, rest string, err error) {
 	inside := false
 	for i := range len(text) {
@@ -46,7 +46,7 @@ func cutWord(text string) (word, rest string, err error) {
 	return text, "", nil
 }
 
-// expand makes the names of a word, no more than limit.
+// expand returns the names of a word, at most limit.
 func expand(word string, limit int) ([]string, error) {
 	names := []string{""}
 	for rest := word; rest != ""; {

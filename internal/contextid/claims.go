@@ -52,7 +52,7 @@ type Traffic interface {
 	HasEndpoint(number int) bool   // the endpoint is there; this makes it on its first use
 }
 
-// NewClaims returns the claims of a rank of the world, which has so many endpoints. mu guards all of them.
+// NewClaims returns the claims of a rank of the world with a number of endpoints. mu guards all of them.
 func NewClaims(rank, size, endpoints int, mu sync.Locker, traffic Traffic) *Claims {
 	rankBits := bits.Len(uint(size - 1))
 	return &Claims{

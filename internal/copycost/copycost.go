@@ -16,8 +16,8 @@ const (
 	// same, within a tenth, on processors whose calls differ by a factor of four: both ways are bound by the
 	// lines' way between caches.
 	mapped = 140 * time.Nanosecond
-	// announced is how much longer a message takes that is announced and read, beside the call, than one that
-	// comes through mapped memory: its sender's wait, and the look-up of its key.
+	// announced is how much longer an announced message takes, besides the call, than one that comes through
+	// mapped memory: its sender's wait, and the look-up of its key.
 	announced = 300 * time.Nanosecond
 )
 

@@ -2,7 +2,7 @@ package deadlock
 
 import "fmt"
 
-// Action is what is done about a job that hangs, as settings and flags write it.
+// Action is what to do about a job that hangs, as written in settings and flags.
 type Action string
 
 const (
@@ -10,14 +10,14 @@ const (
 	OnlyReport Action = "report"
 	// Abort also ends the job when the deadlock is certain.
 	Abort Action = "abort"
-	// AbortUnmoved also ends the job when nothing has moved for long, without proof.
+	// AbortUnmoved also ends the job without proof, when nothing has moved for long.
 	AbortUnmoved Action = "abort-unmoved"
 )
 
-// Actions lists what there is, for messages.
+// Actions lists the actions, for messages.
 const Actions = "report, abort or abort-unmoved"
 
-// ParseAction reads an action.
+// ParseAction parses an action.
 func ParseAction(text string) (Action, error) {
 	switch a := Action(text); a {
 	case OnlyReport, Abort, AbortUnmoved:
@@ -26,7 +26,7 @@ func ParseAction(text string) (Action, error) {
 	return "", fmt.Errorf("must be %s", Actions)
 }
 
-// Why tells why a report ends the job; empty if it does not.
+// Why returns why a report ends the job; empty if it does not.
 func (a Action) Why(r *Report) string {
 	switch {
 	case r.Proven && a != OnlyReport:
@@ -37,8 +37,8 @@ func (a Action) Why(r *Report) string {
 	return ""
 }
 
-// Advice tells how to end a job that goes on after a report; empty where that is no question. name is what
-// sets the action.
+// Advice returns how to end a job that goes on after a report, if there is such advice. name is the option or
+// variable that sets the action.
 func (a Action) Advice(r *Report, name string) string {
 	switch {
 	case r.Proven:

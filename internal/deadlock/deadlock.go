@@ -1,16 +1,15 @@
-// Package deadlock finds out from the snapshots of a job's ranks why the job hangs, and says so in
-// words. It does no I/O.
+// Package deadlock explains from the snapshots of a job's ranks why the job hangs. It does no I/O.
 //
 // A rank is stuck if nothing can release it: all of its goroutines wait in calls of weft, or for one another,
 // and none of these calls can complete because each needs a rank that is stuck itself or has finished. The
-// stuck ranks are the largest set for which this holds. Every doubt counts against it: a rank of which no
-// snapshot is known may act, and so may one with a goroutine that sleeps, computes or waits for anything
-// outside weft, one whose program may have a timer that calls a function, or one with messages that wait for
-// a connection; and a wait may end that is bound to a time.
+// stuck ranks are the largest set for which this holds. Every doubt counts against it. A rank may act if its
+// snapshot is missing, if one of its goroutines sleeps, computes or waits for anything outside weft, if its
+// program may have a timer that calls a function, or if messages wait for a connection. A wait with a
+// deadline may end.
 //
-// Messages may be on their way while a snapshot is taken, so one set of snapshots proves nothing. The caller
-// compares two sets: if the later one has stuck ranks, Progress of these is the same in both, and no message
-// is on its way between them, nothing will ever move them.
+// Messages may be in flight while a snapshot is taken, so one set of snapshots proves nothing. The caller
+// compares two sets: if the later one has stuck ranks, their Progress is the same in both, and no message is
+// in flight between them, nothing will ever move them.
 package deadlock
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// Job is the state of a job: the snapshots by rank, nil where none is known.
+// Job is the state of a job: a snapshot for each rank, nil if unknown.
 type Job []*snapshot.Rank
 
-// SameProgress tells whether none of some ranks has moved between two states of a job.
+// SameProgress reports whether none of some ranks has moved between two states of a job.
 func SameProgress(a, b Job, ranks []int) bool {
 	return !slices.ContainsFunc(ranks, func(rank int) bool {
 		x, y := a[rank], b[rank]
@@ -36,7 +35,7 @@ func (j Job) Stuck() []int {
 	return j.stuck(func(r *snapshot.Rank) bool { return r.Later == "" })
 }
 
-// stuck returns the ranks that nothing can release if none acts later that is asleep.
+// stuck returns the ranks that nothing can release if no sleeping rank acts later.
 func (j Job) stuck(asleep func(r *snapshot.Rank) bool) []int {
 	stuck := make([]bool, len(j))
 	for rank, r := range j {
@@ -62,7 +61,7 @@ func (j Job) stuck(asleep func(r *snapshot.Rank) bool) []int {
 	return ranks
 }
 
-// mayEnd tells whether a wait of a rank may end, given the ranks that are held to be stuck.
+// mayEnd reports whether a wait of a rank may end, given the ranks assumed to be stuck.
 func (j Job) mayEnd(rank int, w *snapshot.Wait, stuck []bool) bool {
 	if w.Bounded || w.MoreOps > 0 || len(w.Ops) == 0 {
 		return true
@@ -71,7 +70,7 @@ func (j Job) mayEnd(rank int, w *snapshot.Wait, stuck []bool) bool {
 	return slices.ContainsFunc(w.Ops, may)
 }
 
-// mayComplete tells whether an operation of a rank may complete.
+// mayComplete reports whether an operation of a rank may complete.
 func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 	acts := func(peer int) bool {
 		return peer < len(j) && !stuck[peer] && (j[peer] == nil || j[peer].Phase.Acts())
@@ -87,7 +86,7 @@ func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 	case o.Kind == snapshot.Lock:
 		members := j.members(rank, o.Comm)
 		if len(j.holders(o)) == 0 && !slices.ContainsFunc(members, j.tellsNothing) {
-			return true // the lock is on its way from one rank to the next
+			return true // the lock passes from one rank to the next
 		}
 		return slices.ContainsFunc(members, acts)
 	case o.Kind == snapshot.Send:
@@ -98,9 +97,8 @@ func (j Job) mayComplete(rank int, o *snapshot.Op, stuck []bool) bool {
 	return slices.ContainsFunc(j.members(rank, o.Comm), acts)
 }
 
-// lies tells whether a message that a rank sends lies at its peer, and no receive has taken it. One that does
-// not lie there has been taken, or waits for room in the peer's memory, which the peer gives while it waits
-// for anything.
+// lies reports whether a message that a rank sends is at its peer, unmatched. Otherwise it has been received,
+// or waits for room in the peer's memory, which the peer provides during any wait.
 func (j Job) lies(rank int, o *snapshot.Op) bool {
 	peer := j[o.Peer]
 	if peer == nil || !peer.Phase.Acts() {
@@ -111,7 +109,7 @@ func (j Job) lies(rank int, o *snapshot.Op) bool {
 	})
 }
 
-// InFlight tells whether a message may be on its way between two of some ranks.
+// InFlight reports whether a message may be in flight between two of some ranks.
 func (j Job) InFlight(ranks []int) bool {
 	type pair struct{ from, to int }
 	sent, received := map[pair]uint64{}, map[pair]uint64{}
@@ -136,7 +134,7 @@ func (j Job) InFlight(ranks []int) bool {
 	return false
 }
 
-// members are the world ranks of a rank's communicator.
+// members returns the world ranks of a rank's communicator.
 func (j Job) members(rank int, id uint32) []int {
 	for _, c := range j[rank].Comms {
 		if c.ID == id && c.Ranks != nil {
@@ -150,7 +148,7 @@ func (j Job) members(rank int, id uint32) []int {
 	return world
 }
 
-// holders are the ranks that have the lock which an operation of a rank waits for, as far as they tell.
+// holders returns the ranks known to have the lock that an operation waits for.
 func (j Job) holders(o *snapshot.Op) (ranks []int) {
 	for rank, r := range j {
 		if r != nil && slices.Contains(r.Locks, snapshot.Held{Comm: o.Comm, Peer: o.Peer}) {
@@ -160,13 +158,13 @@ func (j Job) holders(o *snapshot.Op) (ranks []int) {
 	return ranks
 }
 
-// tellsNothing tells whether a rank may have a lock that its snapshot does not list.
+// tellsNothing reports whether a rank may have a lock that its snapshot does not list.
 func (j Job) tellsNothing(rank int) bool {
 	return rank < len(j) && j[rank] != nil &&
 		(!j[rank].Phase.Acts() || len(j[rank].Locks) >= snapshot.MaxLocks)
 }
 
-// missing are the members that have not begun a collective which a rank waits in.
+// missing returns the members that have not begun a collective in which a rank waits.
 func (j Job) missing(rank int, o *snapshot.Op) []int {
 	var missing []int
 	for _, peer := range j.members(rank, o.Comm) {
@@ -177,9 +175,9 @@ func (j Job) missing(rank int, o *snapshot.Op) []int {
 	return missing
 }
 
-// hasBegun tells whether a rank has begun as many collectives on a communicator as an operation needs. Of
-// Finalize, it is the phase that tells. A rank that does not list the communicator makes it just now, or has
-// freed it, so it counts as one that has.
+// hasBegun reports whether a rank has begun as many collectives on a communicator as an operation needs. For
+// Finalize, the phase decides. A rank that does not list the communicator is making it or has freed it, so it
+// counts as having begun.
 func (j Job) hasBegun(rank int, o *snapshot.Op) bool {
 	r := j[rank]
 	if r == nil {

@@ -15,12 +15,12 @@ const (
 	confirmAfter = 400 * time.Millisecond
 	// answerWithin is how long a rank may take to answer. A rank that is stopped does not.
 	answerWithin = time.Second
-	// askAgainAfter is after what time quiet ranks are asked again: a goroutine of the program that might
-	// have acted may have ended without a message.
+	// askAgainAfter is the time after which quiet ranks are asked again: a goroutine of the program that
+	// might have acted may have ended without a message.
 	askAgainAfter = 5 * time.Second
 )
 
-// A Report is what the user is told.
+// A Report is a report for the user.
 type Report struct {
 	Title   string
 	Lines   []string
@@ -29,20 +29,20 @@ type Report struct {
 	Answers int  // of ranks
 }
 
-// Text is the report as it is printed without a launcher.
+// Text returns the report as printed without a launcher.
 func (r *Report) Text() string {
 	return "weft: " + strings.Join(append([]string{r.Title}, r.Lines...), "\nweft: ") + "\n"
 }
 
-// A Detector decides when to ask the ranks of a job for snapshots, and what to tell the user. Times are its
-// caller's, who calls Tick whenever Next has passed, and Ready after each call.
+// A Detector decides when to ask the ranks of a job for snapshots, and what to report. Its caller passes the
+// time, calls Tick whenever Next has passed, and Ready after each call.
 type Detector struct {
-	after time.Duration // of no progress, until a report is due that proves nothing; 0 for never
+	after time.Duration // time without progress until a report without proof; 0 for never
 	ranks []rank
 
 	asking   purpose
 	deadline time.Time // of the answers, while asking
-	first    Job       // the snapshots that a second set is compared with
+	first    Job       // the first set of snapshots, for comparison with the second
 	again    time.Time // when to ask next; zero while nothing is due
 
 	reported  []int // the stuck ranks of the latest report of a deadlock
@@ -53,34 +53,34 @@ type Detector struct {
 	reports []Report
 }
 
-// rank is what a Detector knows of a rank.
+// rank is the state of a rank.
 type rank struct {
 	quiet    bool
-	since    time.Time // it is quiet
+	since    time.Time // quiet since then
 	ended    bool
 	spoke    bool // it has called Init
 	asked    bool
 	snapshot *snapshot.Rank // the answer to the latest question, nil while there is none
 }
 
-// purpose is what the ranks have been asked for.
+// purpose is why the ranks have been asked.
 type purpose uint8
 
 const (
 	nothing purpose = iota // idle
 	suspect                // are quiet ranks stuck? Leads to confirm or to nothing
 	confirm                // are they still? Leads to nothing
-	explain                // the user has asked what the ranks do; leads to nothing
+	explain                // the user asks what the ranks do; leads to nothing
 	unmoved                // no progress for long; leads to nothing
 )
 
 // NewDetector returns the detector of a job of n ranks. If no rank has made progress for the duration after,
-// it reports that too; 0 stands for never.
+// it reports that, too; 0 means never.
 func NewDetector(n int, after time.Duration) *Detector {
 	return &Detector{ranks: make([]rank, n), after: after}
 }
 
-// Quiet notes that a rank waits and does not move.
+// Quiet records that a rank waits and does not move.
 func (d *Detector) Quiet(now time.Time, id int) {
 	r := &d.ranks[id]
 	if r.ended {
@@ -93,13 +93,13 @@ func (d *Detector) Quiet(now time.Time, id int) {
 	d.askAt(now.Add(debounce))
 }
 
-// Moving notes that a rank moves.
+// Moving records that a rank moves.
 func (d *Detector) Moving(id int) {
 	d.ranks[id].quiet, d.ranks[id].spoke = false, true
 	d.reported, d.unmoved = nil, false
 }
 
-// Ended notes that a rank's process has ended.
+// Ended records that a rank's process has ended.
 func (d *Detector) Ended(now time.Time, id int) {
 	r := &d.ranks[id]
 	r.ended, r.quiet = true, false
@@ -109,7 +109,7 @@ func (d *Detector) Ended(now time.Time, id int) {
 	d.evaluateIfComplete(now)
 }
 
-// Answer takes the snapshot that a rank was asked for. One that is not of this rank is dropped.
+// Answer handles a rank's snapshot. It drops one that is not of this rank.
 func (d *Detector) Answer(now time.Time, id int, s *snapshot.Rank) {
 	if r := &d.ranks[id]; r.asked && s.IsOf(id, len(d.ranks)) {
 		r.snapshot, r.asked = s, false
@@ -125,10 +125,10 @@ func (d *Detector) Explain(now time.Time) {
 	}
 }
 
-// Stuck are the ranks of the latest report of a deadlock, none if a rank has moved since.
+// Stuck returns the ranks of the latest report of a deadlock; none if a rank has moved since.
 func (d *Detector) Stuck() []int { return d.reported }
 
-// Next is when Tick is due; zero if nothing is.
+// Next returns when Tick is due; zero if it is not.
 func (d *Detector) Next() time.Time {
 	if d.asking != nothing {
 		return d.deadline
@@ -136,7 +136,7 @@ func (d *Detector) Next() time.Time {
 	return d.again
 }
 
-// Tick does what is due.
+// Tick runs the actions that are due.
 func (d *Detector) Tick(now time.Time) {
 	switch next := d.Next(); {
 	case next.IsZero() || now.Before(next):
@@ -151,22 +151,22 @@ func (d *Detector) Tick(now time.Time) {
 	}
 }
 
-// Ready returns which ranks are to be asked, and what the user is to be told.
+// Ready returns the ranks to ask, and the reports to print.
 func (d *Detector) Ready() (ask []int, reports []Report) {
 	ask, reports = d.ask, d.reports
 	d.ask, d.reports = nil, nil
 	return ask, reports
 }
 
-// askAt has ranks be asked at a time, or earlier if that is due already.
+// askAt schedules asking the ranks at a time, unless it is scheduled earlier.
 func (d *Detector) askAt(at time.Time) {
 	if d.again.IsZero() || at.Before(d.again) {
 		d.again = at
 	}
 }
 
-// query asks ranks if that may tell something: the quiet ones whether they are stuck, or all whether none has
-// moved for long.
+// query asks ranks if that may yield something: the quiet ones if they may be stuck, or all if none has moved
+// for long.
 func (d *Detector) query(now time.Time) {
 	switch {
 	case !slices.ContainsFunc(d.ranks, func(r rank) bool { return r.quiet }):
@@ -177,14 +177,14 @@ func (d *Detector) query(now time.Time) {
 	}
 }
 
-// longUnmoved tells whether a rank has been quiet for so long that it may be due to say that none has moved.
+// longUnmoved reports whether a rank has been quiet for so long that a report of no progress may be due.
 func (d *Detector) longUnmoved(now time.Time) bool {
 	return d.after > 0 && !d.unmoved && slices.ContainsFunc(d.ranks, func(r rank) bool {
 		return r.quiet && now.Sub(r.since) >= d.after
 	})
 }
 
-// begin asks the ranks that are meant, and live.
+// begin asks the live ranks for which meant returns true.
 func (d *Detector) begin(now time.Time, why purpose, meant func(*rank) bool) {
 	d.asking, d.deadline = why, now.Add(answerWithin)
 	for id := range d.ranks {
@@ -204,7 +204,7 @@ func (d *Detector) evaluateIfComplete(now time.Time) {
 	}
 }
 
-// state is the job as the answers show it.
+// state returns the state of the job by the answers.
 func (d *Detector) state() Job {
 	j := make(Job, len(d.ranks))
 	for id := range d.ranks {
@@ -225,13 +225,13 @@ func (d *Detector) state() Job {
 	return j
 }
 
-// evaluate draws the conclusion from the answers that have come.
+// evaluate evaluates the answers.
 func (d *Detector) evaluate(now time.Time) {
 	why, job := d.asking, d.state()
 	d.asking = nothing
-	d.askAt(now.Add(askAgainAfter)) // unless a rank that became quiet meanwhile has it sooner
+	d.askAt(now.Add(askAgainAfter)) // unless a rank that became quiet meanwhile has scheduled it sooner
 	if d.requested {
-		// Whatever was asked for, the answers are for the user, if they are of all ranks.
+		// For any purpose, the answers also serve the user, if they are from all ranks.
 		if why == suspect {
 			d.begin(now, explain, func(*rank) bool { return true })
 			return
@@ -248,7 +248,7 @@ func (d *Detector) evaluate(now time.Time) {
 			d.reported, d.unmoved = stuck, true
 			d.report(Title(stuck, len(d.ranks)), job, confirm)
 		} else if slices.ContainsFunc(stuck, func(rank int) bool { return first[rank] == nil }) {
-			d.first, d.again = job, now.Add(confirmAfter) // ranks that were not asked the first time
+			d.first, d.again = job, now.Add(confirmAfter) // these ranks were not asked the first time
 		} else if d.longUnmoved(now) {
 			d.checkUnmoved(now, job)
 		}
@@ -270,7 +270,7 @@ func (d *Detector) report(title string, job Job, why purpose) {
 	d.reports = append(d.reports, r)
 }
 
-// checkUnmoved reports a job of which no rank has moved for long. A rank that does not answer has not.
+// checkUnmoved reports a job in which no rank has moved for long. A rank that does not answer has not moved.
 func (d *Detector) checkUnmoved(now time.Time, job Job) {
 	stillFor := d.after
 	for id, r := range job {
@@ -286,7 +286,7 @@ func (d *Detector) checkUnmoved(now time.Time, job Job) {
 	d.report("nothing has moved for "+d.after.String()+"; what the ranks do", job, unmoved)
 }
 
-// dueAfter has the question whether nothing has moved for long come in time.
+// dueAfter schedules the check for a job that has not moved for long.
 func (d *Detector) dueAfter(now time.Time) {
 	if d.after == 0 || d.unmoved {
 		return
@@ -298,7 +298,7 @@ func (d *Detector) dueAfter(now time.Time) {
 	}
 }
 
-// Title says that ranks of a job of some size can never go on.
+// Title returns the line that says that ranks of a job of some size can never go on.
 func Title(stuck []int, size int) string {
 	if len(stuck) == size {
 		return "deadlock: no rank can ever go on"

@@ -9,12 +9,12 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// maxReasons bounds how many reasons are given, so that a large job gets a report that can be read.
+// maxReasons bounds the number of reasons, so that the report of a large job is readable.
 const maxReasons = 16
 
-// reasons says why ranks cannot go on: the cycles of ranks that wait for one another, the ranks that wait for
-// one that has finished, the collectives that ranks have not called, or not alike, and the messages that lie
-// there while a receive asks for others.
+// reasons returns why ranks cannot go on: cycles of ranks that wait for one another, ranks that wait for one
+// that has finished, collectives that ranks have not called, or not alike, and messages that have arrived
+// while a receive asks for others.
 func (j Job) reasons() []string {
 	stuck := j.Stuck()
 	var reasons []string
@@ -42,7 +42,7 @@ func (j Job) reasons() []string {
 	return reasons
 }
 
-// later says which ranks may act later that would be stuck otherwise.
+// later returns texts about ranks that would be stuck if they could not act later.
 func (j Job) later(stuck []int) (texts []string) {
 	ranks := map[string][]int{}
 	for _, rank := range j.stuck(func(*snapshot.Rank) bool { return true }) {
@@ -56,7 +56,7 @@ func (j Job) later(stuck []int) (texts []string) {
 	return texts
 }
 
-// notBegun says which ranks have not called Init while others wait in it.
+// notBegun returns which ranks have not called Init while others wait in it.
 func (j Job) notBegun() string {
 	var missing []int
 	for rank, r := range j {
@@ -74,7 +74,7 @@ func (j Job) notBegun() string {
 	return fmt.Sprintf("%s %s not called Init, which other ranks wait in", Ranks(missing), verb)
 }
 
-// reasonsFor appends what can be said of one operation. The same words are not said twice.
+// reasonsFor appends the reasons of one operation, without duplicates.
 func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapshot.Op, stuck []int) []string {
 	add := func(text string) {
 		if text != "" && !slices.Contains(reasons, text) {
@@ -108,8 +108,7 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 	return reasons
 }
 
-// otherMessage says that a message lies there which a receive does not take although it is like the one that
-// it asks for.
+// otherMessage reports a message that has arrived and is similar to the one that a receive asks for.
 func (j Job) otherMessage(rank int, o *snapshot.Op) string {
 	for _, m := range j[rank].Unexpected {
 		if o.Peer != snapshot.Any && m.From != o.Peer && m.Comm == o.Comm &&
@@ -136,7 +135,8 @@ func (j Job) otherMessage(rank int, o *snapshot.Op) string {
 	return ""
 }
 
-// missingText says which members of a communicator have not called a collective, and where they are instead.
+// missingText returns which members of a communicator have not called a collective, and where they are
+// instead.
 func (j Job) missingText(rank int, o *snapshot.Op) string {
 	missing := j.missing(rank, o)
 	if len(missing) == 0 {
@@ -155,7 +155,7 @@ func (j Job) missingText(rank int, o *snapshot.Op) string {
 		on, j.whereIs(missing[0]))
 }
 
-// holderText says who has the lock that a rank waits for, and where that rank is.
+// holderText returns who has the lock that a rank waits for, and where that rank is.
 func (j Job) holderText(rank int, w *snapshot.Wait, o *snapshot.Op) string {
 	holders := j.holders(o)
 	if len(holders) == 0 {
@@ -169,7 +169,7 @@ func (j Job) holderText(rank int, w *snapshot.Wait, o *snapshot.Op) string {
 		Ranks(holders), verb, j.whereIs(holders[0]))
 }
 
-// whereIs says where a rank is.
+// whereIs returns where a rank is.
 func (j Job) whereIs(rank int) string {
 	r := j[rank]
 	switch {
@@ -183,15 +183,15 @@ func (j Job) whereIs(rank int) string {
 	return fmt.Sprintf("rank %d is in no call of weft%s", rank, at(r.At))
 }
 
-// maxStarts bounds from how many ranks a cycle is looked for.
+// maxStarts bounds the number of ranks from which cycles are searched.
 const maxStarts = 64
 
-// cycle finds a short cycle of stuck ranks of which each waits for the next, nil if there is none: the
-// shortest one through the first maxStarts ranks.
+// cycle returns a short cycle of stuck ranks, each waiting for the next, or nil: the shortest one through the
+// first maxStarts ranks.
 func (j Job) cycle(stuck []int) []int {
 	var shortest []int
 	for _, start := range stuck[:min(len(stuck), maxStarts)] {
-		from := map[int]int{} // whom a rank was reached from, breadth first
+		from := map[int]int{} // predecessor of each rank, breadth first
 		for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 			rank := queue[0]
 			for _, next := range j.needs(rank, stuck) {
@@ -218,7 +218,7 @@ func (j Job) cycle(stuck []int) []int {
 	return shortest
 }
 
-// needs are the stuck ranks that the waits of a rank are for.
+// needs returns the stuck ranks for which a rank waits.
 func (j Job) needs(rank int, stuck []int) []int {
 	var needed []int
 	for i := range j[rank].Waits {
@@ -247,7 +247,7 @@ func (j Job) needs(rank int, stuck []int) []int {
 	})
 }
 
-// cycleText says how the ranks of a cycle wait for one another.
+// cycleText describes how the ranks of a cycle wait for one another.
 func (j Job) cycleText(cycle []int) string {
 	parts := make([]string, len(cycle))
 	for i, rank := range cycle {
@@ -264,7 +264,7 @@ func (j Job) cycleText(cycle []int) string {
 	return strings.Join(parts, "; ") + ": " + end
 }
 
-// mayBeReleasedBy tells whether an operation of a rank may need another rank.
+// mayBeReleasedBy reports whether an operation of a rank may need another rank.
 func (j Job) mayBeReleasedBy(rank int, o *snapshot.Op, other int) bool {
 	switch {
 	case o.Name == snapshot.Finalize:
@@ -279,7 +279,7 @@ func (j Job) mayBeReleasedBy(rank int, o *snapshot.Op, other int) bool {
 	return o.Peer == other
 }
 
-// waitFor is a wait of a rank that needs another.
+// waitFor returns a wait of a rank that needs another rank.
 func (j Job) waitFor(rank, other int) *snapshot.Wait {
 	for i := range j[rank].Waits {
 		w := &j[rank].Waits[i]

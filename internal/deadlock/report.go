@@ -12,8 +12,8 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// Report describes the state of a job, a line for each element: what the ranks do, those in the same state
-// together and the fewest first; then why the stuck ones cannot go on.
+// Report describes the state of a job, one line per element: what the ranks do, grouped by state with the
+// smallest group first; then why the stuck ones cannot go on.
 func (j Job) Report() []string {
 	lines := j.states()
 	for _, reason := range j.reasons() {
@@ -22,7 +22,7 @@ func (j Job) Report() []string {
 	return lines
 }
 
-// Alone describes what one rank waits for, where nothing is known of the others.
+// Alone describes what one rank waits for, without knowledge of the others.
 func Alone(r *snapshot.Rank) []string {
 	j := make(Job, r.Size)
 	j[r.Rank] = r
@@ -42,7 +42,7 @@ func Alone(r *snapshot.Rank) []string {
 	return append(lines, reasons...)
 }
 
-// states says what the ranks do.
+// states describes what the ranks do.
 func (j Job) states() []string {
 	type group struct {
 		text  string
@@ -92,7 +92,7 @@ func (j Job) states() []string {
 	return lines
 }
 
-// Ranks writes a set of ranks, in ascending order: rank 3, ranks 0-2,5.
+// Ranks formats a set of ranks, in ascending order: rank 3, ranks 0-2,5.
 func Ranks(ranks []int) string {
 	word := "ranks "
 	if len(ranks) == 1 {
@@ -101,10 +101,10 @@ func Ranks(ranks []int) string {
 	return word + topology.FormatCPUList(ranks)
 }
 
-// Describe says what a wait of a rank is in, and for whom.
+// Describe describes the call of a wait, and the rank that it needs.
 func Describe(r *snapshot.Rank, w *snapshot.Wait) string { return Job{r}.describe(0, w, true) }
 
-// describe says what a wait is in. With peers it names the rank that a point-to-point call is for.
+// describe describes the call of a wait. With peers it names the peer of a point-to-point call.
 func (j Job) describe(rank int, w *snapshot.Wait, peers bool) string {
 	text := w.Call
 	switch {
@@ -124,7 +124,7 @@ func (j Job) describe(rank int, w *snapshot.Wait, peers bool) string {
 	return text + at(w.Site)
 }
 
-// operation says for whom an operation of a call waits.
+// operation describes which rank an operation of a call waits for.
 func (j Job) operation(rank int, o *snapshot.Op, call string) string {
 	var b strings.Builder
 	if o.Kind == snapshot.Collective {
@@ -190,7 +190,7 @@ func (j Job) comm(rank int, id uint32) *snapshot.Comm {
 	return nil
 }
 
-// at names a source line.
+// at formats a source line.
 func at(site string) string {
 	if site == "" {
 		return ""

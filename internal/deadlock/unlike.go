@@ -8,14 +8,14 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// unlikeText says how the calls of a collective differ: ranks called others in its place, or all called it
-// and are stuck, so that their arguments must differ. It is empty where neither is so.
+// unlikeText describes how the calls of a collective differ: ranks called others in its place, or all called
+// it and are stuck, so that their arguments must differ. It is empty if neither is the case.
 func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 	if o.Number == 0 || o.Name == "" || o.Name == snapshot.Finalize {
 		return ""
 	}
 	type group struct {
-		call  string // with its line
+		call  string // the call and its line
 		name  string
 		ranks []int
 	}
@@ -27,7 +27,7 @@ func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 			continue
 		}
 		if waiting++; waiting == 1 && member != rank {
-			return "" // the first that waits speaks for all
+			return "" // only the first waiting rank reports
 		}
 		_, is := slices.BinarySearch(stuck, member)
 		mayEnd = mayEnd || !is
@@ -56,8 +56,8 @@ func (j Job) unlikeText(rank int, o *snapshot.Op, stuck []int) string {
 		"collectives in the same order", on, strings.Join(parts, ", "))
 }
 
-// waitIn is the wait of a rank in the collective that has the place of another's among those of the
-// communicator, and its name; nil if there is none.
+// waitIn returns the wait of a rank in the collective at the same position of the communicator as another's,
+// and its name; nil if there is none.
 func (j Job) waitIn(rank int, o *snapshot.Op) (*snapshot.Wait, string) {
 	if rank >= len(j) || j[rank] == nil {
 		return nil, ""

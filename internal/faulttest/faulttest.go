@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package faulttest makes memory whose pages never come, as a peer that breaks the rules can do. It is for
-// tests.
+// Package faulttest makes memory whose pages never come, as a malicious peer can. It is for tests.
 package faulttest
 
 import (
@@ -14,7 +13,7 @@ import (
 // Memory is a mapping whose missing pages wait for a program that serves them (userfaultfd), and nobody does.
 type Memory struct {
 	Bytes []byte
-	FD    int // whoever has the last copy of the descriptor lets the pages come by closing it
+	FD    int // closing the last copy of the descriptor lets the pages come
 }
 
 const (
@@ -27,8 +26,8 @@ const (
 // systemCall is the number of userfaultfd(2), which package syscall does not know.
 var systemCall = map[string]uintptr{"amd64": 323, "arm64": 282}[runtime.GOARCH]
 
-// New maps n bytes of memory of that kind. It fails where the system does not let this process have
-// userfaultfd; a test skips then.
+// New maps n bytes of such memory. It fails if the system denies userfaultfd to this process; a test skips
+// then.
 func New(n int) (*Memory, error) {
 	mem, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -43,7 +42,7 @@ func New(n int) (*Memory, error) {
 	return &Memory{mem, fd}, nil
 }
 
-// Withhold has the missing pages of a mapping wait. The kernel's own accesses wait too.
+// Withhold makes accesses to the missing pages of a mapping wait, including the kernel's own.
 func Withhold(mem []byte) (fd int, err error) {
 	if systemCall == 0 {
 		return -1, fmt.Errorf("userfaultfd: its number on %s is not known here", runtime.GOARCH)
@@ -64,7 +63,7 @@ func Withhold(mem []byte) (fd int, err error) {
 	return int(r), nil
 }
 
-// Serve lets the pages come, unless somebody else has a copy of the descriptor. It may be called again.
+// Serve lets the pages come, unless another process has a copy of the descriptor. It may be called again.
 func (m *Memory) Serve() {
 	if m.FD >= 0 {
 		syscall.Close(m.FD)

@@ -1,6 +1,6 @@
-// Package inherited hands open files from a launcher to the ranks that it starts. A rank is told the number
-// of each, and its identity: a program between launcher and rank, such as a script, may have put a file of
-// its own at the number, which nobody but that program may read or write.
+// Package inherited hands open files from a launcher to the ranks that it starts. A rank gets the number and
+// the identity of each, because a program between launcher and rank, such as a script, may have put another
+// file at the number.
 package inherited
 
 import (
@@ -12,30 +12,29 @@ import (
 	"syscall"
 )
 
-// Variable is the environment variable that tells a rank what it inherits: NAME=NUMBER:DEVICE:INODE for each
-// file, separated by commas.
+// Variable is the environment variable with a rank's inherited files: NAME=NUMBER:DEVICE:INODE for each file,
+// separated by commas.
 const Variable = "WEFT_INHERITED"
 
 // The names of the files.
 const (
-	PMI       = "pmi"       // the connection for PMI, of which PMI_FD has the number, too
+	PMI       = "pmi"       // the connection for PMI, also named by PMI_FD
 	Secret    = "secret"    // a pipe with the job's secret
 	Snapshots = "snapshots" // the connection for snapshots of the rank's state
 	Recorder  = "recorder"  // memory for the rank's latest events
 )
 
-// ErrReplaced says that another file, or none, is where a rank was to find one of the launcher's.
+// ErrReplaced means that another file, or none, is at the number of one of the launcher's files.
 var ErrReplaced = errors.New("a program between launcher and rank has closed it, or put another file there")
 
-// file is what the variable says of one file. No two open files of a system have the same device and inode,
-// unless they are the same file.
+// file is an entry of the variable. No two open files of a system have the same device and inode, unless they
+// are the same file.
 type file struct {
 	number        int
 	device, inode uint64
 }
 
-// Append adds a file to the text of Variable: the launcher's descriptor, and the number that it has in the
-// rank.
+// Append adds a file to the text of Variable: the launcher's descriptor, and its number in the rank.
 func Append(list, name string, descriptor, number int) (string, error) {
 	f, err := identify(descriptor)
 	if err != nil {
@@ -47,8 +46,8 @@ func Append(list, name string, descriptor, number int) (string, error) {
 	return fmt.Sprintf("%s%s=%d:%d:%d", list, name, number, f.device, f.inode), nil
 }
 
-// Take returns the descriptor of a file, which from then on is kept from the programs that this process
-// starts, or -1 if the launcher has handed over no such file.
+// Take returns the descriptor of a file, or -1 if the launcher has not handed it over. From then on, the
+// programs that this process starts do not inherit it.
 func Take(name string) (int, error) {
 	f, ok := find(name)
 	if !ok {
@@ -62,8 +61,8 @@ func Take(name string) (int, error) {
 	return f.number, nil
 }
 
-// find reads the variable. It concerns this process only if PMI_FD is of the same launcher: another one may
-// have been started in the job of the first.
+// find looks up a file in the variable. The variable concerns this process only if PMI_FD is from the same
+// launcher, since another launcher may have been started within the job of the first.
 func find(name string) (file, bool) {
 	list := parse(os.Getenv(Variable))
 	f, ok := list[name]

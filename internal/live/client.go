@@ -19,7 +19,7 @@ const greetingTimeout = 5 * time.Second
 
 // A Watcher is a connection to the launcher of a job.
 type Watcher struct {
-	Job  Job // as the launcher introduces it, without ranks
+	Job  Job // as in the launcher's greeting, without ranks
 	conn *net.UnixConn
 }
 
@@ -45,7 +45,7 @@ func Find() (list []*Watcher, refused error) {
 	return list, refused
 }
 
-// refusal is why a launcher does not serve a caller.
+// refusal is the reason why a launcher does not serve a caller.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -73,14 +73,14 @@ func dial(path string) (*Watcher, error) {
 	return w, nil
 }
 
-// Start asks to be told of the ranks, which Next returns.
+// Start subscribes to reports on the ranks, which Next returns.
 func (w *Watcher) Start() error {
 	w.conn.SetDeadline(time.Time{})
 	_, err := w.conn.Write([]byte{Watch})
 	return err
 }
 
-// Next waits until the launcher says something. The end of the job is io.EOF.
+// Next waits for the launcher's next report. The end of the job is io.EOF.
 func (w *Watcher) Next() (*Job, error) {
 	j, err := readJob(w.conn)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
@@ -90,5 +90,5 @@ func (w *Watcher) Next() (*Job, error) {
 	return j, err
 }
 
-// Close ends the connection, and a Next that waits.
+// Close ends the connection, and a waiting Next.
 func (w *Watcher) Close() { w.conn.Close() }

@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// suffix ends the names of sockets; what is not ready for callers has another.
+// suffix is the suffix of sockets that are ready for callers.
 const (
 	suffix   = ".sock"
 	unready  = ".new"
 	folderOf = "weft"
 )
 
-// folders are where sockets may lie, the best first: that of the user's session, which a terminal of another
-// kind may not know, and one in the folder for temporary files.
+// folders returns the folders that may hold sockets, the best first: the user's session folder, which a
+// terminal of another kind may not know, and one in the folder for temporary files.
 func folders() []string {
 	list := []string{filepath.Join(os.TempDir(), folderOf+"-"+strconv.Itoa(os.Getuid()))}
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
@@ -28,7 +28,7 @@ func folders() []string {
 	return list
 }
 
-// checkFolder refuses a folder that others can enter, or that is theirs.
+// checkFolder refuses a folder that other users own or can enter.
 func checkFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func makeFolder() (string, error) {
 	return "", errors.Join(all...)
 }
 
-// sockets are the paths of those in all folders that can be trusted.
+// sockets returns the paths of the sockets in all trusted folders.
 func sockets() []string {
 	var list []string
 	for _, dir := range folders() {
@@ -78,8 +78,8 @@ func sockets() []string {
 	return list
 }
 
-// sweep removes a socket that nobody listens on any more: its launcher was killed. One that is not ready yet
-// is left alone while its process lives.
+// sweep removes a socket that nobody listens on any more, since its launcher was killed. It keeps one that is
+// not ready yet while its process lives.
 func sweep(path string) {
 	conn, err := net.Dial("unix", path)
 	if err == nil {

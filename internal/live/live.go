@@ -1,9 +1,9 @@
-// Package live is how a running job is looked at: its launcher listens on a Unix socket in a folder that only
-// the user can enter, and says once in a while what the ranks do. Whoever watches can ask for nothing else.
+// Package live lets a user watch a running job: its launcher listens on a Unix socket in a folder that only
+// the user can enter, and periodically reports what the ranks do. A watcher cannot ask for anything else.
 //
-// Both sides speak in frames: a length of 4 bytes, big endian, and an encoding of Job in JSON. The launcher
-// begins with one that has no ranks, or says why it does not serve this caller. The caller then sends one
-// byte of value Watch, and gets a frame whenever the launcher has asked the ranks.
+// The launcher sends frames: a length of 4 bytes, big endian, and a Job in JSON. The first one has no ranks,
+// or says why it does not serve this caller. The caller then sends one byte of value Watch, and gets a frame
+// whenever the launcher has asked the ranks.
 package live
 
 import (
@@ -14,55 +14,55 @@ import (
 	"time"
 )
 
-// Version is that of the encoding. A caller reads jobs of its own version only.
+// Version is the version of the encoding. A caller reads only jobs of its own version.
 const Version = 2
 
-// Watch is the byte that a caller sends to be told of the ranks.
+// Watch is the byte that a caller sends to get reports on the ranks.
 const Watch = 1
 
-// maxFrame bounds what a caller reads: a job of 65,536 ranks with long lines.
+// maxFrame bounds the frames that a caller reads: a job of 65,536 ranks with long lines.
 const maxFrame = 64 << 20
 
-// A Job is what a launcher says of its job.
+// A Job is a launcher's report on its job.
 type Job struct {
 	Version int
-	Refused string `json:",omitempty"` // why the caller is not served; all else is empty then
+	Refused string `json:",omitempty"` // why the caller is not served; all other fields are empty then
 
 	PID   int           // of the launcher
 	Name  string        // of the first program, without its folder
 	Size  int           // ranks
 	Up    time.Duration // since the launcher's start
 	Every time.Duration // between two frames
-	Stuck []int         `json:",omitempty"` // ranks of which it is proven that they wait for ever
+	Stuck []int         `json:",omitempty"` // ranks that provably wait forever
 	Ranks []Rank        `json:",omitempty"`
 }
 
-// State is what a rank does.
+// State is the state of a rank.
 type State string
 
 const (
 	Starting   State = "starting"
-	Working    State = "working"    // a goroutine of the program is in no call, or cannot be told from one
+	Working    State = "working"    // a goroutine of the program is in no call, or may be
 	Waiting    State = "waiting"    // all goroutines wait in calls
-	Stuck      State = "stuck"      // it is proven that they do for ever
+	Stuck      State = "stuck"      // provably forever
 	Finalizing State = "finalizing" // it waits in Finalize for the others
 	Finished   State = "finished"   // it has left Finalize
 	Stopped    State = "stopped"    // by a signal
-	Silent     State = "no answer"  // it is no program of weft, or does not get to answer
+	Silent     State = "no answer"  // it is not a weft program, or cannot answer
 	Ended      State = "ended"      // its process has ended
 )
 
-// A Rank is what the launcher knows of a rank. The counters are totals since the rank's Init.
+// A Rank describes a rank. The counters are totals since its Init.
 type Rank struct {
 	Rank, PID int
 	Host      string
 	State     State
-	Call      string        `json:",omitempty"` // what it waits in, for whom, and where in the program
-	For       time.Duration // it has waited
+	Call      string        `json:",omitempty"` // the call in which it waits, its peer, and its source line
+	For       time.Duration // how long it has waited
 
 	Up, Asleep      time.Duration
 	Sent, SentBytes uint64 // messages, and their bytes
-	// of Sent, by endpoint; empty while one is in use
+	// Sent by endpoint; empty while only one is in use
 	SentBy             []uint64 `json:",omitempty"`
 	Memory, Registered uint64   // bytes of the Go runtime, and of the channels' buffers
 	Phases             []int    `json:",omitempty"`
@@ -79,7 +79,7 @@ func writeJob(w io.Writer, j *Job) error {
 	return err
 }
 
-// encode makes the frame of a job.
+// encode returns the frame of a job.
 func encode(j *Job) ([]byte, error) {
 	j.Version = Version
 	body, err := json.Marshal(j)
@@ -102,7 +102,7 @@ func readJob(r io.Reader) (*Job, error) {
 	if n > maxFrame {
 		return nil, fmt.Errorf("a frame of %d bytes; at most %d are read", n, maxFrame)
 	}
-	// The memory grows with what comes, not with what is announced.
+	// The memory grows with the received bytes, not with the announced length.
 	body, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil {
 		return nil, err

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// MaxWatchers bounds who watches a job at the same time.
+	// MaxWatchers is the maximum number of watchers of a job.
 	MaxWatchers = 8
-	// slowest is how long a watcher may take to read a frame.
+	// slowest is the time that a watcher has to read a frame.
 	slowest = 10 * time.Second
 )
 
-// A Server tells the user of a job what its ranks do.
+// A Server sends reports on a job to its user.
 type Server struct {
 	greeting Job
 	listener *net.UnixListener
@@ -32,7 +32,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	callers  map[*caller]bool // those that have been accepted; true for those that watch
+	callers  map[*caller]bool // accepted connections; true for watchers
 	watchers int
 }
 
@@ -42,8 +42,8 @@ type caller struct {
 	frames chan []byte
 }
 
-// Listen begins to serve callers of the same user. The greeting says which job it is. before is called with
-// each path before anything is made there, so that somebody can remove it if this process is killed.
+// Listen begins to serve callers of the same user. The greeting describes the job. before is called with each
+// path before anything is made there, so that it can be removed if this process is killed.
 func Listen(greeting Job, before func(path string)) (*Server, error) {
 	for _, path := range sockets() {
 		sweep(path)
@@ -58,7 +58,7 @@ func Listen(greeting Job, before func(path string)) (*Server, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		err = s.listen(name) // the end of another job has just removed the folder
+		err = s.listen(name) // another job has just ended and removed the folder
 	}
 	if err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func Listen(greeting Job, before func(path string)) (*Server, error) {
 	return s, nil
 }
 
-// listen makes the socket. One that refuses callers is removed by others, so it gets its name when it
-// listens.
+// listen makes the socket. It gets its name when it listens, because other processes remove a socket that
+// refuses connections.
 func (s *Server) listen(name string) error {
 	dir, err := makeFolder()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) accept() {
 	}
 }
 
-// serve greets a caller, and sends it frames until it ends the connection.
+// serve greets a caller, and sends it frames until the connection ends.
 func (s *Server) serve(c *caller) {
 	defer s.forget(c)
 	greeting := s.greeting
@@ -140,7 +140,7 @@ func (s *Server) serve(c *caller) {
 	s.tellChanged()
 	c.conn.SetReadDeadline(time.Time{})
 	gone := make(chan struct{})
-	go func() { // a watcher says nothing more; what it says ends its service
+	go func() { // a watcher sends nothing more; anything that it sends ends its service
 		c.conn.Read(request[:])
 		close(gone)
 	}()
@@ -175,7 +175,7 @@ func (s *Server) tellChanged() {
 	}
 }
 
-// Changed is told when a watcher has come or gone.
+// Changed is signaled when a watcher has come or gone.
 func (s *Server) Changed() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -183,7 +183,7 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Watchers is how many watch. A nil server has none.
+// Watchers returns the number of watchers. A nil server has none.
 func (s *Server) Watchers() int {
 	if s == nil {
 		return 0
@@ -193,8 +193,8 @@ func (s *Server) Watchers() int {
 	return s.watchers
 }
 
-// Publish tells all watchers. It does not wait for them: one that has not taken the frame before gets this
-// one in its place.
+// Publish sends a report to all watchers. It does not wait for them: a watcher that has not read the previous
+// frame gets this one in its place.
 func (s *Server) Publish(j *Job) error {
 	frame, err := encode(j)
 	if err != nil {

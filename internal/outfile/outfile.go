@@ -12,16 +12,15 @@ import (
 	"path/filepath"
 )
 
-// Check reports why a file cannot be written, before a run that may last for hours. The error names the path.
-// It leaves nothing behind, and waits for no reader of a pipe.
+// Check returns an error if a file cannot be written, before a run that may last for hours. The error names
+// the path. Check leaves nothing behind, and does not wait for the reader of a pipe.
 func Check(path string) error {
 	_, err := find(path)
 	return err
 }
 
-// Write has fill write the file. A regular file is replaced as a whole: whoever reads it finds what was there
-// before, or all of the new. A device or a pipe, and a file in a folder that takes no new ones, is written in
-// place.
+// Write calls fill to write the file. A regular file is replaced atomically: a reader finds the old or the
+// new contents. A device, a pipe, or a file in a folder where no file can be created is written in place.
 func Write(path string, fill func(w io.Writer) error) error {
 	t, err := find(path)
 	if err != nil {
@@ -54,7 +53,7 @@ func Write(path string, fill func(w io.Writer) error) error {
 	return nil
 }
 
-// through fills a file through a buffer.
+// through calls fill with a buffered writer to a file.
 func through(f *os.File, fill func(w io.Writer) error) error {
 	w := bufio.NewWriter(f)
 	if err := fill(w); err != nil {
@@ -63,14 +62,14 @@ func through(f *os.File, fill func(w io.Writer) error) error {
 	return w.Flush()
 }
 
-// target is where a path leads to.
+// target is the file of a path.
 type target struct {
 	path    string      // without links
-	mode    fs.FileMode // of a file that is there already; 0 else
+	mode    fs.FileMode // of an existing file; else 0
 	inPlace bool        // it cannot be replaced
 }
 
-// find looks at what a path leads to now, and whether it can be written.
+// find returns the target of a path, or why it cannot be written.
 func find(path string) (target, error) {
 	t := target{path: path}
 	info, err := os.Stat(path)
@@ -108,14 +107,14 @@ func find(path string) (target, error) {
 	return t, fmt.Errorf("%s: %w", path, reason(err))
 }
 
-// temporary is a new file beside the one that it is to become.
+// temporary creates a file in the target's folder, to be renamed to it.
 func (t *target) temporary() (*os.File, error) {
 	dir, name := filepath.Split(t.path)
 	return os.OpenFile(filepath.Join(dir, fmt.Sprintf(".%s.%x", name, rand.Uint64())),
 		os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 }
 
-// reason is an error without the name of the temporary file, which says nothing to the user.
+// reason returns an error without the name of the temporary file, which means nothing to the user.
 func reason(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

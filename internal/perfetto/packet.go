@@ -19,11 +19,11 @@ type Packet struct {
 
 // Flags of a packet.
 const (
-	Cleared       = 1 // what the sequence has interned before holds no longer
+	Cleared       = 1 // names that the sequence interned before are no longer valid
 	NeedsInterned = 2
 )
 
-// Interned are names, for the packets of the sequence from this one on.
+// Interned are names for this and the following packets of the sequence.
 type Interned struct{ Categories, Names, Annotations []Name }
 
 // Name is an interned name. Numbers begin at 1.
@@ -47,7 +47,7 @@ type Process struct {
 	Labels []string
 }
 
-// Unit is what a counter counts.
+// Unit is the unit of a counter.
 type Unit int
 
 const (
@@ -55,7 +55,7 @@ const (
 	Bytes Unit = 3
 )
 
-// Type is what an event is.
+// Type is the type of an event.
 type Type int
 
 const (

@@ -13,7 +13,7 @@ import (
 // maxPacket bounds a packet that is read.
 const maxPacket = 1 << 20
 
-// ErrNoTrace is the error of a file that is no trace at all.
+// ErrNoTrace is the error for a file that is not a trace.
 var ErrNoTrace = errors.New("no trace in Perfetto's format")
 
 // Reader reads the packets of a trace.
@@ -22,7 +22,7 @@ type Reader struct{ in *bufio.Reader }
 // NewReader returns a reader of a trace.
 func NewReader(in io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(in, 1<<16)} }
 
-// Next is the next packet; io.EOF after the last one. What weft does not use is left out.
+// Next returns the next packet; io.EOF after the last one. It omits fields that weft does not use.
 func (r *Reader) Next() (*Packet, error) {
 	tag, err := binary.ReadUvarint(r.in)
 	if err == io.EOF {

@@ -18,24 +18,24 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// ErrNotFound says that no rank has put the key, or that its put is not visible yet because no barrier has
-// come since.
+// ErrNotFound means that no rank has put the key, or that its put is not visible yet because no barrier has
+// followed.
 var ErrNotFound = errors.New("key not found")
 
-// EndpointsKey is where weft's launcher, or rank 0 under another one, tells how many endpoints each rank has
-// where the user has not set it, from 1 on.
+// EndpointsKey is the key for the number of endpoints of each rank, unless the user has set it. weft's
+// launcher puts it, or rank 0 under another launcher.
 const EndpointsKey = "weft-endpoints"
 
 // maxRanks bounds the size that a launcher may announce.
 const maxRanks = 1 << 24
 
-// answerWithin is how long a launcher may take for what it answers by itself: far more than it needs on a
-// loaded machine. A barrier has no such bound, for it waits for other ranks.
+// answerWithin is the time that a launcher has to answer: far more than it needs on a loaded machine. A
+// barrier has no such bound, since it waits for other ranks.
 const answerWithin = 30 * time.Second
 
-// firstToClose is the least number of the connection's descriptor. The kernel closes the descriptors of a
-// process that ends from the highest number down; so the launcher learns of a rank's end before its peers do,
-// and finds that their ends follow from it (ADR 0026).
+// firstToClose is the lowest number of the connection's descriptor. When a process ends, the kernel closes
+// its descriptors from the highest number down. So the launcher learns of a rank's end before its peers do,
+// and knows that their ends follow from it (ADR 0026).
 const firstToClose = 1000
 
 // stream is a connection to the launcher: a net.Conn or an *os.File that can be polled.
@@ -46,12 +46,11 @@ type stream interface {
 	SetDeadline(time.Time) error
 }
 
-// Client is a rank's connection to its launcher. Its calls may come from any goroutine; one is under way at a
-// time, and each ends with its context, or when the launcher does not answer in time. A call that fails
+// Client is a rank's connection to its launcher. Its methods may be called from any goroutine, and run one at
+// a time. Each ends with its context, or when the launcher does not answer in time. A call that fails
 // half-way leaves the connection unusable: later calls return the same error.
 //
-// Whoever has called Init must call Finalize before the process ends, or the launcher takes the rank for
-// failed.
+// After Init, Finalize must be called before the process ends, or the launcher considers the rank failed.
 type Client struct {
 	mu     sync.Mutex
 	conn   stream
@@ -69,8 +68,8 @@ type Client struct {
 }
 
 // FromEnv finds the launcher in the environment: PMI_FD with PMI_RANK and PMI_SIZE, or PMI_PORT with PMI_ID.
-// It returns nil, nil when neither is set. It takes an inherited descriptor over and keeps it from the
-// programs that this process starts; so call it once.
+// It returns nil, nil when neither is set. It takes over an inherited descriptor and keeps it from the
+// programs that this process starts, so call it once.
 func FromEnv() (*Client, error) {
 	if fd, ok := os.LookupEnv("PMI_FD"); ok {
 		return fromDescriptor(fd, os.Getenv("PMI_RANK"), os.Getenv("PMI_SIZE"))
@@ -116,8 +115,8 @@ func fromDescriptor(fdText, rankText, sizeText string) (*Client, error) {
 	return c, nil
 }
 
-// checkConnection checks that a descriptor is a launcher's connection, before anything is written there: that
-// of weft run if it has started this process, and a socket in any case.
+// checkConnection checks that a descriptor is a launcher's connection, before anything is written to it: the
+// one from weft run if it has started this process, and a socket in any case.
 func checkConnection(fd int) error {
 	if _, err := inherited.Take(inherited.PMI); err != nil {
 		return err
@@ -137,21 +136,22 @@ func (c *Client) use(conn stream) {
 	c.in = bufio.NewReaderSize(conn, maxLine)
 }
 
-// Rank is this process's rank, known at once with PMI_FD and after Init with PMI_PORT.
+// Rank returns this process's rank, known at once with PMI_FD and after Init with PMI_PORT.
 func (c *Client) Rank() int { return c.rank }
 
-// Size is the number of ranks of the job, known when Rank is.
+// Size returns the number of ranks of the job, known when Rank is.
 func (c *Client) Size() int { return c.size }
 
-// Appnum is the number of this rank's program among those of the job, or -1 when the launcher does not tell.
-// Known after Init.
+// Appnum returns the number of this rank's program in the job, or -1 if the launcher does not give it. It is
+// known after Init.
 func (c *Client) Appnum() int { return c.appnum }
 
-// KVSName is the launcher's name for the job's key-value space, and so for the job. Known after Init.
+// KVSName returns the launcher's name for the job's key-value space, and so for the job. It is known after
+// Init.
 func (c *Client) KVSName() string { return c.kvsName }
 
-// OnThisMachine reports whether the connection to the launcher does not use a network: it is an inherited
-// descriptor, or a connection to an address of this machine. Known after Init.
+// OnThisMachine reports whether the connection to the launcher stays on this machine: it is an inherited
+// descriptor, or a connection to an address of this machine. It is known after Init.
 func (c *Client) OnThisMachine() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,16 +162,15 @@ func (c *Client) OnThisMachine() bool {
 	return sameMachine(conn.LocalAddr(), conn.RemoteAddr())
 }
 
-// sameMachine: the kernel connects to an address of its own from that address, and to a loopback address from
-// another such one.
+// sameMachine reports whether a connection stays on this machine: the kernel connects to a local address from
+// the same address, and to a loopback address from a loopback address.
 func sameMachine(local, remote net.Addr) bool {
 	here, ok1 := local.(*net.TCPAddr)
 	there, ok2 := remote.(*net.TCPAddr)
 	return ok1 && ok2 && (there.IP.IsLoopback() || here.IP.Equal(there.IP) && here.Zone == there.Zone)
 }
 
-// Close drops the connection. Without Finalize before it, this rank has failed as far as the launcher is
-// concerned.
+// Close drops the connection. Without a preceding Finalize, the launcher considers this rank failed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,8 +223,7 @@ func (c *Client) Init(ctx context.Context) error {
 	return nil
 }
 
-// connect reaches the launcher at PMI_PORT, which then tells size and rank. Nothing is to be done with
-// PMI_FD.
+// connect connects to the launcher at PMI_PORT, which then sends size and rank. With PMI_FD it does nothing.
 func (c *Client) connect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,7 +262,8 @@ func (c *Client) connect(ctx context.Context) error {
 	return nil
 }
 
-// Put files a value under a key for all ranks, who can get it after the next barrier. A key is put once.
+// Put stores a value under a key for all ranks, which can get it after the next barrier. A key can be put
+// once.
 func (c *Client) Put(ctx context.Context, key, value string) error {
 	if err := c.checkKey("put", key); err != nil {
 		return err
@@ -277,7 +276,7 @@ func (c *Client) Put(ctx context.Context, key, value string) error {
 	return err
 }
 
-// Get is the value that some rank has put under the key before the last barrier; ErrNotFound if none has.
+// Get returns the value that some rank has put under the key before the last barrier, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	if err := c.checkKey("get", key); err != nil {
 		return "", err
@@ -297,7 +296,7 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	return value, nil
 }
 
-// Barrier returns when every rank of the job has called it.
+// Barrier waits until every rank of the job has called it.
 func (c *Client) Barrier(ctx context.Context) error {
 	_, err := c.call(ctx, "barrier_in", "barrier_out")
 	return err
@@ -306,7 +305,7 @@ func (c *Client) Barrier(ctx context.Context) error {
 // Finalize tells the launcher that this rank is about to end, and closes the connection.
 func (c *Client) Finalize(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock() // another call that waits for the lock finds the connection closed
+	defer c.mu.Unlock() // a call that waits for the lock then finds the connection closed
 	if _, err := c.callLocked(ctx, "finalize", "finalize_ack"); err != nil {
 		return err
 	}
@@ -315,8 +314,7 @@ func (c *Client) Finalize(ctx context.Context) error {
 }
 
 // Abort asks the launcher to end the whole job with this exit status. The launcher sends no answer: it ends
-// the process. Abort does not wait for another call that is under way, such as a barrier that will never
-// complete.
+// the process. Abort does not wait for another call in progress, such as a barrier that will never complete.
 func (c *Client) Abort(ctx context.Context, code int) error {
 	if c.conn == nil {
 		return c.errorf("abort: not connected")
@@ -333,7 +331,7 @@ func (c *Client) Abort(ctx context.Context, code int) error {
 }
 
 // AwaitHangUp waits after Abort until the launcher has closed the connection, or ctx ends. weft run does so
-// when it has told the other ranks to end: a rank that lives until then does not have them report its loss.
+// when it has told the other ranks to end, so they do not report the loss of a rank that waits.
 func (c *Client) AwaitHangUp(ctx context.Context) {
 	if c.conn == nil {
 		return
@@ -348,8 +346,8 @@ func (c *Client) AwaitHangUp(ctx context.Context) {
 	}
 }
 
-// PeerLost tells the launcher that this rank has lost another one, without waiting. What happens to this rank
-// afterwards may follow from that. Launchers other than weft run do not know of it.
+// PeerLost tells the launcher that this rank has lost another one, which may explain later failures of this
+// rank. It does not wait. Launchers other than weft run do not know it.
 func (c *Client) PeerLost(peer int) {
 	if c.conn != nil {
 		// A line of this size is written as a whole, so it cannot mix with another's.
@@ -358,7 +356,7 @@ func (c *Client) PeerLost(peer int) {
 }
 
 // A refusal is an answer with an rc other than 0: the launcher has understood and declined, and the
-// connection goes on.
+// connection stays usable.
 type refusal struct{ rc, msg string }
 
 func (r *refusal) Error() string {
@@ -406,14 +404,14 @@ func (c *Client) callLocked(ctx context.Context, name, answer string, args ...fi
 	return m, nil
 }
 
-// impatient is a context that ends when the launcher has had its time to answer.
+// impatient returns a context that ends when the launcher's time to answer is over.
 func (c *Client) impatient(ctx context.Context) (context.Context, func()) {
 	timeout := cmp.Or(c.timeout, answerWithin)
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the launcher has not answered within %s",
 		timeout))
 }
 
-// bound lets the connection's reads and writes end with ctx until the function that it returns is called.
+// bound makes the connection's reads and writes end with ctx until the returned function is called.
 func (c *Client) bound(ctx context.Context) (release func()) {
 	var mu sync.Mutex
 	over := false
@@ -433,7 +431,7 @@ func (c *Client) bound(ctx context.Context) (release func()) {
 	}
 }
 
-// expect reads one line and checks that it is the answer that is due.
+// expect reads one line and checks that it is the expected answer.
 func (c *Client) expect(answer string) (message, error) {
 	line, err := c.in.ReadSlice('\n')
 	switch {
@@ -452,8 +450,8 @@ func (c *Client) expect(answer string) (message, error) {
 	return m, nil
 }
 
-// breakOff notes that the connection is out of step and can no longer be used. The context's end, if it was
-// the reason, is named.
+// breakOff marks the connection as unusable, because it is out of step. Its error names the end of the
+// context if that was the reason.
 func (c *Client) breakOff(ctx context.Context, name string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -462,7 +460,7 @@ func (c *Client) breakOff(ctx context.Context, name string, err error) error {
 	return c.broken
 }
 
-// failf is breakOff for an answer that came whole but cannot be right.
+// failf is breakOff for a complete but invalid answer.
 func (c *Client) failf(text string, args ...any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -490,7 +488,7 @@ func (c *Client) checkKey(name, key string) error {
 	return nil
 }
 
-// number is a field as a whole number from low to high.
+// number returns a field as an integer from low to high.
 func number(m message, key string, low, high int) (int, error) {
 	text, ok := m.get(key)
 	n, err := strconv.Atoi(text)

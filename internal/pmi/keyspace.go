@@ -6,55 +6,53 @@ import (
 )
 
 const (
-	// maxStored bounds the bytes of keys and values that one rank may put: those of weft put one of some 100
+	// maxStored bounds the bytes of keys and values that one rank may put. A weft rank puts one of about 100
 	// bytes.
 	maxStored = 1 << 20
-	// maxMissing bounds the keys of which is noted that nobody has put them.
+	// maxMissing bounds the keys that are remembered as missing.
 	maxMissing = 4096
 )
 
 // A KeySpace is one node of the tree that holds a job's key-value space and combines its barriers, without
-// I/O. Its members are the ranks of a host, or nodes below it. What members put goes to the node above when
-// all of them wait in the barrier, in one message; the node at the top so has all of it. A look-up that a
-// node cannot answer goes to the node above, and the answer is kept. What is put is visible everywhere after
-// the barrier, and may be visible before it. If two hosts put one key, it depends on the place whose value is
-// found.
+// I/O. Its members are the ranks of a host, or nodes below it. When all members wait in the barrier, their
+// puts go to the node above in one message, so the top node has all keys. A look-up that a node cannot answer
+// goes to the node above, and the answer is cached. A put is visible everywhere after the barrier, and may be
+// visible before it. If two hosts put the same key, the value found depends on the place.
 type KeySpace struct {
 	top     bool
 	members []member
 	waiting int // members in the barrier
-	left    int // members that are not waited for any more
+	left    int // members that barriers do not wait for any more
 	arrived bool
 
 	values      map[string]string
 	unsent      []string         // keys and values in turn, put since the node above was last told
-	pendingGets map[string][]int // by key: the members that wait for the answer of the node above
+	pendingGets map[string][]int // by key: members that wait for the answer of the node above
 	missing     map[string]bool  // keys that the node above did not have since the last barrier
 }
 
 type member struct {
 	inBarrier, left bool
-	stored, limit   int // bytes of the keys and values that it has put, and how many it may
+	stored, limit   int // bytes of the keys and values that it has put, and their limit
 }
 
-// A Step is what follows from a call: messages to members, and to the node above.
+// A Step is the result of a call: messages to members, and to the node above.
 type Step struct {
 	Released []int // members that leave the barrier
 	Answers  []Answer
-	Arrived  bool     // the node above is told that all members wait
-	Puts     []string // and of these keys and values, in turn
-	Find     string   // if not empty: the node above is asked for this key
+	Arrived  bool     // tell the node above that all members wait
+	Puts     []string // and these keys and values, in turn
+	Find     string   // if not empty: ask the node above for this key
 }
 
-// An Answer is what a member is told about a key.
+// An Answer is the answer to a member's look-up.
 type Answer struct {
 	Member     int
 	Key, Value string
-	OK         bool // there is such a key
+	OK         bool // the key exists
 }
 
-// NewKeySpace returns the node over some members, each with so many ranks below it, or which is a rank
-// itself.
+// NewKeySpace returns the node over some members. ranks has the number of ranks of each, 1 for a rank.
 func NewKeySpace(ranks []int, top bool) *KeySpace {
 	s := &KeySpace{
 		top: top, members: make([]member, len(ranks)), values: make(map[string]string),
@@ -66,7 +64,7 @@ func NewKeySpace(ranks []int, top bool) *KeySpace {
 	return s
 }
 
-// Preset files what every node knows from the start.
+// Preset stores a pair that every node knows from the start.
 func (s *KeySpace) Preset(key, value string) { s.values[key] = value }
 
 // Has reports whether the node has a key.
@@ -75,8 +73,8 @@ func (s *KeySpace) Has(key string) bool {
 	return ok
 }
 
-// Put files what a member has put: keys and values in turn. The first value of a key stays. The error says
-// that the member has put more than it may; what is beyond that is not filed.
+// Put stores a member's keys and values, in turn. The first value of a key stays. It returns an error if the
+// member exceeds its limit; pairs beyond that are not stored.
 func (s *KeySpace) Put(from int, pairs []string) error {
 	m := &s.members[from]
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -100,10 +98,10 @@ func (s *KeySpace) Put(from int, pairs []string) error {
 // Waits reports whether a member is in the barrier.
 func (s *KeySpace) Waits(member int) bool { return s.members[member].inBarrier }
 
-// Waiting is how many members are in the barrier.
+// Waiting returns the number of members in the barrier.
 func (s *KeySpace) Waiting() int { return s.waiting }
 
-// Arrive has a member wait in the barrier.
+// Arrive adds a member to the barrier.
 func (s *KeySpace) Arrive(member int) Step {
 	if m := &s.members[member]; !m.inBarrier && !m.left {
 		m.inBarrier = true
@@ -112,7 +110,7 @@ func (s *KeySpace) Arrive(member int) Step {
 	return s.pass()
 }
 
-// Leave has the barriers pass without a member. The others may have waited for it alone.
+// Leave makes barriers pass without a member. This may complete a barrier.
 func (s *KeySpace) Leave(member int) Step {
 	m := &s.members[member]
 	if m.left {
@@ -127,7 +125,7 @@ func (s *KeySpace) Leave(member int) Step {
 	return s.pass()
 }
 
-// pass lets the members go, or tells the node above, if all have come who can.
+// pass releases the members, or tells the node above, if all remaining members wait.
 func (s *KeySpace) pass() Step {
 	switch {
 	case s.waiting == 0 || s.waiting < len(s.members)-s.left || s.arrived:
@@ -141,7 +139,7 @@ func (s *KeySpace) pass() Step {
 	return step
 }
 
-// Release is the word of the node above that all ranks of the job wait in the barrier.
+// Release handles the node above's message that all ranks of the job wait in the barrier.
 func (s *KeySpace) Release() (step Step) {
 	for i := range s.members {
 		if m := &s.members[i]; m.inBarrier {
@@ -168,15 +166,15 @@ func (s *KeySpace) Find(member int, key string) Step {
 	return Step{Find: key}
 }
 
-// Found is what the node above knows of a key.
+// Found handles the node above's answer about a key.
 func (s *KeySpace) Found(key, value string, ok bool) (step Step) {
 	members := s.pendingGets[key]
 	if len(members) == 0 {
-		return Step{} // nobody has asked
+		return Step{} // no member has asked
 	}
 	delete(s.pendingGets, key)
 	if own, has := s.values[key]; has {
-		value, ok = own, true // put here meanwhile
+		value, ok = own, true // a member has put it meanwhile
 	} else if ok {
 		s.values[key] = value
 	} else if len(s.missing) < maxMissing {

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// The limits of the protocol. Clients derive sizes of their own from the announced ones, so these are not
-// free to choose.
+// The limits of the protocol. Clients derive other sizes from the announced ones, so these cannot be chosen
+// freely.
 const (
 	maxKVSName = 256
-	MaxKey     = 64   // bytes of a key, with the NUL that a C client ends it with
+	MaxKey     = 64   // bytes of a key, including the NUL of a C client
 	MaxValue   = 1024 // bytes of a value; up to about 600 pass through every launcher
-	maxLine    = 2048 // bytes of a line that is read, with its newline: a put of a value of MaxValue fits
+	maxLine    = 2048 // bytes of a line, including its newline: a put of a value of MaxValue fits
 )
 
 // A field is one key=value of a line. Neither part holds a space or a newline.
 type field struct{ key, value string }
 
-// A message is one line, taken apart: the fields in the order of the line.
+// A message has the fields of a line, in order.
 type message []field
 
-// get is the value of the first field with this key.
+// get returns the value of the first field with this key.
 func (m message) get(key string) (string, bool) {
 	for _, f := range m {
 		if f.key == key {
@@ -30,7 +30,7 @@ func (m message) get(key string) (string, bool) {
 	return "", false
 }
 
-// name is what the line commands or answers: the value of its first field, which is cmd or, where a request
+// name returns the command or answer of the line: the value of its first field, which is cmd or, if a request
 // takes several lines, mcmd.
 func (m message) name() string {
 	if len(m) > 0 && (m[0].key == "cmd" || m[0].key == "mcmd") {
@@ -39,7 +39,7 @@ func (m message) name() string {
 	return ""
 }
 
-// parse takes a line without its newline apart. Fields are separated by spaces and split at their first '='.
+// parse parses a line without its newline. Fields are separated by spaces and split at their first '='.
 func parse(line string) (message, error) {
 	if len(line) >= maxLine {
 		return nil, fmt.Errorf("a line of %d bytes is longer than the %d allowed", len(line), maxLine-1)
@@ -61,7 +61,7 @@ func parse(line string) (message, error) {
 	return m, nil
 }
 
-// format is the line of a message, with its newline.
+// format returns the line of a message, with its newline.
 func format(m message) string {
 	var b strings.Builder
 	for i, f := range m {
@@ -76,7 +76,7 @@ func format(m message) string {
 	return b.String()
 }
 
-// checkWord tells why s cannot stand in a line as a key or value.
+// checkWord returns an error if s cannot be a key or value in a line.
 func checkWord(what, s string, limit int) error {
 	switch {
 	case s == "":
@@ -89,7 +89,7 @@ func checkWord(what, s string, limit int) error {
 	return nil
 }
 
-// CheckPair tells why a rank cannot have put a key with a value: they would not fit into a line.
+// CheckPair returns an error if no rank can have put a key with a value, because they would not fit a line.
 func CheckPair(key, value string) error {
 	if err := checkWord("a key", key, MaxKey-1); err != nil {
 		return err

@@ -9,38 +9,38 @@ import (
 // maxSpawnLines bounds the lines of one spawn request; it is refused in any case.
 const maxSpawnLines = 1 << 16
 
-// State is where a rank stands in the protocol.
+// State is a rank's state in the protocol.
 type State uint8
 
 const (
-	// no init yet, and perhaps never: not every program is one of MPI. init leads to Initialized.
+	// no init yet, and perhaps never: not every program uses MPI. init leads to Initialized.
 	Started     State = iota
 	Initialized       // init has been answered. barrier_in leads to InBarrier, finalize to Finalized.
 	InBarrier         // waits for the others. The last rank's barrier_in leads to Initialized.
-	Finalized         // finalize has been answered; the rank says no more.
+	Finalized         // finalize has been answered; the rank sends nothing more.
 )
 
 func (s State) String() string {
 	return [...]string{"started", "initialized", "in the barrier", "finalized"}[s]
 }
 
-// Config is what ranks are told of their job.
+// Config describes the job to its ranks.
 type Config struct {
 	KVSName string // name of the job's one key-value space
 	Size    int    // ranks of the job
-	// a rank whose process has ended is not waited for: the ranks that are left pass the barrier without it
+	// barriers do not wait for a rank whose process has ended
 	Survive bool
-	Preset  []string // keys and values in turn that the space has from the start, such as PMI_process_mapping
+	Preset  []string // initial keys and values, in turn, such as PMI_process_mapping
 }
 
-// Rank is a rank that a Server serves.
+// Rank is a rank served by a Server.
 type Rank struct {
 	ID     int // in the job
-	Appnum int // the number of its program among those of the job
+	Appnum int // the number of its program in the job
 }
 
-// Server is the launcher's side for the ranks of one host, without I/O: a rank's line goes in, the lines to
-// send come out, and what the node above in the tree of the key-value space is told (see Space).
+// Server is the launcher's side for the ranks of one host, without I/O: a rank's line goes in; the lines to
+// send, and the messages for the node above in the tree of the key-value space (see Space), come out.
 type Server struct {
 	config Config
 	ranks  []rankState
@@ -56,8 +56,7 @@ type rankState struct {
 	spawn *spawn
 }
 
-// spawn is a request to spawn that is under way: lines up to endcmd, and as many such blocks as it says
-// itself.
+// spawn is a spawn request in progress: blocks of lines up to endcmd, as many as the request says.
 type spawn struct{ lines, total, sofar int }
 
 // Reply is one line, with its newline, to send to a rank.
@@ -66,14 +65,14 @@ type Reply struct {
 	Line string
 }
 
-// Effects are what follows from a call.
+// Effects are the results of a call.
 type Effects struct {
 	Replies  []Reply
-	Arrived  bool     // the node above is told that all ranks here wait in the barrier
+	Arrived  bool     // tell the node above that all ranks here wait in the barrier
 	Puts     []string // and of these keys and values, in turn
 	Find     string   // if not empty: the node above is asked for this key
-	LostPeer bool     // the rank says that it has lost a peer
-	Peer     int      // which one; -1 where that is no rank
+	LostPeer bool     // the rank has lost a peer
+	Peer     int      // the peer; -1 if it is not a rank
 }
 
 // Abort is the error by which a rank asks for the end of the job.
@@ -83,8 +82,8 @@ func (a *Abort) Error() string {
 	return fmt.Sprintf("rank %d called Abort with status %d", a.Rank, a.Code)
 }
 
-// Violation is the error of a rank that has violated the protocol. The job cannot go on: the rank waits for
-// an answer that will not come.
+// Violation is the error of a rank that has violated the protocol. The job cannot go on, as the rank waits
+// for an answer that will not come.
 type Violation struct {
 	Rank int
 	What string
@@ -94,7 +93,7 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("rank %d broke the PMI protocol: %s", v.Rank, v.What)
 }
 
-// NewServer serves some ranks of a job.
+// NewServer returns a server for some ranks of a job.
 func NewServer(c Config, ranks []Rank) *Server {
 	s := &Server{
 		config: c, ranks: make([]rankState, len(ranks)), index: make(map[int]int, len(ranks)),
@@ -112,10 +111,10 @@ func NewServer(c Config, ranks []Rank) *Server {
 	return s
 }
 
-// State is where a rank stands.
+// State returns a rank's state.
 func (s *Server) State(rank int) State { return s.ranks[s.index[rank]].State }
 
-// Waiting are the ranks in the barrier, in their order.
+// Waiting returns the ranks in the barrier, in order.
 func (s *Server) Waiting() (list []int) {
 	for i := range s.ranks {
 		if r := &s.ranks[i]; r.State == InBarrier && !r.gone {
@@ -125,7 +124,7 @@ func (s *Server) Waiting() (list []int) {
 	return list
 }
 
-// Gone notes that the rank's process has ended. The others may have waited for it alone.
+// Gone records that the rank's process has ended. This may complete a barrier.
 func (s *Server) Gone(rank int) Effects {
 	i := s.index[rank]
 	s.ranks[i].gone = true
@@ -143,7 +142,7 @@ func (s *Server) Found(key, value string, ok bool) Effects {
 	return s.effects(s.space.Found(key, value, ok))
 }
 
-// effects are what a step of the space means for the ranks.
+// effects returns the effects of a step of the space.
 func (s *Server) effects(step Step) Effects {
 	e := Effects{Arrived: step.Arrived, Puts: step.Puts, Find: step.Find}
 	for _, i := range step.Released {
@@ -159,7 +158,7 @@ func (s *Server) effects(step Step) Effects {
 	return e
 }
 
-// requests names what serves each request.
+// requests has the handler of each request.
 var requests = map[string]func(s *Server, r *rankState, m message) (Effects, error){
 	"init":              (*Server).init,
 	"get_maxes":         (*Server).getMaxes,
@@ -177,7 +176,7 @@ var requests = map[string]func(s *Server, r *rankState, m message) (Effects, err
 	"lookup_name":       refuse("lookup_result"),
 }
 
-// Handle takes one line of a rank, without its newline. An error is an *Abort or a *Violation, and ends the
+// Handle handles one line of a rank, without its newline. An error is an *Abort or a *Violation, and ends the
 // job.
 func (s *Server) Handle(rank int, line string) (Effects, error) {
 	r := &s.ranks[s.index[rank]]
@@ -207,7 +206,7 @@ func (s *Server) Handle(rank int, line string) (Effects, error) {
 	return serve(s, r, m)
 }
 
-// answer is one reply to the rank that asked.
+// answer returns one reply to the rank that asked.
 func (r *rankState) answer(fields ...field) (Effects, error) {
 	return Effects{Replies: []Reply{{r.ID, format(fields)}}}, nil
 }
@@ -265,7 +264,7 @@ func (s *Server) put(r *rankState, m message) (Effects, error) {
 func (s *Server) get(r *rankState, m message) (Effects, error) {
 	kvs, _ := m.get("kvsname")
 	key, _ := m.get("key")
-	// No key is as long as one that nobody can have put.
+	// A key of MaxKey or more cannot have been put.
 	if kvs != s.config.KVSName || key == "" || len(key) >= MaxKey {
 		return Effects{Replies: []Reply{{r.ID, getResult(Answer{Key: key})}}}, nil
 	}
@@ -273,7 +272,7 @@ func (s *Server) get(r *rankState, m message) (Effects, error) {
 	return s.effects(s.space.Find(s.index[r.ID], key)), nil
 }
 
-// getResult is the answer to get.
+// getResult returns the answer to get.
 func getResult(a Answer) string {
 	if !a.OK {
 		return format(message{{"cmd", "get_result"}, {"rc", "-1"},
@@ -292,7 +291,7 @@ func (s *Server) finalize(r *rankState, _ message) (Effects, error) {
 	return r.answer(field{"cmd", "finalize_ack"})
 }
 
-// abort is heard in every state: a rank may give up while another of its threads waits in the barrier.
+// abort is valid in every state: a rank may give up while another of its threads waits in the barrier.
 func (s *Server) abort(r *rankState, m message) (Effects, error) {
 	text, _ := m.get("exitcode")
 	code, err := strconv.Atoi(text)
@@ -302,7 +301,7 @@ func (s *Server) abort(r *rankState, m message) (Effects, error) {
 	return Effects{}, &Abort{r.ID, code}
 }
 
-// peerLost is weft's own addition: a rank tells that it has lost another one. There is no answer.
+// peerLost is weft's own addition: a rank reports that it has lost another one. There is no answer.
 func (s *Server) peerLost(_ *rankState, m message) (Effects, error) {
 	text, _ := m.get("peer")
 	peer, err := strconv.Atoi(text)
@@ -320,8 +319,7 @@ func refuse(result string) func(*Server, *rankState, message) (Effects, error) {
 	}
 }
 
-// spawnLine takes the lines of a spawn request. The answer, a refusal, is due after the endcmd of the last
-// block.
+// spawnLine handles a line of a spawn request. The answer, a refusal, follows the endcmd of the last block.
 func (r *rankState) spawnLine(line string) (Effects, error) {
 	sp := r.spawn
 	if sp.lines++; sp.lines > maxSpawnLines {

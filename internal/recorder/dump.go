@@ -13,26 +13,26 @@ import (
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
-// A dump is text: a line that begins with title and says whose it is, and a line for each event, the oldest
-// first: the time, a ~ where that is known roughly, and what has happened.
+// A dump is text: a line that begins with title and names the rank, and a line for each event, the oldest
+// first: the time, a ~ if it is approximate, and what happened.
 const (
 	title      = "weft events of rank "
 	timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
 	about      = '~'
 )
 
-// Origin says of which rank a dump is.
+// Origin describes the rank of a dump.
 type Origin struct {
 	Rank, Size int
 	Host       string
 	PID        int
-	At         time.Time // of the dump
+	At         time.Time // time of the dump
 }
 
-// Empty reports whether the copy of a rank's memory has nothing, since no recorder has written there.
+// Empty reports whether no recorder has written to the copied memory of a rank.
 func Empty(raw []byte) bool { return len(raw) >= partSize && part(raw, 0).version == 0 }
 
-// part is the memory of an endpoint in the copy of a rank's.
+// part returns the memory of an endpoint within the copied memory of a rank.
 func part(raw []byte, endpoint int) *memory {
 	return (*memory)(unsafe.Pointer(&raw[endpoint*partSize]))
 }
@@ -44,9 +44,8 @@ type line struct {
 	text  string
 }
 
-// Dump writes what is in a copy of a rank's memory. Where several endpoints are in use, each line begins with
-// its endpoint, and what counts the events before it counts those of the endpoint. It does not trust the
-// rank.
+// Dump writes the contents of a rank's copied memory. If several endpoints are in use, each line begins with
+// its endpoint, and repetition counts are those of the endpoint. It does not trust the rank.
 func Dump(w io.Writer, raw []byte, o Origin) error {
 	n := len(raw) / partSize
 	if n < 1 || n > contextid.MaxEndpoints || len(raw)%partSize != 0 {
@@ -89,7 +88,7 @@ func Dump(w io.Writer, raw []byte, o Origin) error {
 	return b.Flush()
 }
 
-// lines are what the memory of an endpoint has, the oldest first.
+// lines returns the events of an endpoint, the oldest first.
 func (m *memory) lines(names *memory) (list []line) {
 	first := m.next - min(m.next, entries)
 	times, exact := m.times(first)
@@ -106,7 +105,7 @@ func (m *memory) lines(names *memory) (list []line) {
 	return list
 }
 
-// text says what record number i is.
+// text describes record number i.
 func (m *memory) text(i uint64, names *memory) string {
 	switch r := &m.ring[i%entries]; r.kind() {
 	case again:
@@ -118,9 +117,9 @@ func (m *memory) text(i uint64, names *memory) string {
 	}
 }
 
-// turns says that the two runs before record number i have come again, n runs in all.
+// turns describes that the two runs before record number i have repeated in turn, n runs in all.
 func (m *memory) turns(i, n uint64) string {
-	for back := range uint64(2) { // one of them has a record of its length
+	for back := range uint64(2) { // one of them is a record of its length
 		if m.ring[(i-1-back)%entries].kind() == again {
 			return fmt.Sprintf("these two series in turn, %d series more", n)
 		}
@@ -128,8 +127,8 @@ func (m *memory) turns(i, n uint64) string {
 	return fmt.Sprintf("these two in turn, %d events more", n)
 }
 
-// unwritten is what has come after the latest record: runs in turn, and the one under way. Where a rank has
-// been killed while it ended a run, that may be written already.
+// unwritten describes the events after the latest record: runs in turn, and the current run. If the rank was
+// killed while it ended a run, that may be written already.
 func (m *memory) unwritten(names *memory) (texts []string) {
 	n := int64(m.ended - m.written)
 	if n > 0 {
@@ -144,11 +143,11 @@ func (m *memory) unwritten(names *memory) (texts []string) {
 	return texts
 }
 
-// exactly is how far apart the stamps around a record may be for its time to pass as exact.
+// exactly is the maximum distance of the stamps around a record whose time counts as exact.
 const exactly = 10 * time.Microsecond
 
-// times are when the records from first on were written, in ns since 1970, and which of these are exact: what
-// is between two stamps is spread evenly, and what is after the last one has its time.
+// times returns when the records from first on were written, in ns since 1970, and which of these times are
+// exact. Records between two stamps are spread evenly, and those after the last one have its time.
 func (m *memory) times(first uint64) (times []int64, exact []bool) {
 	n := int(m.next - first)
 	times, exact = make([]int64, n), make([]bool, n)
@@ -180,8 +179,8 @@ func (m *memory) times(first uint64) (times []int64, exact []bool) {
 	return times, exact
 }
 
-// atStamp gives the record k of those from first on the time of a stamp beside it, if it is of a kind that
-// comes with one.
+// atStamp sets the time of record k, counted from first, to that of an adjacent stamp, if its kind comes with
+// a stamp.
 func (m *memory) atStamp(first uint64, k int, kind Kind, t int64, times []int64, exact []bool) {
 	if m.ring[(first+uint64(k))%entries].kind() == kind {
 		times[k], exact[k] = t, true

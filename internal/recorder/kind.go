@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/internal/contextid"
 )
 
-// Kind says what an event is.
+// Kind is the kind of an event.
 type Kind uint8
 
 const (
@@ -16,10 +16,10 @@ const (
 	Taken           // the peer has all of an announcement
 	Queued          // a send waits for its peer
 	Posted          // a goroutine is about to sleep for a receive
-	Received        // a message has come to a receive that waited for it
-	Arrived         // a message has come for which there is no receive
+	Received        // a message has arrived for a posted receive
+	Arrived         // a message has arrived without a receive
 	Matched         // a receive has found a message that had arrived
-	Fetching        // announced bytes begin to come
+	Fetching        // a transfer of announced bytes begins
 	Sleeps          // a goroutine sleeps until an operation is complete
 	Wakes           // it goes on
 	Collective      // a collective begins; its number is in place of a rank
@@ -28,13 +28,13 @@ const (
 	Failed          // an operation has failed
 	PeerLost        // a peer is given up
 	Stopped         // the engine does no more work
-	again           // the event before it again, as often as the first word says
-	turns           // the two runs before it again in turn, as many runs as the first word says
+	again           // the previous event again; the first word is the number of times
+	turns           // the two previous runs again in turn; the first word is the number of runs
 	kinds
 )
 
-// form is how an event is shown: its name, what stands before its rank, and whether it has a tag, a context
-// and bytes.
+// form is how to show an event: its name, the word before its rank, and whether it has a tag, a context and
+// bytes.
 type form struct {
 	name, rank   string
 	tagged, size bool
@@ -60,7 +60,7 @@ var forms = [kinds]form{
 	Stopped:    {"stopped", "", false, false},
 }
 
-// text says what has happened. The names of collectives are in m.
+// text describes the event. m has the names of collectives.
 func (r *record) text(m *memory) string {
 	k, rank := r.kind(), int32(r[1])>>8
 	context, tag, size := uint32(r[0]>>32), int32(r[0]), r[1]>>32
@@ -101,7 +101,7 @@ func orAny(n int32) string {
 	return fmt.Sprint(n)
 }
 
-// operation is the name of a collective.
+// operation returns the name of a collective.
 func (m *memory) operation(number int) string {
 	if number < 0 || number >= maxOperations || m.operations[number][0] == 0 {
 		return fmt.Sprintf("collective %d", number)

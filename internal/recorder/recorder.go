@@ -1,10 +1,9 @@
 // Package recorder keeps the last events of a rank in memory that outlives it: a ring of records for each
-// endpoint. The rank shares it with its launcher's agent, which reads it when something has gone wrong,
-// however the rank has ended.
+// endpoint. The rank shares it with its launcher's agent, which can read it however the rank has ended.
 //
-// A record has no time of its own: reading a clock costs many times what a record does. Some records are
-// stamps instead, which say when they were written: one in each stampEvery records, and one wherever the rank
-// has the time for it, because it waits. The times of the events between two stamps are interpolated.
+// A record has no time: reading a clock costs many times as much as writing a record. Some records are stamps
+// of the time: at least one in stampEvery records, and one whenever the rank waits. The times of events
+// between two stamps are interpolated.
 package recorder
 
 import (
@@ -21,45 +20,44 @@ import (
 )
 
 const (
-	entries    = 4096 // of the ring, 64 KiB
-	stampEvery = 256  // records of which at least one is a stamp
+	entries    = 4096 // records of the ring, 64 KiB
+	stampEvery = 256  // at least one in so many records is a stamp
 	version    = 6
 	headBytes  = 4096
 )
 
-// partSize is how many bytes the memory of an endpoint has: a page that tells how far the ring is filled, and
-// the ring.
+// partSize is the size of an endpoint's memory in bytes: a page for the position in the ring, and the ring.
 const partSize = headBytes + entries*16
 
-// Size is how many bytes the memory of a rank has. It is sparse: an endpoint that is not in use has no pages.
+// Size is the size of a rank's memory in bytes. It is sparse: an unused endpoint has no pages.
 const Size = contextid.MaxEndpoints * partSize
 
 // record is an event in two words: tag and context, 32 bits each; kind in 8 bits, rank in 24 and bytes in 32.
-// A stamp has its time in the first one, a record that counts others their number.
+// A stamp has its time in the first word, and a record that counts others has their number there.
 type record [2]uint64
 
 func (r *record) kind() Kind { return Kind(r[1]) }
 
-// run is an event that has come so many times, one right after the other.
+// run is an event and how often it happened in a row.
 type run struct{ first, second, times uint64 }
 
-// parts is what the rank and the agent share. The rank alone writes there.
+// parts is the memory that the rank and the agent share. Only the rank writes to it.
 type parts [contextid.MaxEndpoints]memory
 
-// memory is that of an endpoint.
+// memory is the memory of an endpoint.
 //
-// A run is written to the ring when another event ends it; but where it is equal to the one before the latest
-// it is only counted. So a stream of equal messages stays in one line of the cache, and so does an exchange
-// in which messages, or series of them, and their answers come in turn.
+// A run is written to the ring when another event ends it, but only counted if it equals the last but one
+// run. So a stream of equal messages stays in one cache line, and so does an exchange in which messages, or
+// series of them, alternate with their answers.
 type memory struct {
-	next    uint64 // number of the record that is written next, from 0
+	next    uint64 // number of the next record, from 0
 	version uint64
-	written uint64 // runs that had ended when the latest one was written: those after it came in turn
+	written uint64 // value of ended when the latest run was written: later runs came in turn
 	_       [5]uint64
 
-	// what changes with every event, in one line of the cache
+	// the fields that change with every event, in one cache line
 	ended   uint64 // runs that have ended
-	present [2]run // the run under way, at ended mod 2; so the step of ended ends one and begins another
+	present [2]run // the current run is at ended mod 2, so incrementing ended ends one run and begins another
 	_       uint64
 
 	operations [maxOperations][nameBytes]byte // the names of collectives, by number
@@ -73,29 +71,29 @@ const (
 	nameBytes     = 24
 )
 
-// Recorder writes the events of an endpoint of a rank. Its user has a lock around it.
+// Recorder writes the events of an endpoint of a rank. The caller serializes its methods.
 type Recorder struct {
 	m      *memory
 	shared *parts // nil for memory of its own
-	// how often the events of the two present runs have to come, one right after the other, for a run to be
-	// equal to the one before the latest; never where the ring does not end with that
+	// how often the events of the two present runs must happen in a row for a run to equal the last but one
+	// run; never reached if the ring does not end with that run
 	due [2]uint64
-	// what Expect was told of: the words of the event, and its bytes if it is its turn again; else -1
+	// the event of Expect: its words, and its bytes if it repeats the last but one run; else -1
 	first, second uint64
 	expected      int
 
-	stamped uint64        // how many records there were with the latest stamp
-	began   time.Time     // what the times of stamps are relative to
-	origin  time.Duration // its time, since 1970
+	stamped uint64        // number of records at the latest stamp
+	began   time.Time     // times of stamps are relative to this
+	origin  time.Duration // the time of began, since 1970
 }
 
 const never = math.MaxUint64
 
-// New returns a recorder that writes to memory of its own, where nobody but this process can read it.
+// New returns a recorder with private memory.
 func New() *Recorder { return newRecorder(new(memory), nil) }
 
 // Open returns the recorder of the first endpoint, which writes to shared memory that it maps. The descriptor
-// can be closed after it.
+// can be closed afterwards.
 func Open(fd int) (*Recorder, error) {
 	if err := sys.CheckShared(fd, Size); err != nil {
 		return nil, fmt.Errorf("memory of the recorder: %w", err)
@@ -108,7 +106,7 @@ func Open(fd int) (*Recorder, error) {
 	return newRecorder(&shared[0], shared), nil
 }
 
-// OfEndpoint returns the recorder of another endpoint of the same rank. It is called once for each.
+// OfEndpoint returns the recorder of another endpoint of the same rank. Call it once for each.
 func (r *Recorder) OfEndpoint(number int) *Recorder {
 	if r.shared == nil {
 		return New()
@@ -124,19 +122,19 @@ func newRecorder(m *memory, shared *parts) *Recorder {
 	return r
 }
 
-// Note writes an event. What its kind does not have is 0; a rank of -1 is any.
+// Note records an event. Arguments that its kind does not have are 0; a rank of -1 means any.
 func (r *Recorder) Note(k Kind, context uint32, rank, tag, bytes int) {
 	first, second := words(k, context, rank, tag, bytes)
 	r.note(first, second, 1)
 }
 
-// NoteTimes is Note of an event that has come several times in a row.
+// NoteTimes is Note for an event that has happened several times in a row.
 func (r *Recorder) NoteTimes(k Kind, context uint32, rank, tag, bytes, times int) {
 	first, second := words(k, context, rank, tag, bytes)
 	r.note(first, second, uint64(times))
 }
 
-// words are those of a record.
+// words returns the words of a record.
 func words(k Kind, context uint32, rank, tag, bytes int) (first, second uint64) {
 	return uint64(context)<<32 | uint64(uint32(tag)), uint64(bytes)<<32 | uint64(uint32(rank)<<8) | uint64(k)
 }
@@ -148,7 +146,7 @@ func (r *Recorder) note(first, second, times uint64) {
 	now, next := m.runs()
 	switch {
 	case next.first == first && next.second == second && now.times == r.due[m.ended%2]:
-		next.times = times // it is its turn again
+		next.times = times // it repeats the last but one run
 	case now.first == first && now.second == second:
 		now.times += times
 		return
@@ -164,11 +162,10 @@ func (r *Recorder) note(first, second, times uint64) {
 	m.ended++
 }
 
-// runs are the run under way and the place of the next, which has the one before it.
+// runs returns the current run, and the place of the next one, which holds the previous run.
 func (m *memory) runs() (now, next *run) { return &m.present[m.ended%2], &m.present[(m.ended+1)%2] }
 
-// Expect prepares for an event that may come next, and most likely has so many bytes, while there is time for
-// that.
+// Expect prepares, during a wait, for an event that may come next and most likely has the given bytes.
 func (r *Recorder) Expect(k Kind, context uint32, rank, tag, bytes int) {
 	r.first, r.second = words(k, context, rank, tag, bytes)
 	r.expected = -1
@@ -179,8 +176,8 @@ func (r *Recorder) Expect(k Kind, context uint32, rank, tag, bytes int) {
 	}
 }
 
-// NoteExpected is Note of the event that Expect was told of. It may be called once after that, and most often
-// it only compares and counts: less than Note, when the event has come and somebody waits.
+// NoteExpected is Note for the event of Expect. It may be called once after that. Most often it only compares
+// and counts, which is faster than Note.
 func (r *Recorder) NoteExpected(bytes int) {
 	if bytes == r.expected {
 		r.m.ended++
@@ -189,8 +186,8 @@ func (r *Recorder) NoteExpected(bytes int) {
 	}
 }
 
-// write writes a run that ends, and before it how often the latest ones came in turn, and a stamp where one
-// is due.
+// write writes a run that ends, preceded by the number of runs that came in turn, and by a stamp if one is
+// due.
 //
 //go:noinline
 func (r *Recorder) write(now *run) {
@@ -214,7 +211,7 @@ func (r *Recorder) write(now *run) {
 	m.written = m.ended + 1
 }
 
-// writeTurns writes how many runs came in turn, if any did.
+// writeTurns writes the number of runs that came in turn, if any.
 func (r *Recorder) writeTurns() bool {
 	m := r.m
 	n := m.ended - m.written
@@ -230,11 +227,11 @@ func (r *Recorder) put(rec record) {
 	r.m.next++
 }
 
-// Stamp writes what time it is.
+// Stamp writes the current time.
 func (r *Recorder) Stamp() {
 	r.expected = -1
 	if now, _ := r.m.runs(); now.times > 0 {
-		r.note(0, 0, 0) // a run of nothing, which leaves no record
+		r.note(0, 0, 0) // an empty run, which leaves no record
 	}
 	r.writeTurns()
 	r.writeStamp()
@@ -246,21 +243,21 @@ func (r *Recorder) writeStamp() {
 	r.stamped = r.m.next
 }
 
-// StampNew is Stamp if any event has been noted since the latest stamp.
+// StampNew is Stamp if an event has been recorded since the latest stamp.
 func (r *Recorder) StampNew() {
 	if now, _ := r.m.runs(); now.times > 0 {
 		r.Stamp()
 	}
 }
 
-// NameOperations says what the numbers of collectives stand for.
+// NameOperations sets the names of collectives by number.
 func (r *Recorder) NameOperations(names []string) {
 	for i, name := range names[:min(len(names), maxOperations)] {
 		copy(r.m.operations[i][:], name)
 	}
 }
 
-// A Ring is the memory of a rank's recorder, as the agent has it.
+// A Ring is the memory of a rank's recorder, as mapped by the agent.
 type Ring struct{ bytes []byte }
 
 // NewRing makes the memory, and a descriptor for the rank.
@@ -276,8 +273,8 @@ func NewRing() (*Ring, int, error) {
 	return &Ring{b}, fd, nil
 }
 
-// Copy returns what is there now, up to the last endpoint in use. The rank may write meanwhile, so that
-// records may be torn.
+// Copy returns a copy of the memory up to the last endpoint in use. The rank may write meanwhile, so records
+// may be torn.
 func (r *Ring) Copy() []byte {
 	n := contextid.MaxEndpoints
 	for n > 1 && (*parts)(unsafe.Pointer(&r.bytes[0]))[n-1].version == 0 {
@@ -286,5 +283,5 @@ func (r *Ring) Copy() []byte {
 	return bytes.Clone(r.bytes[:n*partSize])
 }
 
-// Close gives the memory up; a rank that lives keeps its own mapping.
+// Close unmaps the memory; a live rank keeps its own mapping.
 func (r *Ring) Close() error { return sys.UnmapShared(r.bytes) }

@@ -14,13 +14,13 @@ import (
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
-// Limits of what is read of a dump.
+// Limits of a dump that is read.
 const (
 	maxLine  = 512
 	maxLines = 2 * entries * contextid.MaxEndpoints
 )
 
-// A Record is what one dump says.
+// A Record is a parsed dump.
 type Record struct {
 	Rank   int
 	Title  string // its first line
@@ -31,13 +31,13 @@ type Record struct {
 type event struct {
 	at   time.Time
 	rank int
-	text string // with the mark
+	text string // including the mark
 }
 
-// ErrNoDump is the error of a file that is no dump at all.
+// ErrNoDump is the error for a file that is not a dump.
 var ErrNoDump = errors.New("not the events of a rank: it does not begin with \"" + title + "\"")
 
-// Parse reads a dump.
+// Parse parses a dump.
 func Parse(in io.Reader) (*Record, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, maxLine), maxLine)
@@ -68,8 +68,8 @@ func Parse(in io.Reader) (*Record, error) {
 	return d, nil
 }
 
-// Merge writes the events of all dumps in the order of their times, each with its rank, those of one rank in
-// the order in which it wrote them.
+// Merge writes the events of all dumps ordered by time, each with its rank. Events of one rank keep their
+// order.
 func Merge(out io.Writer, dumps []*Record) error {
 	slices.SortStableFunc(dumps, func(a, b *Record) int { return a.Rank - b.Rank })
 	var all []event

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// virtual are the interfaces that only lead to this host itself.
+// virtual has the name prefixes of interfaces that only lead to this host.
 var virtual = []string{"lo", "docker", "virbr", "veth", "br-", "cni", "podman"}
 
 // resolveWithin bounds the look-up of all names together.
 const resolveWithin = 3 * time.Second
 
-// Towards is this host's address on the way to other hosts, which are names or addresses: that of the first
-// route that leaves this host, or else of the first interface that leads anywhere. A name of this host itself
-// stands for the address that it has, unless that is a loopback address.
+// Towards returns this host's address on the route to other hosts, given by name or address: the address of
+// the first route that leaves this host, or else of the first interface that is up. A name of this host
+// itself counts as its address, unless that is a loopback address.
 func Towards(hosts []string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveWithin)
 	defer cancel()

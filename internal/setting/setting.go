@@ -1,5 +1,5 @@
-// Package setting is the one table of the WEFT_* settings: name, default, meaning. Whoever reads a setting
-// names it by its constant, so that none exists that `weft info --settings` does not print.
+// Package setting is the table of the WEFT_* settings: name, default, meaning. Every reader of a setting uses
+// its variable here, so `weft info --settings` prints all of them.
 package setting
 
 import (
@@ -9,7 +9,7 @@ import (
 // Setting is one environment variable that changes how weft works.
 type Setting struct {
 	Name    string
-	Default string // the text that stands for an unset variable
+	Default string // the text of an unset variable
 	Meaning string
 }
 
@@ -22,7 +22,7 @@ var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, Conne
 	UnexpectedCount, Collectives, Check, Statistics, Report, Profile, Trace, Metrics, MetricsToken,
 	Survive, Stuck, StuckAction, Log}
 
-// Restarted is no setting of the user's: it is how a launcher tells how often the job has been restarted.
+// Restarted is not for users: by it, a launcher tells ranks how often the job has been restarted.
 var Restarted = &Setting{"WEFT_RESTARTED", "0", "how often the job has been restarted after a loss"}
 
 var (
@@ -153,8 +153,8 @@ var (
 // MaxLanes is the greatest value of WEFT_LANES.
 const MaxLanes = 8
 
-// String is the setting's text in the environment, or the default.
+// String returns the setting's text in the environment, or the default.
 func (s *Setting) String() string { return Environment().Of(s).String() }
 
-// Duration is Value.Duration of the environment.
+// Duration returns Value.Duration of the environment.
 func (s *Setting) Duration() (time.Duration, error) { return Environment().Of(s).Duration() }

@@ -9,17 +9,17 @@ import (
 	"github.com/weft-mpi/weft/internal/spelling"
 )
 
-// prefix begins the names of all variables of weft.
+// prefix is the prefix of weft's variables.
 const prefix = "WEFT_"
 
-// launchers are the variables by which a launcher tells a rank who it is. They are no settings.
+// launchers are the variables by which a launcher identifies a rank. They are not settings.
 var launchers = []string{
 	"WEFT_JOB", "WEFT_RANK", "WEFT_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE",
 	inherited.Variable, Restarted.Name,
 }
 
-// Unknown lists the variables of an environment that have the name of a setting which does not exist, each
-// with the setting that was meant, as far as that can be told.
+// Unknown returns the variables of an environment that look like settings but are not, each with the setting
+// that was probably meant.
 func Unknown(environ []string) []string {
 	known := slices.Clone(launchers)
 	for _, s := range All {
@@ -29,7 +29,7 @@ func Unknown(environ []string) []string {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		rest, ours := strings.CutPrefix(name, prefix)
-		// An empty variable is as good as none. Tests of weft have variables of their own.
+		// An empty variable counts as unset. Tests of weft have their own variables.
 		if !ours || value == "" || slices.Contains(known, name) || strings.HasPrefix(rest, "TEST_") {
 			continue
 		}
@@ -44,7 +44,7 @@ func Unknown(environ []string) []string {
 	return out
 }
 
-// trimmed are names without the prefix that all of them have, which would make each like every other.
+// trimmed returns names without their common prefix, which would make them similar.
 func trimmed(names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {

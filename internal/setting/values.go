@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/internal/spelling"
 )
 
-// Values are what the settings are in one process. The zero Values are the defaults.
+// Values are the settings of one process. The zero Values are the defaults.
 type Values struct{ text map[*Setting]string }
 
 // Value is one setting with its text.
@@ -20,7 +20,7 @@ type Value struct {
 	text string
 }
 
-// Environment reads the settings from the environment. An empty variable stands for the default.
+// Environment returns the settings of the environment. An empty variable means the default.
 func Environment() Values {
 	v := Values{map[*Setting]string{}}
 	for _, s := range append(All[:len(All):len(All)], Restarted) {
@@ -31,14 +31,14 @@ func Environment() Values {
 	return v
 }
 
-// Clone returns values that can be changed by themselves.
+// Clone returns a copy that can be changed independently.
 func (v Values) Clone() Values {
 	c := Values{map[*Setting]string{}}
 	maps.Copy(c.text, v.text)
 	return c
 }
 
-// Of returns a setting with its text: what was set, or the default.
+// Of returns a setting with its text, or the default text.
 func (v Values) Of(s *Setting) Value {
 	if text, ok := v.text[s]; ok {
 		return Value{s, text}
@@ -46,13 +46,13 @@ func (v Values) Of(s *Setting) Value {
 	return Value{s, s.Default}
 }
 
-// IsSet reports whether a setting has a text other than by default.
+// IsSet reports whether a setting is set.
 func (v Values) IsSet(s *Setting) bool {
 	_, ok := v.text[s]
 	return ok
 }
 
-// Set changes a setting by its name. An empty text stands for the default.
+// Set changes a setting by its name. An empty text means the default.
 func (v Values) Set(name, text string) error {
 	s, err := byName(name)
 	if err != nil {
@@ -90,7 +90,7 @@ func byName(name string) (*Setting, error) {
 	return nil, fmt.Errorf("%s (weft info --settings lists all)", text)
 }
 
-// String lists what is set, other than by default.
+// String lists the settings that are set.
 func (v Values) String() string {
 	var list []string
 	for _, s := range All {
@@ -101,10 +101,10 @@ func (v Values) String() string {
 	return strings.Join(list, " ")
 }
 
-// String is the text.
+// String returns the text.
 func (v Value) String() string { return v.text }
 
-// Duration is the setting as a length of time above zero.
+// Duration returns the setting as a duration above zero.
 func (v Value) Duration() (time.Duration, error) {
 	d, err := time.ParseDuration(v.text)
 	if err != nil || d <= 0 {
@@ -113,7 +113,7 @@ func (v Value) Duration() (time.Duration, error) {
 	return d, nil
 }
 
-// Bytes is the setting as a number of bytes of at least low; 0 if it is empty.
+// Bytes returns the setting as a number of bytes of at least low; 0 if it is empty.
 func (v Value) Bytes(low int) (int, error) {
 	if v.text == "" {
 		return 0, nil
@@ -136,7 +136,7 @@ func ParseBytes(text string) (int, error) {
 	return int(n) << shift, err
 }
 
-// On is the setting as a switch.
+// On returns the setting as a switch.
 func (v Value) On() (bool, error) {
 	switch v.text {
 	case "on", "1":
@@ -147,7 +147,7 @@ func (v Value) On() (bool, error) {
 	return false, fmt.Errorf("%s=%q: must be on or off, or 1 or 0", v.Name, v.text)
 }
 
-// IntOrAuto is the setting as a whole number from low, above zero, to high; 0 for auto.
+// IntOrAuto returns the setting as an integer from low, above zero, to high; 0 for auto.
 func (v Value) IntOrAuto(low, high int) (int, error) {
 	if v.text == "auto" {
 		return 0, nil
@@ -159,7 +159,7 @@ func (v Value) IntOrAuto(low, high int) (int, error) {
 	return n, err
 }
 
-// Int is the setting as a whole number from low to high.
+// Int returns the setting as an integer from low to high.
 func (v Value) Int(low, high int) (int, error) {
 	n, err := strconv.Atoi(v.text)
 	if err != nil || n < low || n > high {

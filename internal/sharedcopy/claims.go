@@ -88,8 +88,9 @@ func share(left uint64) uint64 {
 	return min(max((left+1)/2, leastShare), mostShare)
 }
 
-// firstShare is how many pages of a part the leader claims before the helper knows of it: half of a short
-// part, of which the helper's first share is the rest, and what is copied until the helper has seen it.
+// firstShare returns the number of pages of a part that the leader claims before the helper knows of it: half
+// of a short part, of which the helper's first share is the rest, plus the pages copied until the helper sees
+// it.
 func firstShare(pages uint64) uint64 { return min(pages/2+noticePages, pages, mostShare) }
 
 // begin begins a turn, with the first pages claimed for the leader, and returns how many. The previous turn

@@ -6,29 +6,29 @@ import (
 	"io"
 )
 
-// A rank and its launcher talk about the rank's state over a connection of their own, a descriptor that the
-// rank inherits. The launcher sends a byte for each thing that it asks for, a byte of value Taken when it has
-// a whole artifact, and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank
-// has failed and the job goes on. The rank sends frames: the length of what follows, 4 bytes, big endian; the
-// kind, 1 byte; and the body.
+// A rank and its launcher exchange the rank's state over a separate connection, a descriptor that the rank
+// inherits. The launcher sends a byte for each request, a byte of value Taken when it has a whole artifact,
+// and a byte of value Failed with the number of a rank, 4 bytes, big endian, when that rank has failed and
+// the job goes on. The rank sends frames: the length of the rest, 4 bytes, big endian; the kind, 1 byte; and
+// the body.
 
-// The first byte of what the launcher sends.
+// The first byte of the launcher's commands.
 const (
 	Ask       = 1 // asks for a snapshot
 	AskSample = 2 // asks for a sample
-	Failed    = 3 // tells that a rank has failed
+	Failed    = 3 // a rank has failed
 	AskStacks = 4 // asks for the stacks of all goroutines, as an artifact
-	Taken     = 5 // tells that a whole artifact has been taken
-	HandOver  = 6 // asks for what has been measured so far: a signal comes next that may end the rank
+	Taken     = 5 // the launcher has a whole artifact
+	HandOver  = 6 // asks for the measurements so far: a signal follows that may end the rank
 )
 
-// AppendFailed appends what tells of a failed rank.
+// AppendFailed appends the command for a failed rank.
 func AppendFailed(b []byte, rank int) []byte {
 	return binary.BigEndian.AppendUint32(append(b, Failed), uint32(rank))
 }
 
-// NextCommand cuts the first thing that the launcher has said off b. It reports false if it is not complete.
-// The rank is that of Failed. An error is of a byte that no launcher sends.
+// NextCommand cuts the launcher's first command off b. It reports false if the command is not complete. The
+// rank is that of Failed. It returns an error for a byte that no launcher sends.
 func NextCommand(b []byte) (command byte, rank int, rest []byte, ok bool, err error) {
 	switch {
 	case len(b) == 0:
@@ -43,7 +43,7 @@ func NextCommand(b []byte) (command byte, rank int, rest []byte, ok bool, err er
 	return Failed, int(binary.BigEndian.Uint32(b[1:])), b[5:], true, nil
 }
 
-// Kind is what a frame of a rank says.
+// Kind is the kind of a rank's frame.
 type Kind byte
 
 const (
@@ -53,8 +53,8 @@ const (
 	Moving       // messages of the rank move again
 	Answer       // the body is an encoded snapshot
 	Sampled      // the body is an encoded sample
-	// ArtifactPart: the body is which artifact it is a part of, 1 byte; whether it is the last part, 1 byte;
-	// and the part.
+	// ArtifactPart: the body is the artifact's kind, 1 byte; whether this is the last part, 1 byte; and the
+	// part.
 	ArtifactPart
 	Measures   // the rank answers HandOver
 	HandedOver // the answer, after the artifacts
@@ -95,7 +95,7 @@ func NextFrame(b []byte) (k Kind, body, rest []byte, ok bool, err error) {
 	return k, b[frameHead : frameHead+n], b[frameHead+n:], true, nil
 }
 
-// parseHead checks the beginning of a frame, and gives how long its body is.
+// parseHead checks the beginning of a frame, and returns the length of its body.
 func parseHead(head []byte) (k Kind, body int, err error) {
 	n, k := binary.BigEndian.Uint32(head), Kind(head[4])
 	switch {
@@ -108,14 +108,14 @@ func parseHead(head []byte) (k Kind, body int, err error) {
 	return k, int(n - 1), nil
 }
 
-// Artifact says what a rank leaves with its launcher.
+// Artifact is a kind of result that a rank leaves with its launcher.
 type Artifact byte
 
 const (
 	Profile   Artifact = iota + 1 // in pprof's format
 	CallSites                     // an encoded list of CallSite
 	Stacks                        // of all goroutines, as runtime.Stack writes them
-	Trace                         // what package trace encodes
+	Trace                         // as encoded by package trace
 	Artifacts                     // one more than the last
 )
 

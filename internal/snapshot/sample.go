@@ -11,16 +11,16 @@ import (
 // MaxSampleWaits bounds the waits that a sample lists.
 const MaxSampleWaits = 4
 
-// A Sample is what a rank says of itself while somebody looks on: what it does, and its counters since Init.
+// A Sample is a rank's report for watchers: its state, and its counters since Init.
 type Sample struct {
 	State Rank // without messages, channels and members of communicators
 
 	Up              time.Duration // since Init
-	Asleep          time.Duration // that goroutines have slept in calls, all together
+	Asleep          time.Duration // in calls, of all goroutines together
 	Sent, SentBytes uint64        // messages, and their bytes
-	SentBy          []uint64      `json:",omitempty"` // of Sent, by endpoint; empty while one is in use
+	SentBy          []uint64      `json:",omitempty"` // Sent by endpoint; empty while only one is in use
 	Memory          uint64        // bytes that the Go runtime has from the system
-	Registered      uint64        // bytes of the channels' buffers, which lie beside that
+	Registered      uint64        // bytes of the channels' buffers, not part of Memory
 	Phases          []int         `json:",omitempty"` // channels in each phase, from the first one
 	Lanes           int           // connections that carry data now
 	LanesLost       uint64        // since Init
@@ -32,7 +32,7 @@ func (s *Sample) Encode() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// DecodeSample reads a sample, and checks it: the launcher does not trust a rank.
+// DecodeSample decodes and checks a sample: the launcher does not trust a rank.
 func DecodeSample(b []byte) (*Sample, error) {
 	if len(b) > MaxSize {
 		return nil, fmt.Errorf("a sample of %d bytes; at most %d are read", len(b), MaxSize)

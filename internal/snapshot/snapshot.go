@@ -1,6 +1,6 @@
-// Package snapshot holds what a rank says of itself when it is asked what it is doing: which calls of the
-// program wait, for whom, since when and at which source line, and which messages lie there that no receive
-// has taken. A rank sends its snapshot to the launcher, which finds out why a job hangs.
+// Package snapshot describes the state of a rank: which calls of the program wait, for which ranks, since
+// when and at which source line, and which messages have arrived unmatched. A rank sends its snapshot to the
+// launcher, which finds out why a job hangs.
 package snapshot
 
 import (
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Version is that of the encoding. A launcher reads snapshots of its own version only.
+// Version is the version of the encoding. A launcher reads only snapshots of its own version.
 const Version = 3
 
 // MaxSize bounds an encoded snapshot, in bytes.
 const MaxSize = 1 << 19
 
-// Limits of what a snapshot lists. What is beyond them is counted.
+// Limits of the lists of a snapshot. The elements beyond them are counted.
 const (
 	MaxWaits    = 64
 	MaxOps      = 16
@@ -25,14 +25,14 @@ const (
 	MaxChannels = 4096
 )
 
-// Any is the peer of a receive from any source, and the tag of one of any tag.
+// Any is the peer of a receive from any source, and the tag of a receive of any tag.
 const Any = -1
 
-// Phase says how far a rank is between Init and its end.
+// Phase is the progress of a rank from Init to its end.
 type Phase string
 
 const (
-	// NotBegun: it has not called Init. A rank does not say so itself.
+	// NotBegun: it has not called Init. A rank does not report this itself.
 	NotBegun   Phase = "not begun"
 	Starting   Phase = "starting" // it is in Init
 	Running    Phase = "running"
@@ -40,7 +40,7 @@ const (
 	Finished   Phase = "finished"   // it has left Finalize, or its Init has failed
 )
 
-// Acts tells whether a rank may send messages of the program, now or later.
+// Acts reports whether a rank may send messages of the program, now or later.
 func (p Phase) Acts() bool { return p != Finalizing && p != Finished }
 
 // A Rank is the state of one rank.
@@ -50,51 +50,51 @@ type Rank struct {
 	Size    int // of the world; 0 for a rank without one: it is in Init, or its Init has failed
 	Phase   Phase
 
-	// Progress grows whenever a message of the rank moves: it is sent, arrives, is matched or completes.
+	// Progress grows whenever a message of the rank is sent, arrives, is matched or completes.
 	Progress uint64
 	Still    time.Duration // since Progress last grew, or since Init
 
-	// Active counts goroutines that may act without any message: they run, sleep, read a file or wait on a Go
-	// channel, and are the program's, or the standard library's. A goroutine that waits in a call of weft is
-	// not among them, nor one that can only be released by another goroutine of the program.
+	// Active counts goroutines of the program or the standard library that may act without any message: they
+	// run, sleep, read a file or wait on a Go channel. A goroutine that waits in a call of weft does not
+	// count, nor one that only another goroutine of the program can release.
 	Active int
-	// At is where an active goroutine is, if there is one.
+	// At is the source line of an active goroutine, if there is one.
 	At string `json:",omitempty"`
-	// Later says how the program may act although no goroutine shows it: by a timer, say. It is the end of a
-	// sentence about the program, and empty where it cannot.
+	// Later says how the program may act without a goroutine that shows it, such as by a timer. It is the end
+	// of a sentence about the program, and empty if it cannot act so.
 	Later string `json:",omitempty"`
 
-	// Leaving says that messages wait for a connection or for room at a peer. They leave without a call.
+	// Leaving is set if messages wait for a connection or for room at a peer. They leave without a call.
 	Leaving bool `json:",omitempty"`
 
 	Waits      []Wait    `json:",omitempty"`
-	MoreWaits  int       `json:",omitempty"` // that are left out
+	MoreWaits  int       `json:",omitempty"` // not listed
 	Unexpected []Message `json:",omitempty"` // by age, the oldest first
-	More       int       `json:",omitempty"` // unexpected messages that are left out
+	More       int       `json:",omitempty"` // unexpected messages not listed
 	Comms      []Comm    `json:",omitempty"` // communicators that are not freed, the world first
-	Locks      []Held    `json:",omitempty"` // of windows, that the rank has; at most MaxLocks
+	Locks      []Held    `json:",omitempty"` // locks of windows that the rank has; at most MaxLocks
 	Channels   []Channel `json:",omitempty"` // to other ranks, by rank; at most MaxChannels
 }
 
-// Init is the name of the call that a rank which is Starting waits in.
+// Init is the name of the call in which a Starting rank waits.
 const Init = "Init"
 
-// Finalize is the name of the collective that a rank in mpi.Finalize waits in.
+// Finalize is the name of the collective in which a rank in mpi.Finalize waits.
 const Finalize = "Finalize"
 
-// A Wait is one goroutine that waits in a call.
+// A Wait is a goroutine that waits in a call.
 type Wait struct {
 	Call      string        // the function of package mpi
 	Site      string        `json:",omitempty"` // file:line of the program that called it
 	Goroutine uint64        `json:",omitempty"`
-	Since     time.Duration // for how long it has waited
-	// Bounded says that the wait ends by itself, at the end of a context or at a time.
+	Since     time.Duration // how long it has waited
+	// Bounded is set if the wait ends by itself, with a context or at a time.
 	Bounded bool `json:",omitempty"`
-	Ops     []Op `json:",omitempty"` // of which one is enough
-	MoreOps int  `json:",omitempty"` // that are left out
+	Ops     []Op `json:",omitempty"` // one of them is enough
+	MoreOps int  `json:",omitempty"` // not listed
 }
 
-// OpKind is what an operation does.
+// OpKind is the kind of an operation.
 type OpKind string
 
 const (
@@ -104,37 +104,37 @@ const (
 	Lock       OpKind = "lock" // of the part of a window that Peer has
 )
 
-// An Op is an operation that is not complete.
+// An Op is an incomplete operation.
 type Op struct {
 	Kind  OpKind
 	Name  string `json:",omitempty"` // of a collective, or of a message that a call consists of
 	Comm  uint32 // the communicator's id
-	Peer  int    // world rank, or Any; of no meaning for a collective
+	Peer  int    // world rank, or Any; meaningless for a collective
 	Tag   int    // or Any
 	Bytes int
-	// Moving says that the operation needs no act of another rank: its bytes are on their way.
+	// Moving is set if the operation needs no action of another rank: its bytes are in flight.
 	Moving bool `json:",omitempty"`
 
-	// Of a collective: how many this rank had begun on the communicator with this one, 0 if that is not
-	// known; and the world ranks whose messages it waits for now.
+	// For a collective: how many this rank has begun on the communicator, including this one, 0 if unknown;
+	// and the world ranks whose messages it waits for now.
 	Number uint64 `json:",omitempty"`
 	Needs  []int  `json:",omitempty"`
 }
 
-// A Channel counts the messages between the rank and a peer. What the one has sent and the other has not
-// received is on its way.
+// A Channel counts the messages between the rank and a peer. Messages that one has sent and the other has not
+// received are in flight.
 type Channel struct {
 	Peer           int
 	Sent, Received uint64
 }
 
-// Held is a lock that the rank has: that of the part of a window that Peer has.
+// Held is a lock that the rank has: that of Peer's part of a window.
 type Held struct {
 	Comm uint32 // of the window
 	Peer int    // world rank
 }
 
-// A Message has arrived, and no receive has taken it.
+// A Message has arrived, and no receive has matched it.
 type Message struct {
 	Comm  uint32
 	From  int // world rank
@@ -156,7 +156,7 @@ func (r *Rank) Encode() ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// Decode reads a snapshot, and checks it: the launcher does not trust a rank.
+// Decode decodes and checks a snapshot: the launcher does not trust a rank.
 func Decode(b []byte) (*Rank, error) {
 	if len(b) > MaxSize {
 		return nil, fmt.Errorf("a snapshot of %d bytes; at most %d are read", len(b), MaxSize)
@@ -168,8 +168,8 @@ func Decode(b []byte) (*Rank, error) {
 	return r, r.check()
 }
 
-// IsOf tells whether this is what a rank of a job of that size says. A rank without a world does not know its
-// number, and gets it here.
+// IsOf reports whether this can be the snapshot of a rank in a job of that size. It sets the number of a rank
+// without a world, which does not know it.
 func (r *Rank) IsOf(rank, size int) bool {
 	if r.Size == 0 {
 		r.Rank, r.Size = rank, size
@@ -194,7 +194,7 @@ func (r *Rank) check() error {
 	return nil
 }
 
-// named are the world ranks that occur in a snapshot.
+// named returns the world ranks that occur in a snapshot.
 func (r *Rank) named() []int {
 	var ranks []int
 	for _, w := range r.Waits {

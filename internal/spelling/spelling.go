@@ -1,17 +1,17 @@
-// Package spelling finds the word that somebody meant who has mistyped it.
+// Package spelling finds the word that was meant by a mistyped one.
 package spelling
 
 import "strings"
 
-// Nearest is the one of words that is most like the given word, and "" where none is like it. Case does not
-// matter, nor do the signs that join parts of a name.
+// Nearest returns the most similar of words, or "" if none is similar. It ignores case and the characters
+// that join parts of a name.
 func Nearest(word string, words []string) string {
 	target := plain(word)
 	best, smallest := "", 0
 	for _, candidate := range words {
 		text := plain(candidate)
 		d := distance(target, text)
-		// A third of the letters may differ. Of words shorter than three letters, each is like every other.
+		// A third of the letters may differ. Words of fewer than three letters are all similar.
 		if d > min(len(target), len(text))/3 {
 			continue
 		}
@@ -26,11 +26,11 @@ func plain(word string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(word))
 }
 
-// maxWord bounds the length of what is compared.
+// maxWord bounds the length of compared words.
 const maxWord = 64
 
-// distance is how many letters have to be added, left out, replaced or swapped with their neighbor to make b
-// of a (the optimal string alignment distance).
+// distance returns how many letters must be added, removed, replaced or swapped with their neighbor to turn a
+// into b (the optimal string alignment distance).
 func distance(a, b string) int {
 	if len(a) > maxWord || len(b) > maxWord {
 		return max(len(a), len(b))

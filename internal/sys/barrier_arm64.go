@@ -1,10 +1,10 @@
 package sys
 
-// StoreBarrier has what the program stores from now on be seen after what it has stored before.
+// StoreBarrier makes later stores visible after earlier ones.
 func StoreBarrier()
 
-// FullBarrier has what the program loads from now on be loaded after what it has stored before is seen.
+// FullBarrier makes later loads happen after earlier stores are visible.
 func FullBarrier()
 
-// LoadBarrier has what the program loads from now on be loaded after what it has loaded before.
+// LoadBarrier makes later loads happen after earlier ones.
 func LoadBarrier()

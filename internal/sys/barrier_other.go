@@ -4,7 +4,7 @@ package sys
 
 import "sync/atomic"
 
-// FullBarrier has what the program loads from now on be loaded after what it has stored before is seen.
+// FullBarrier makes later loads happen after earlier stores are visible.
 func FullBarrier() {
 	var word uint64
 	atomic.AddUint64(&word, 1)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is what the clock by which Go measures shows at the moment at, in ns. Processes for which clock
-// is the same read the same clock.
+// Monotonic returns the reading of Go's monotonic clock at a moment, in ns. Processes with an equal clock
+// read the same clock.
 func Monotonic(at time.Time) (ns int64, clock uint64, err error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

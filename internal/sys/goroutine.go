@@ -2,6 +2,6 @@
 
 package sys
 
-// Goroutine tells the calling goroutine from all others that live. It costs a few instructions, for builds
-// that check who has which lock.
+// Goroutine returns a value that identifies the calling goroutine among the live ones. It costs a few
+// instructions, for builds that check who has which lock.
 func Goroutine() uintptr

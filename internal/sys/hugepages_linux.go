@@ -8,8 +8,8 @@ func CanCollapse() bool {
 	return errno == 0
 }
 
-// Collapse has the system put memory of this process, aligned to huge pages, onto such pages. It may take a
-// millisecond for each. It fails with EAGAIN if that cannot be done at the moment.
+// Collapse moves memory of this process, aligned to huge pages, onto such pages. It may take a millisecond
+// for each. It fails with EAGAIN if that is not possible at the moment.
 func Collapse(address, size uintptr) error {
 	_, _, errno := unix.Syscall(unix.SYS_MADVISE, address, size, unix.MADV_COLLAPSE)
 	if errno != 0 {

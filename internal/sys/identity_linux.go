@@ -67,8 +67,8 @@ func (w *Watch) Runs() bool {
 	return w.runs
 }
 
-// lookAt tells of a process that began at a time whether a thread has a processor or waits for one, and for
-// how long all have until now; not ok if it is another process, or has ended.
+// lookAt returns for a process that began at a time whether a thread has a processor or waits for one, and
+// for how long all threads have until now. ok is false if it is another process, or has ended.
 func lookAt(folder, began string) (ready bool, wanted time.Duration, ok bool) {
 	if p, ok := readStat(folder + "/stat"); !ok || p.Began != began {
 		return false, 0, false

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// UnignoreForChildren gives the signals that this process was started to ignore their default meaning in the
-// processes it starts, and goes on to ignore them itself. A shell without job control starts what follows `&`
+// UnignoreForChildren restores the default action of inherited ignored signals in the processes that this
+// process starts, which still ignores them itself. A shell without job control starts background commands
 // with SIGINT ignored; children inherit that, and could not be interrupted.
 var UnignoreForChildren = sync.OnceFunc(func() {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} { // Go leaves no others ignored

@@ -17,7 +17,7 @@ func Release() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// ProcessLimit is how many processes and threads the user of this process may have.
+// ProcessLimit returns how many processes and threads the user of this process may have.
 func ProcessLimit() (uint64, error) {
 	var r unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NPROC, &r)

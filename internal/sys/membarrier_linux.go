@@ -15,8 +15,8 @@ const (
 
 var joined atomic.Bool
 
-// JoinBarrier has this process take part in Barriers, those of other processes too; false if the system has
-// none. The first time it blocks for some 10 ms.
+// JoinBarrier makes this process take part in Barriers, including those of other processes; false if the
+// system has none. The first call blocks for about 10 ms.
 func JoinBarrier() bool {
 	_, _, e := syscall.Syscall(unix.SYS_MEMBARRIER, barrierRegister, 0, 0)
 	if e == 0 {

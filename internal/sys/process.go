@@ -2,7 +2,7 @@ package sys
 
 import "syscall"
 
-// A Child says how to start a process.
+// A Child describes how to start a process.
 type Child struct {
 	Path      string
 	Args, Env []string

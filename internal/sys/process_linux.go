@@ -22,9 +22,9 @@ func (c *Child) tie(attr *syscall.SysProcAttr) error {
 // marking keeps two children from being started with each other's mark.
 var marking sync.Mutex
 
-// mark has what is started from now on carry the child's mark: the soft limit of the time that a process with
-// a real-time policy may run without a pause, in microseconds. Children inherit it, whatever becomes of their
-// environment, session and parents; and no process ever runs for so long.
+// mark makes processes started from now on carry the child's mark: the soft limit of the time that a process
+// with a real-time policy may run without a pause, in microseconds. Children inherit it, even if their
+// environment, session and parents change, and no process ever runs for so long.
 func (c *Child) mark() (undo func()) {
 	if c.Mark == 0 {
 		return func() {}
@@ -49,12 +49,12 @@ func Marked(pid int, mark uint64) bool {
 	return unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &now) == nil && now.Cur == mark
 }
 
-// preference is by how much a child counts for larger than it is where memory runs out, in thousandths of
-// all memory.
+// preference is by how much a child counts as larger than it is when memory runs out, in thousandths of all
+// memory.
 const preference = 100
 
-// PreferAsVictim has the system, where memory runs out, end a child rather than this process, which has to
-// tell why the job ended. It may take several before the memory of the first is free.
+// PreferAsVictim makes the system end a child rather than this process when memory runs out, as this process
+// must report why the job ended. The system may end several before the memory of the first is free.
 func PreferAsVictim(pid int) {
 	if score := victimScore(); score != "" { // a system without it chooses by itself
 		os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, scoreFile), []byte(score), 0)
@@ -94,7 +94,7 @@ func Pipe() (reader, writer int, err error) {
 	return fds[0], fds[1], err
 }
 
-// Unread is how many bytes a pipe holds that nobody has read.
+// Unread returns the number of unread bytes in a pipe.
 func Unread(pipe int) int {
 	n, _ := unix.IoctlGetInt(pipe, unix.TIOCINQ)
 	return n
@@ -104,9 +104,8 @@ func Unread(pipe int) int {
 // can.
 func WaitReadable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLIN, other) }
 
-// WaitWritable waits until the first descriptor can be written, or has failed, or the other can be read, and
-// reports whether the first is so. A pipe or terminal that can be written takes PipeAtomic bytes without
-// blocking.
+// WaitWritable waits until the first descriptor can be written or has failed, or the other can be read, and
+// reports whether it was the first. A writable pipe or terminal takes PipeAtomic bytes without blocking.
 func WaitWritable(fd, other int) (first bool, err error) { return wait(fd, unix.POLLOUT, other) }
 
 func wait(fd int, events int16, other int) (first bool, err error) {
@@ -130,10 +129,10 @@ func MoveAbove(fd, min int) int {
 	return moved
 }
 
-// PipeAtomic is how many bytes go into a pipe as a whole.
+// PipeAtomic is the number of bytes that are written to a pipe atomically.
 const PipeAtomic = 4096
 
-// PipeCapacity is how many bytes a pipe can hold.
+// PipeCapacity returns the number of bytes that a pipe can hold.
 func PipeCapacity(fd int) int {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	if err != nil {

@@ -66,7 +66,7 @@ func WaitWritable(fd, other int) (first bool, err error)  { return false, errNee
 
 func MoveAbove(fd, _ int) int { return fd }
 
-// PipeAtomic is how many bytes go into a pipe as a whole.
+// PipeAtomic is the number of bytes that are written to a pipe atomically.
 const PipeAtomic = 512
 
 // SignalName is the number of a signal, in words.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ProcessStat is what the system tells of a process or a thread.
+// ProcessStat is the system's description of a process or a thread.
 type ProcessStat struct {
 	PID    int
 	Name   string

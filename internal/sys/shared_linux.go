@@ -87,11 +87,11 @@ func UnmapShared(b []byte) error {
 	return err
 }
 
-// reservePiece is how much is reserved in one call: a signal ends the call and undoes what it has done, and
+// reservePiece is the number of bytes reserved in one call: a signal ends the call and undoes its work, and
 // the runtime sends signals.
 const reservePiece = 4 << 20
 
-// Reserve gives a part of shared memory its pages, so that using it cannot fail.
+// Reserve allocates the pages of a part of shared memory, so that using it cannot fail.
 func Reserve(fd int, off, n int64) error {
 	for n > 0 {
 		k := min(n, reservePiece)
@@ -124,7 +124,7 @@ func Fill(fd int, off, n int64) error {
 
 var zeros [64 << 10]byte
 
-// Punch gives the pages of a part of shared memory back to the system. It reads as zeros from then on.
+// Punch returns the pages of a part of shared memory to the system. The part reads as zeros from then on.
 func Punch(fd int, off, n int64) error {
 	for {
 		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
@@ -134,21 +134,21 @@ func Punch(fd int, off, n int64) error {
 	}
 }
 
-// foreignPiece is how much of another process's memory is copied in one call, which costs as much as copying
-// some 20 KiB before the first byte (docs/internals/adr/0022).
+// foreignPiece is the number of bytes of another process's memory that are copied in one call, whose fixed
+// cost is that of copying about 20 KiB (docs/internals/adr/0022).
 const foreignPiece = 4 << 20
 
-// provenFor is how long a process that has proved itself is taken for the same: too short for the system to
-// come round to its number again.
+// provenFor is how long the identity of a process stays valid after a check: too short for the system to
+// reuse its number.
 const provenFor = 5 * time.Millisecond
 
-// began is when this process began: a time since then takes one look at the clock, where time.Now takes two.
+// began is the start of this process: time.Since(began) reads one clock, where time.Now reads two.
 var began = time.Now()
 
 // Foreign is the memory of another process.
 type Foreign struct {
 	Pid      int
-	Proof    uint64 // address of what only this process has
+	Proof    uint64 // address of bytes that only this process has
 	Secret   [32]byte
 	isProven bool
 	proven   time.Duration // since began, if isProven
@@ -273,7 +273,7 @@ func PeerOf(c *net.UnixConn) (pid, uid int, err error) {
 	return int(cred.Pid), int(cred.Uid), nil
 }
 
-// SendDescriptors writes b with descriptors beside it.
+// SendDescriptors writes b together with descriptors.
 func SendDescriptors(c *net.UnixConn, b []byte, fds ...int) error {
 	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
 	if err == nil && n < len(b) {
@@ -282,8 +282,7 @@ func SendDescriptors(c *net.UnixConn, b []byte, fds ...int) error {
 	return err
 }
 
-// RecvDescriptors reads what there is into b, and at most maxFDs descriptors beside it; all others are
-// closed.
+// RecvDescriptors reads available bytes into b, and at most maxFDs descriptors; all others are closed.
 func RecvDescriptors(c *net.UnixConn, b []byte, maxFDs int) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
@@ -307,7 +306,7 @@ func RecvDescriptors(c *net.UnixConn, b []byte, maxFDs int) (n int, fds []int, e
 	return n, fds, nil
 }
 
-// TotalMemory is how many bytes of memory the machine has.
+// TotalMemory returns the machine's memory in bytes.
 func TotalMemory() (int64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

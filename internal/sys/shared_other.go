@@ -52,7 +52,7 @@ func (*Foreign) Blocked() bool { return false }
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16
 
-// WakeAddress is where another process ends the waits of a Poller.
+// WakeAddress is the address at which another process ends the waits of a Poller.
 type WakeAddress struct{}
 
 func NewWakeAddress(string, [TokenSize]byte) (*WakeAddress, error) { return nil, errShared }

@@ -14,7 +14,7 @@ import (
 // kernel comes through sooner. They must only be used on non-blocking descriptors. "Again" is reported as n
 // == -1 with no error; the end of a stream as n == 0.
 
-// Read reads what there is into p, which is not empty.
+// Read reads available bytes into p, which is not empty.
 func Read(fd int, p []byte) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])),
@@ -28,7 +28,7 @@ func Read(fd int, p []byte) (int, error) {
 	}
 }
 
-// Write writes what there is room for of p, which is not empty.
+// Write writes as much of p, which is not empty, as there is room for.
 func Write(fd int, p []byte) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&p[0])),
@@ -52,7 +52,7 @@ func Vec(p []byte) Iovec {
 	return v
 }
 
-// Readv reads what there is into the pieces, in their order.
+// Readv reads available bytes into the pieces, in order.
 func Readv(fd int, v []Iovec) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall(syscall.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])),
@@ -66,7 +66,7 @@ func Readv(fd int, v []Iovec) (int, error) {
 	}
 }
 
-// Writev writes what there is room for of the pieces, in their order.
+// Writev writes as much of the pieces, in order, as there is room for.
 func Writev(fd int, v []Iovec) (int, error) {
 	for {
 		n, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&v[0])),
@@ -188,8 +188,8 @@ func (p *Poller) Ready(ids []int32) int {
 	return n
 }
 
-// Wait blocks until a descriptor has something, Wake is called, or d has passed (d < 0: for ever). Other
-// goroutines run meanwhile.
+// Wait blocks until a descriptor is ready, Wake is called, or d has passed (d < 0: forever). Other goroutines
+// run meanwhile.
 func (p *Poller) Wait(d time.Duration) error {
 	var id [1]int32
 	_, err := p.Await(id[:], d)
@@ -217,7 +217,7 @@ func (p *Poller) Await(ids []int32, d time.Duration) (int, error) {
 			p.drainEvent()
 			continue
 		case wakeID:
-			p.drainWake(false) // what else has come ends the next wait
+			p.drainWake(false) // further datagrams end the next wait
 			continue
 		}
 		ids[n] = ev.Fd
@@ -235,7 +235,7 @@ func (p *Poller) Unnest(inner *Poller) error { return p.Remove(inner.epoll) }
 // Descriptor is readable, for another epoll, while a Wait would not block.
 func (p *Poller) Descriptor() int { return p.epoll }
 
-// Drain forgets what was to end a Wait.
+// Drain discards pending ends of a Wait.
 func (p *Poller) Drain() {
 	p.drainEvent()
 	p.drainWake(true)
@@ -280,8 +280,8 @@ func Unmap(b []byte) error {
 
 var mapped atomic.Int64
 
-// Mapped is how many bytes Map has given that nobody has given back: the system's own list of mappings does
-// not tell whose they are.
+// Mapped returns the number of bytes mapped by Map and not unmapped yet. The system's list of mappings does
+// not show who made them.
 func Mapped() int64 { return mapped.Load() }
 
 // Yield offers the processor to other threads that want it.
@@ -299,8 +299,8 @@ func Acknowledged(fd int, d time.Duration) bool {
 		time.Duration(i.Last_ack_recv)*time.Millisecond <= d
 }
 
-// Unacknowledged returns how many bytes of what a socket has sent, with the end of the stream counted as one,
-// the other end's kernel has not acknowledged. It is 0 if that is not known.
+// Unacknowledged returns the number of bytes sent by a socket, with the end of the stream counted as one,
+// that the other end's kernel has not acknowledged. It is 0 if unknown.
 func Unacknowledged(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {
@@ -309,7 +309,7 @@ func Unacknowledged(fd int) int {
 	return n
 }
 
-// ShutdownWrite ends the stream of what a socket sends. The socket can still receive.
+// ShutdownWrite ends a socket's outgoing stream. The socket can still receive.
 func ShutdownWrite(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) } // a connection that is cut has ended
 
 // TCPCarried returns the bytes that a TCP socket has received, and the number of segments with data that it

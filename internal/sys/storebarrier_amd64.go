@@ -1,9 +1,7 @@
 package sys
 
-// StoreBarrier has what the program stores from now on be seen after what it has stored before. This
-// processor does that by itself.
+// StoreBarrier makes later stores visible after earlier ones. This processor does that by itself.
 func StoreBarrier() {}
 
-// LoadBarrier has what the program loads from now on be loaded after what it has loaded before. This
-// processor does that by itself.
+// LoadBarrier makes later loads happen after earlier ones. This processor does that by itself.
 func LoadBarrier() {}

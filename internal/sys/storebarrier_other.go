@@ -2,8 +2,8 @@
 
 package sys
 
-// StoreBarrier has what the program stores from now on be seen after what it has stored before.
+// StoreBarrier makes later stores visible after earlier ones.
 func StoreBarrier() { FullBarrier() }
 
-// LoadBarrier has what the program loads from now on be loaded after what it has loaded before.
+// LoadBarrier makes later loads happen after earlier ones.
 func LoadBarrier() { FullBarrier() }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Ticks reads the processor's time stamp counter. It does not wait for what is before it to end, so it costs
+// Ticks reads the processor's time stamp counter. It does not wait for earlier instructions, so it costs
 // about a third of a reading of the clock.
 func Ticks() int64
 

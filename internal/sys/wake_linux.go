@@ -14,9 +14,9 @@ import (
 // TokenSize is the length of the token of a WakeAddress in bytes.
 const TokenSize = 16
 
-// WakeAddress is where another process ends the waits of a Poller: a datagram socket with an abstract name.
-// Datagrams that do not hold the token are dropped by the kernel, so a process that only sees the name can
-// disturb nobody.
+// WakeAddress is the address at which another process ends the waits of a Poller: a datagram socket with an
+// abstract name. The kernel drops datagrams without the token, so a process that only knows the name cannot
+// disturb it.
 type WakeAddress struct {
 	name  unix.RawSockaddrUnix
 	size  uintptr
@@ -81,8 +81,8 @@ func (a *WakeAddress) filter(fd int) error {
 		&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}))
 }
 
-// Signal ends the wait of another process's poller, the present or else the next. It never blocks, whatever
-// that process does: a socket that takes nothing more already has a datagram that ends the wait.
+// Signal ends the current or else the next wait of another process's poller. It never blocks, whatever that
+// process does: a full socket already has a datagram that ends the wait.
 func (p *Poller) Signal(a *WakeAddress) {
 	if a.send(p.wake) != syscall.EAGAIN {
 		return
@@ -108,7 +108,7 @@ func (a *WakeAddress) send(fd int) syscall.Errno {
 	}
 }
 
-// drainWake takes what has come to the wake socket: one datagram, or all.
+// drainWake removes one datagram or all from the wake socket.
 func (p *Poller) drainWake(all bool) {
 	if p.wake == 0 {
 		return

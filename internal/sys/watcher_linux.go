@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watcher tells which children have ended and which descriptors can be read, in the order in which that
-// came about: the kernel queues descriptors, those of processes among them, as they become readable. Children
-// that have ended stay zombies, and with them their ids and groups reserved, until Reap.
+// A Watcher reports which children have ended and which descriptors can be read, in the order of these
+// events: the kernel queues descriptors, including those of processes, as they become readable. Children that
+// have ended stay zombies, which reserves their ids and groups, until Reap.
 type Watcher struct {
 	epoll *os.File // itself watched by the runtime's poller, so that waiting takes no thread
 	raw   int
@@ -26,7 +26,7 @@ type Watched struct {
 	Kind WatchedKind
 }
 
-// WatchedKind says what is watched.
+// WatchedKind is the kind of a watched object.
 type WatchedKind uint8
 
 const (

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// quota is the smallest limit of processor time on the way from this process's control group up to the root,
-// in processors; 0 when there is none. Both versions of control groups are looked at, for a machine may use
-// both.
+// quota returns the smallest limit of processor time from this process's control group up to the root, in
+// processors; 0 for none. It reads both versions of control groups, as a machine may use both.
 func quota(root fs.FS) float64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -37,8 +36,8 @@ func quota(root fs.FS) float64 {
 	return limit
 }
 
-// smallest asks for the limit in every folder from the group up to each mount. In a container the group's
-// path may not exist below the mount, and then the mount itself is the container's group.
+// smallest returns the smallest limit of the folders from the group up to each mount. In a container the
+// group's path may not exist below the mount; then the mount itself is the container's group.
 func smallest(root fs.FS, mounts []string, group string, read func(fs.FS, string) float64) float64 {
 	limit := 0.0
 	for _, mount := range mounts {
@@ -54,7 +53,7 @@ func smallest(root fs.FS, mounts []string, group string, read func(fs.FS, string
 	return limit
 }
 
-// quotaV2 reads "max 100000" or "150000 100000": time in a period, both in microseconds.
+// quotaV2 parses "max 100000" or "150000 100000": time in a period, both in microseconds.
 func quotaV2(root fs.FS, dir string) float64 {
 	text, err := fs.ReadFile(root, path.Join(dir, "cpu.max"))
 	if err != nil {
@@ -76,7 +75,7 @@ func quotaV1(root fs.FS, dir string) float64 {
 	return ratio(strings.TrimSpace(string(time)), strings.TrimSpace(string(period)))
 }
 
-// ratio is 0 when either is not a number above zero: the kernel writes "max" or -1 for no limit.
+// ratio returns 0 if either is not a number above zero: the kernel writes "max" or -1 for no limit.
 func ratio(time, period string) float64 {
 	t, err1 := strconv.ParseInt(time, 10, 64)
 	p, err2 := strconv.ParseInt(period, 10, 64)

@@ -9,7 +9,7 @@ import (
 // maxCPU bounds the numbers in a list, so that "0-4000000000" takes no memory.
 const maxCPU = 1 << 16
 
-// ParseCPUList reads a list of processors as the kernel writes it, such as "0-3,8,10-11". An empty list is
+// ParseCPUList parses a list of processors in the kernel's format, such as "0-3,8,10-11". The list may be
 // empty.
 func ParseCPUList(text string) ([]int, error) {
 	if text == "" {
@@ -37,7 +37,7 @@ func ParseCPUList(text string) ([]int, error) {
 	return cpus, nil
 }
 
-// FormatCPUList writes an ascending list of processors, or of ranks, in the kernel's way.
+// FormatCPUList formats an ascending list of processors, or of ranks, in the kernel's format.
 func FormatCPUList(cpus []int) string {
 	var parts []string
 	for i := 0; i < len(cpus); {

@@ -1,6 +1,6 @@
-// Package trace keeps what a rank does, event by event with its time, until the rank hands it to its
-// launcher. A rank has a fixed number of records; when they are used up it counts what it leaves out. So what
-// is there has no gaps: the first message in the records of two ranks is the same one.
+// Package trace records the events of a rank with their times, until the rank hands them to its launcher. A
+// rank has a fixed number of records; when they are used up, it counts the events that it drops. So the
+// records have no gaps: the first message in the records of two ranks is the same one.
 package trace
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// Kind says what a record is of.
+// Kind is the kind of a record.
 type Kind uint8
 
 const (
-	CallBegin   Kind = iota + 1 // of a call: What is its number, Bytes what is in its buffer
+	CallBegin   Kind = iota + 1 // of a call: What is its number, Bytes the size of its buffer
 	CallEnd                     // likewise
 	Slept                       // the goroutine has slept in a call, for Bytes ns
-	Sent                        // a message has been given to its protocol
-	Matched                     // a message has found its receive
-	Withdrawn                   // a message that was sent is cancelled
+	Sent                        // a message has been passed to its protocol
+	Matched                     // a message has been matched with its receive
+	Withdrawn                   // a sent message is cancelled
 	Phase                       // this rank now sends to Peer in phase Bytes, on Context's endpoint
 	RegionBegin                 // of the program; Peer is the number of its name
 	RegionEnd                   // likewise
@@ -30,7 +30,7 @@ const (
 	kinds
 )
 
-// Record is one event. What its kind does not have is 0.
+// Record is one event. Fields that its kind does not have are 0.
 type Record struct {
 	Time      int64 // in ns, since the buffer was made
 	Bytes     int64 // at most MaxBytes
@@ -41,40 +41,40 @@ type Record struct {
 	What      uint8
 }
 
-// MaxBytes is the most that a record can say of a message.
+// MaxBytes is the largest length that a record can hold.
 const MaxBytes = 1<<bytesBits - 1
 
 const (
 	bytesBits = 48
-	// entryBytes is what an entry takes in memory.
+	// entryBytes is the size of an entry in memory.
 	entryBytes = 40
 	// Limits of the names of regions.
 	maxNames     = 4096
 	maxNameBytes = 256
 )
 
-// entry is one or several Records in memory. Kind, what and bytes are in head, which is 0 where nothing has
-// been written. Times are stamps.
+// entry is one or several Records in memory. Kind, what and bytes are in head, which is 0 in an unwritten
+// entry. Times are stamps.
 type entry struct {
 	head       uint64
-	time, ends int64 // ends is that of a call
+	time, ends int64 // ends is the end of a call
 	context    uint32
 	tag, peer  int32
 	goroutine  uint32
 }
 
-// Kinds of entries beside those of records.
+// Kinds of entries besides those of records.
 const (
 	call    = kinds + iota // a call, from its beginning to its end
-	receive                // likewise, with a message that it has taken at its end
+	receive                // likewise, with a message that it has matched at its end
 )
 
-// Buffer has the records of a rank. Its methods may be called by any goroutine.
+// Buffer has the records of a rank. Its methods may be called from any goroutine.
 type Buffer struct {
 	entries []entry
-	next    atomic.Uint64 // number of the entry that is written next; it goes on when there is no room
+	next    atomic.Uint64 // number of the next entry; it grows even without room
 	began   time.Time
-	// stamps are ticks of the processor, of which one is known in ns since began; else they are such ns
+	// stamps are ticks of the processor, of which one is known in ns since began; otherwise they are such ns
 	ticks              bool
 	firstTick, firstNs int64
 
@@ -83,8 +83,8 @@ type Buffer struct {
 	index map[string]int32
 }
 
-// NewBuffer returns a buffer of so many bytes, of records whose times begin at began. The memory is there
-// then, so that nobody waits for a page.
+// NewBuffer returns a buffer of a size in bytes, for records whose times begin at began. Its pages are
+// present, so that no writer waits for one.
 func NewBuffer(bytes int, began time.Time) *Buffer {
 	b := &Buffer{entries: make([]entry, bytes/entryBytes), began: began, index: map[string]int32{}}
 	for i := range b.entries {
@@ -93,17 +93,17 @@ func NewBuffer(bytes int, began time.Time) *Buffer {
 	return b
 }
 
-// UseTicks has the processor's counter read for stamps, which must count steadily. Nothing has been added
-// yet.
+// UseTicks makes stamps readings of the processor's counter, which must count steadily. Call it before the
+// first record.
 func (b *Buffer) UseTicks() {
 	b.ticks = true
 	b.firstTick, b.firstNs = b.pair()
 }
 
-// pair is the same moment as a tick and in ns.
+// pair returns the same moment in ticks and in ns.
 func (b *Buffer) pair() (ticks, ns int64) {
 	best := int64(1) << 62
-	for range 16 { // between two readings this thread may have been kept from running
+	for range 16 { // the system may suspend this thread between two readings
 		before, now, after := sys.Ticks(), b.Now(), sys.Ticks()
 		if after-before < best {
 			best, ticks, ns = after-before, before+(after-before)/2, now
@@ -112,10 +112,10 @@ func (b *Buffer) pair() (ticks, ns int64) {
 	return ticks, ns
 }
 
-// Now is how much time has passed since the buffer's records begin, in ns.
+// Now returns the time since the beginning of the buffer's records, in ns.
 func (b *Buffer) Now() int64 { return int64(time.Since(b.began)) }
 
-// Stamp is the time for an entry that is written later.
+// Stamp returns the current time for an entry that is written later.
 func (b *Buffer) Stamp() int64 {
 	if b.ticks {
 		return sys.Ticks()
@@ -123,7 +123,7 @@ func (b *Buffer) Stamp() int64 {
 	return b.Now()
 }
 
-// Duration is how long a difference of two stamps is, roughly.
+// Duration returns the approximate duration of a difference of two stamps.
 func (b *Buffer) Duration(stamps int64) time.Duration {
 	if !b.ticks {
 		return time.Duration(stamps)
@@ -131,33 +131,33 @@ func (b *Buffer) Duration(stamps int64) time.Duration {
 	return time.Duration(float64(stamps) * b.clock().scale)
 }
 
-// Add writes a record of this moment, by this goroutine. It allocates nothing.
+// Add writes a record for this moment and goroutine. It allocates nothing.
 func (b *Buffer) Add(k Kind, what uint8, context uint32, peer, tag, bytes int) {
 	b.AddAt(b.Stamp(), k, what, context, peer, tag, bytes)
 }
 
-// AddAt is Add for who has the stamp.
+// AddAt is Add with a given stamp.
 func (b *Buffer) AddAt(stamp int64, k Kind, what uint8, context uint32, peer, tag, bytes int) {
 	if e := b.entry(); e != nil {
 		e.set(stamp, 0, k, what, context, peer, tag, bytes)
 	}
 }
 
-// AddCall writes what CallBegin and CallEnd say of a call that ends now.
+// AddCall writes CallBegin and CallEnd of a call that ends now.
 func (b *Buffer) AddCall(begun int64, what uint8, peer, tag, bytes int) {
 	if e := b.entry(); e != nil {
 		e.set(begun, b.Stamp(), call, what, 0, peer, tag, bytes)
 	}
 }
 
-// AddReceive is AddCall of a receive, and says what Matched does of the message that it has taken now.
+// AddReceive is AddCall for a receive, with Matched for the message that it has matched now.
 func (b *Buffer) AddReceive(begun int64, what uint8, context uint32, peer, tag, bytes int) {
 	if e := b.entry(); e != nil {
 		e.set(begun, b.Stamp(), receive, what, context, peer, tag, bytes)
 	}
 }
 
-// entry is the next entry, nil where there is no room.
+// entry returns the next entry; nil without room.
 func (b *Buffer) entry() *entry {
 	if i := b.next.Add(1) - 1; i < uint64(len(b.entries)) {
 		return &b.entries[i]
@@ -165,9 +165,8 @@ func (b *Buffer) entry() *entry {
 	return nil
 }
 
-// set writes an entry. Who reads it may do so at the same time, where a job ends in the middle: what is half
-// written then is one of the last entries, and is checked as all are. A store that orders them would cost as
-// much as all of it.
+// set writes an entry. If a job ends in the middle, a reader may read it at the same time: a torn entry is
+// one of the last ones, and readers check every entry. An ordering store would double the cost.
 //
 //go:norace
 func (e *entry) set(time, ends int64, k Kind, what uint8, context uint32, peer, tag, bytes int) {
@@ -176,7 +175,8 @@ func (e *entry) set(time, ends int64, k Kind, what uint8, context uint32, peer, 
 	e.head = uint64(k)<<(bytesBits+8) | uint64(what)<<bytesBits | uint64(min(bytes, MaxBytes))
 }
 
-// Name is the number of a region's name, for Peer of its records. All names that are too many are one.
+// Name returns the number of a region's name, for Peer of its records. All names beyond the limit share a
+// number.
 func (b *Buffer) Name(name string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

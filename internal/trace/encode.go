@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// Rank is what a rank has handed over.
+// Rank is the decoded trace of a rank.
 type Rank struct {
 	Head
 	records []byte // encoded; checked
 }
 
-// Records are the records, in the order in which they were written.
+// Records returns the records, in the order in which they were written.
 func (r *Rank) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		var at int64
@@ -35,16 +35,16 @@ type Head struct {
 	Version int
 	Rank    int
 	Size    int
-	Clock   uint64 // of the clock of Epoch; equal at ranks with the same clock; 0 if not known
-	Base    uint64 // that of rank 0, to which Offsets are
-	Epoch   int64  // what that clock shows at the time 0 of the records
-	Wall    int64  // what the clock of the day shows then, in ns since 1970
+	Clock   uint64 // of the clock of Epoch; equal at ranks with the same clock; 0 if unknown
+	Base    uint64 // the clock of rank 0, to which Offsets relate
+	Epoch   int64  // reading of that clock at time 0 of the records
+	Wall    int64  // time of day at that moment, in ns since 1970
 	Calls   []string
 	Regions []string          `json:",omitempty"`
 	Comms   map[uint32]string `json:",omitempty"` // names of communicators, by their first context
 	Offsets []Offset          `json:",omitempty"`
-	Omitted uint64            // records for which there was no room
-	// Several says that the rank has used several endpoints.
+	Omitted uint64            // records dropped for lack of room
+	// Several is set if the rank has used several endpoints.
 	Several bool `json:",omitempty"`
 }
 
@@ -59,12 +59,12 @@ const (
 	version = 3
 	// maxHead bounds the head's encoding.
 	maxHead = 8 << 20
-	// maxTime bounds times, so that sums of some are times, too.
+	// maxTime bounds times, so that sums of several do not overflow.
 	maxTime = 1 << 60
 )
 
-// Encode returns what is in the buffer, as Decode reads it, with as many of the first records as fit into
-// some bytes. h has what the buffer does not know.
+// Encode returns the contents of the buffer for Decode, with as many of the first records as fit into
+// maxBytes. h has the fields that the buffer does not know.
 func (b *Buffer) Encode(h Head, maxBytes int) ([]byte, error) {
 	records, omitted := b.records()
 	b.mu.Lock()
@@ -102,7 +102,7 @@ func (r *Record) append(b []byte, before int64) []byte {
 
 var errShort = errors.New("a trace that ends within a record")
 
-// Decode reads what a rank has handed over. It does not trust it.
+// Decode decodes a rank's trace. It does not trust the rank.
 func Decode(b []byte) (*Rank, error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > maxHead || n > uint64(len(b)-used) {
@@ -136,7 +136,7 @@ func Decode(b []byte) (*Rank, error) {
 	return r, nil
 }
 
-// next cuts a record off, whose time is relative to that of the one before.
+// next cuts off a record, whose time is relative to the previous one.
 func next(b []byte, before int64) (r Record, rest []byte, err error) {
 	if len(b) < 2 {
 		return r, nil, errShort

@@ -12,7 +12,7 @@ type clock struct {
 	scale    float64
 }
 
-// clock is that of the time from UseTicks to now, which is a millisecond at least.
+// clock returns the clock by the time from UseTicks to now, which is at least a millisecond.
 func (b *Buffer) clock() clock {
 	if !b.ticks {
 		return clock{scale: 1}
@@ -26,8 +26,8 @@ func (b *Buffer) clock() clock {
 
 func (c clock) ns(stamp int64) int64 { return c.at + int64(float64(stamp-c.tick)*c.scale) }
 
-// records are those that the entries stand for, by time, and how many entries have been left out. The
-// messages are in the order in which they were added.
+// records returns the records of the entries, by time, and the number of omitted entries. Messages are in the
+// order in which they were added.
 func (b *Buffer) records() (list []Record, omitted uint64) {
 	n := b.next.Load()
 	kept := min(n, uint64(len(b.entries)))
@@ -36,7 +36,7 @@ func (b *Buffer) records() (list []Record, omitted uint64) {
 	for i := range b.entries[:kept] {
 		e := b.read(i)
 		if e.head == 0 {
-			omitted++ // it is being written
+			omitted++ // being written
 			continue
 		}
 		t := tracks[e.goroutine]
@@ -84,19 +84,19 @@ func (b *Buffer) records() (list []Record, omitted uint64) {
 	return list, omitted + n - kept
 }
 
-// read reads an entry that may be written just now.
+// read reads an entry that may be written concurrently.
 //
 //go:norace
 func (b *Buffer) read(i int) entry { return b.entries[i] }
 
-// track is what a goroutine has done.
+// track has the records of a goroutine.
 type track struct {
 	list   []Record
 	asleep Record // the latest entry, if it is a Sleeps
-	open   int    // calls of which only the beginning has been written
+	open   int    // calls with only a beginning
 }
 
-// call adds a call that has ended: its beginning comes before what was added since.
+// call adds a call that has ended. Its beginning goes before the records added since.
 func (t *track) call(r Record, ended int64) {
 	begin, matched, end := r, r, Record{Time: ended, Goroutine: r.Goroutine, Kind: CallEnd}
 	begin.Kind, begin.Context = CallBegin, 0
@@ -112,7 +112,7 @@ func (t *track) call(r Record, ended int64) {
 	t.list = append(t.list, end)
 }
 
-// within tells whether a record is of something in a call.
+// within reports whether a record is of an event within a call.
 func (r *Record) within() bool {
 	return r.Kind == Sent || r.Kind == Matched || r.Kind == Withdrawn || r.Kind == Slept || r.Kind == Phase
 }

@@ -20,7 +20,7 @@ const (
 	maxFigures = 12
 )
 
-// matrix shows how many bytes went from which rank to which: rank 0 is at the top left.
+// matrix returns a plot of the bytes from each rank to each rank. Rank 0 is at the top left.
 func (j *Job) matrix() *plot.Plot {
 	m := j.cells()
 	p := plot.New()
@@ -47,8 +47,8 @@ type cells struct {
 	most  int64
 }
 
-// cells has a row for each rank that the trace names, also where it has no events of it: a rank that was
-// killed leaves none.
+// cells returns the matrix with a row for each rank that the trace names, including ranks without events, as
+// killed ranks leave none.
 func (j *Job) cells() *cells {
 	named := map[int]bool{}
 	for _, r := range j.Ranks {
@@ -77,10 +77,10 @@ func (j *Job) cells() *cells {
 	return m
 }
 
-// height is where a row is on the vertical axis, which grows upwards.
+// height returns the position of a row on the vertical axis, which grows upwards.
 func (m *cells) height(row int) float64 { return float64(len(m.first) - 1 - row) }
 
-// shade is how dark a cell is, from 0 to 1, on a logarithmic scale.
+// shade returns the darkness of a cell, from 0 to 1, on a logarithmic scale.
 func (m *cells) shade(bytes int64) float64 {
 	if m.most < 2 {
 		return 1
@@ -113,7 +113,7 @@ func (m *cells) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// blue is light for 0 and dark for 1.
+// blue returns a blue that is light for 0 and dark for 1.
 func blue(shade float64) color.Color {
 	mix := func(dark, light float64) uint8 { return uint8(light + (dark-light)*shade) }
 	return color.RGBA{mix(0, 0xe6), mix(0x3a, 0xf0), mix(0x70, 0xfa), 0xff}

@@ -17,10 +17,10 @@ import (
 	"github.com/weft-mpi/weft/internal/picture"
 )
 
-// bins is into how many columns the timeline is divided.
+// bins is the number of columns of the timeline.
 const bins = 600
 
-// Colours of what a rank does.
+// Colours of the states of a rank.
 var (
 	outside  = picture.OnLight(2)
 	inCall   = picture.OnLight(0)
@@ -50,7 +50,7 @@ func (j *Job) panel(i int, area draw.Canvas) {
 	switch i {
 	case 0:
 		picture.DrawBeside(j.timeline(), keys(), area)
-	case 1: // its colours are others
+	case 1: // it has other colours
 		j.matrix().Draw(area)
 	case 2:
 		picture.DrawBeside(j.waiting(), keys(), area)
@@ -74,7 +74,7 @@ func (j *Job) page(w io.Writer) error {
 	return err
 }
 
-// column is the share of a column of the timeline that a rank was in calls and asleep.
+// column is the share of a timeline's column that a rank was in calls and asleep.
 type column struct{ inCalls, asleep float64 }
 
 // columns divides the time of a rank.
@@ -95,7 +95,8 @@ func (j *Job) columns(r *Rank) []column {
 	return list
 }
 
-// timeline has a bar for each rank: how much of each moment it was outside of calls, in calls and asleep.
+// timeline returns a plot with a bar for each rank: its share outside of calls, in calls and asleep over
+// time.
 func (j *Job) timeline() *plot.Plot {
 	p := plot.New()
 	p.Title.Text = "What the ranks did"
@@ -109,7 +110,7 @@ func (j *Job) timeline() *plot.Plot {
 	return p
 }
 
-// keys says what the colours stand for.
+// keys returns the legend of the colours.
 func keys() *plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.YPosition, l.Padding = true, draw.PosCenter, vg.Points(3)
@@ -122,7 +123,7 @@ func keys() *plot.Legend {
 	return &l
 }
 
-// key is the picture of a colour in a legend.
+// key draws a colour in a legend.
 type key struct{ of color.Color }
 
 func (k key) Thumbnail(c *draw.Canvas) {
@@ -171,7 +172,7 @@ func (b *bar) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// rankTicks are the ranks' numbers, as many as there is room for.
+// rankTicks returns ticks with the ranks' numbers, as many as fit.
 func rankTicks(ranks []*Rank) plot.Ticker {
 	every := 1 + (len(ranks)-1)/16
 	var list []plot.Tick
@@ -183,7 +184,7 @@ func rankTicks(ranks []*Rank) plot.Ticker {
 	return plot.ConstantTicks(list)
 }
 
-// waiting has a bar for each rank with its time outside of calls, in calls and asleep.
+// waiting returns a plot with a bar for each rank: its time outside of calls, in calls and asleep.
 func (j *Job) waiting() *plot.Plot {
 	p := plot.New()
 	p.Title.Text = "Time of each rank"
@@ -201,7 +202,7 @@ func (j *Job) waiting() *plot.Plot {
 	for i, of := range []color.Color{sleeping, inCall, outside} {
 		b, err := plotter.NewBarChart(values[i], 12*vg.Centimeter/vg.Length(len(ranks)))
 		if err != nil {
-			continue // there are no ranks
+			continue // without ranks
 		}
 		b.Color, b.LineStyle.Width = of, 0
 		if below != nil {

@@ -1,5 +1,5 @@
-// Package tracereport says what is in a trace of weft run --trace: how long the ranks were in which call, who
-// waited for whom, and how many bytes went where.
+// Package tracereport summarizes a trace of weft run --trace: how long the ranks were in which call, which
+// rank waited for which, and how many bytes went where.
 package tracereport
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/weft-mpi/weft/internal/printable"
 )
 
-// Job is what a trace says.
+// Job is the summary of a trace.
 type Job struct {
 	Begin, End time.Duration // of all events
 	Ranks      []*Rank       // in the order of the file
@@ -23,23 +23,23 @@ type Job struct {
 	Regions    map[string]*Call
 	Messages   int
 	Put, Got   int64            // bytes of operations on windows
-	Bytes      map[[2]int]int64 // sent, put and got, by the numbers of the ranks from and to which they went
+	Bytes      map[[2]int]int64 // sent, put and got, by source and target rank
 	Counts     map[[2]int]int   // messages likewise
-	// by endpoint, where a rank has used several
+	// by endpoint, if a rank has used several
 	Endpoints [contextid.MaxEndpoints]Messages
 }
 
-// Messages are some messages that were sent.
+// Messages counts sent messages.
 type Messages struct {
 	Count int
 	Bytes int64
 }
 
-// Rank is what one rank has done.
+// Rank is the summary of one rank.
 type Rank struct {
 	Number int
 	Host   string
-	Label  string // what the trace says of what it leaves out; empty if it has all
+	Label  string // the trace's note on omitted events; empty if it has all
 
 	InCalls, Asleep time.Duration // of all its goroutines together
 	Sent, Received  int64         // bytes
@@ -50,13 +50,13 @@ type Rank struct {
 	spans []span
 }
 
-// Waits are some waits.
+// Waits counts waits.
 type Waits struct {
 	Count int
 	Time  time.Duration
 }
 
-// Call is what the calls of a name have taken, those of all ranks together.
+// Call is the total of the calls of a name, at all ranks.
 type Call struct {
 	Count        int
 	Time, Asleep time.Duration
@@ -68,7 +68,7 @@ type span struct {
 	asleep     bool
 }
 
-// track is where slices are open.
+// track is a track with its open slices.
 type track struct {
 	rank    *Rank
 	counter bool
@@ -81,13 +81,13 @@ type slice struct {
 	kind  string // its category
 }
 
-// end is what is known of a message at one of its ends.
+// end is one end of a message.
 type end struct {
-	at, call time.Duration // call is when the call began in which it was received
+	at, call time.Duration // call is the beginning of the call that received it
 	rank     *Rank
 }
 
-// Limits of what is read.
+// Limits of a trace that is read.
 const (
 	maxRanks = 1 << 16
 	maxOpen  = 1 << 10
@@ -100,17 +100,17 @@ type reader struct {
 	sequences map[uint32]*names
 	tracks    map[uint64]*track
 	ranks     map[int]*Rank
-	sends     map[uint64]end // messages of which one end has been read
+	sends     map[uint64]end // messages with one end read so far
 	receives  map[uint64]end
 }
 
-// names are what a sequence has interned.
+// names are the interned names of a sequence.
 type names struct{ names, categories, notes map[uint64]string }
 
-// ErrNotOurs is the error of a trace that weft has not written.
+// ErrNotOurs is the error for a trace that weft has not written.
 var ErrNotOurs = errors.New("no trace of weft run --trace")
 
-// Read reads a trace. It does not trust it.
+// Read reads a trace, without trusting it.
 func Read(in io.Reader) (*Job, error) {
 	r := &reader{sequences: map[uint32]*names{}, tracks: map[uint64]*track{}, ranks: map[int]*Rank{},
 		sends: map[uint64]end{}, receives: map[uint64]end{}, first: true,
@@ -216,11 +216,10 @@ func (r *reader) event(t *track, e *perfetto.Event, at time.Duration, s *names) 
 	return nil
 }
 
-// asleep is the name of the time that a goroutine has slept in a call.
+// asleep is the name of a slice in which a goroutine sleeps in a call.
 const asleep = "asleep"
 
-// windowOperations are the names of calls on windows that move bytes: to the rank that they name, from it, or
-// both.
+// windowOperations are the names of calls on windows that move bytes: to the target, from it, or both.
 var windowOperations = map[string]struct{ put, get bool }{
 	"Win.Put": {put: true}, "Win.PutView": {put: true}, "Win.Rput": {put: true},
 	"Win.Accumulate": {put: true}, "Win.Raccumulate": {put: true},
@@ -229,7 +228,7 @@ var windowOperations = map[string]struct{ put, get bool }{
 	"Win.FetchAndOp": {true, true}, "Win.CompareAndSwap": {true, true},
 }
 
-// onWindow counts the bytes of a call that is an operation on a window.
+// onWindow counts the bytes of an operation on a window.
 func (r *reader) onWindow(t *track, name string, e *perfetto.Event, s *names) {
 	o, peer, bytes := windowOperations[name], s.number(e, "peer"), s.number(e, "bytes")
 	if peer < 0 || peer >= maxRanks || bytes < 0 {
@@ -252,7 +251,7 @@ func (r *reader) moved(from, to int, bytes int64) {
 	r.job.Bytes[pair] = plus(r.job.Bytes[pair], bytes)
 }
 
-// plus adds what a file says, none of it below zero: a sum that does not fit is the largest number.
+// plus adds two numbers of a file that are not negative. If the sum overflows, it is the largest number.
 func plus[T ~int64](a, b T) T {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -287,7 +286,7 @@ func (r *reader) ended(t *track, s slice, at time.Duration) {
 	}
 }
 
-// call is the outermost call that is open; nil for none.
+// call returns the outermost open call; nil for none.
 func (t *track) call() *slice {
 	for i := range t.open {
 		if t.open[i].kind != "region" {
@@ -297,7 +296,7 @@ func (t *track) call() *slice {
 	return nil
 }
 
-// number is what an event is annotated with under a name; -1 for nothing.
+// number returns an event's annotation with a name; -1 for none.
 func (s *names) number(e *perfetto.Event, name string) int64 {
 	for _, a := range e.Annotations {
 		if s.notes[a.Name] == name && a.Number != nil {
@@ -307,7 +306,7 @@ func (s *names) number(e *perfetto.Event, name string) int64 {
 	return -1
 }
 
-// instant takes an end of a message.
+// instant reads one end of a message.
 func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names) {
 	peer, bytes := s.number(e, "peer"), max(s.number(e, "bytes"), 0)
 	switch name := s.names[e.Name]; {
@@ -337,7 +336,7 @@ func (r *reader) instant(t *track, e *perfetto.Event, at time.Duration, s *names
 	}
 }
 
-// message takes one end of a message, and both if the other one is known.
+// message handles one end of a message, and both if the other one is known.
 func (r *reader) message(id uint64, e end, own, others map[uint64]end, isSend bool) {
 	other, ok := others[id]
 	if !ok {

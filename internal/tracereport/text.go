@@ -54,10 +54,10 @@ func (j *Job) WriteText(out io.Writer) error {
 	return err
 }
 
-// length is how long the job took, as far as it is in the trace.
+// length returns the duration of the job, as far as it is in the trace.
 func (j *Job) length() time.Duration { return max(j.End-j.Begin, 1) }
 
-// all is the time of all ranks together.
+// all returns the total time of all ranks.
 func (j *Job) all() (sum time.Duration) {
 	for range j.Ranks {
 		sum = plus(sum, j.length())
@@ -76,7 +76,7 @@ func table(b *strings.Builder) *tabwriter.Writer {
 	return tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
-// writeCalls writes what took how long, the longest first.
+// writeCalls writes the time of each call, the longest first.
 func (j *Job) writeCalls(b *strings.Builder, title string, calls map[string]*Call) {
 	w := table(b)
 	fmt.Fprintf(w, "%s\tCOUNT\tTIME\tSHARE\tASLEEP\t\n", title)
@@ -91,7 +91,7 @@ func (j *Job) writeCalls(b *strings.Builder, title string, calls map[string]*Cal
 	w.Flush()
 }
 
-// writeRanks writes what each rank did, and how far apart they are.
+// writeRanks writes the summary of each rank, and their imbalance.
 func (j *Job) writeRanks(b *strings.Builder) {
 	w := table(b)
 	fmt.Fprintln(w, "RANK\tHOST\tIN CALLS\tASLEEP\tSENT\tRECEIVED\tLATE SENDERS\tWAITED\t"+
@@ -152,7 +152,7 @@ func (j *Job) writeBytes(b *strings.Builder) {
 	w.Flush()
 }
 
-// writeEndpoints writes what was sent on which endpoint, where a rank has used several.
+// writeEndpoints writes the messages of each endpoint, if a rank has used several.
 func (j *Job) writeEndpoints(b *strings.Builder) {
 	if j.Endpoints == [contextid.MaxEndpoints]Messages{} {
 		return
@@ -171,7 +171,7 @@ func share(part, all time.Duration) string {
 	return fmt.Sprintf("%.0f%%", 100*float64(part)/float64(max(all, 1)))
 }
 
-// rounded is a time with three digits or so.
+// rounded rounds a time to about three digits.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d > 10*time.Second:
@@ -184,7 +184,7 @@ func rounded(d time.Duration) time.Duration {
 	return d
 }
 
-// size is a number of bytes with four digits at most.
+// size formats a number of bytes with at most four digits.
 func size(n int64) string {
 	for i, unit := range []string{"", "K", "M", "G", "T"} {
 		if n < 10_000 || i == 4 {

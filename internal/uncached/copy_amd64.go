@@ -25,7 +25,7 @@ func Copy(dst, src []byte) {
 	copy(dst[head+lines:n], src[head+lines:n])
 }
 
-// Fence has whoever sees a store that follows see all that Copy has stored before.
+// Fence makes all earlier stores of Copy visible before later stores.
 func Fence()
 
 // move copies n > 0 bytes, which are whole cache lines at dst and do not overlap.

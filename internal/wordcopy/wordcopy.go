@@ -6,7 +6,7 @@ import "encoding/binary"
 // Size is the length of a word in bytes.
 const Size = 8
 
-// maxBytes is how many bytes are copied word by word. Of more the built-in copy is quicker.
+// maxBytes is the number of bytes up to which words are copied. Beyond it the built-in copy is faster.
 const maxBytes = 64
 
 // Copy is the built-in copy, quicker for the few words that most messages are.
@@ -26,7 +26,7 @@ func Copy(dst, src []byte) {
 // Get reads the word, little-endian, that begins at a byte.
 func Get(b []byte, at int) uint64 {
 	_ = b[at+Size-1]
-	// bounds in full, so that nothing has to be worked out for them
+	// full slice expression, so that no bounds are computed
 	return binary.LittleEndian.Uint64(b[at : at+Size : at+Size])
 }
 

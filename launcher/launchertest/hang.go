@@ -40,8 +40,7 @@ func explain(timeout time.Duration, mark string) (over func()) {
 	}
 }
 
-// standing is where this process's goroutines stand that have to do with the launcher, and where its children
-// do.
+// standing returns where this process's goroutines of the launcher are, and where its children are.
 func standing() string {
 	var text strings.Builder
 	stacks := make([]byte, 1<<20)
@@ -57,7 +56,7 @@ func standing() string {
 	return text.String()
 }
 
-// describe says what a process does.
+// describe returns what a process does.
 func describe(p sys.ProcessStat) string {
 	where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.PID)) // in the kernel
 	return fmt.Sprintf("child %d (%s) is in state %s, at %s", p.PID, p.Name, p.State, where)

@@ -1,6 +1,6 @@
-// Package launchertest is what tests share that run jobs. A job's ranks are the test binary itself, started
-// again: so a test needs nothing but `go test`, and ranks can run whatever the test's package has, exported
-// or not.
+// Package launchertest has the common parts of tests that run jobs. A job's ranks are the test binary itself,
+// started again: so a test needs only `go test`, and ranks can call any function of the test's package,
+// exported or not.
 //
 // A package whose tests run jobs registers what its ranks do with [Body], in variables of the package, and
 // has a TestMain that begins with [Play], as [Main] does. A test then makes a job of [Ranks] and runs it:
@@ -43,7 +43,7 @@ const variable = "LAUNCHERTEST_BODY"
 // errorsVariable names the folder in which a rank leaves the error of its body.
 const errorsVariable = "LAUNCHERTEST_ERRORS"
 
-// timeout is how long a job may take on a machine that does much else.
+// timeout is how long a job may take on a busy machine.
 const timeout = 4 * time.Minute
 
 var bodies = map[string]func() error{}
@@ -89,8 +89,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Environ is what makes a process of the test binary play a body. With the race detector a process would
-// sleep for a second before it exits.
+// Environ returns the variables that make a process of the test binary run a body. With the race detector a
+// process would sleep for a second before it exits.
 func Environ(body string) []string {
 	return []string{variable + "=" + body, strings.TrimSpace("GORACE=" + os.Getenv("GORACE") +
 		" atexit_sleep_ms=0")}
@@ -101,7 +101,7 @@ func Ranks(n int, body string, env ...string) launcher.App {
 	return launcher.App{Ranks: n, Program: os.Args[0], Env: append(Environ(body), env...)}
 }
 
-// Result is what became of a job.
+// Result is the result of a job.
 type Result struct {
 	Out, Err string // what it wrote to standard output and to standard error
 	Failure  error  // of launcher.Run, and the errors of the bodies
@@ -136,15 +136,15 @@ func OnFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
 }
 
 // Run runs a job without input, and returns when it is over and all its output is there. A deadlock ends the
-// job. A job that does not end is ended, and standard error tells where its ranks were.
+// job. A job that does not end is ended, and standard error has the states of its ranks.
 func Run(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
 	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2,
 		StuckAction: launcher.AbortStuck})
 }
 
-// RunPlaced is Run of a job whose ranks have several endpoints, with completion handlers on cores of their
-// own, and tells where each of them is.
+// RunPlaced is Run of a job whose ranks have several endpoints, with completion handlers on their own cores.
+// It returns where each of them is.
 func RunPlaced(t testing.TB, endpoints int, cores launcher.CQCores, apps ...launcher.App) Result {
 	t.Helper()
 	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Stuck: timeout / 2,
@@ -157,7 +157,7 @@ func RunSurviving(t testing.TB, apps ...launcher.App) Result {
 	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Survive: true})
 }
 
-// RunAgain is Run of a job that is started again, so many times at most, when a rank is lost.
+// RunAgain is Run of a job that is restarted, at most restarts times, when a rank is lost.
 func RunAgain(t testing.TB, restarts int, apps ...launcher.App) Result {
 	t.Helper()
 	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Restarts: restarts})
@@ -169,11 +169,11 @@ func RunSurvivingFor(t testing.TB, limit time.Duration, apps ...launcher.App) Re
 	return run(t, launcher.Job{Apps: apps, Timeout: limit, Survive: true})
 }
 
-// Shared has ranks that wait sleep soon rather than poll: other tests run beside them on the same cores,
-// which no launcher of a job knows. A test of ranks that poll sets another number.
+// Shared makes waiting ranks sleep soon rather than poll: other tests run on the same cores, unknown to the
+// job's launcher. A test of ranks that poll sets another number.
 const Shared = "WEFT_CORES_PER_RANK=0"
 
-// jobVariable tells the ranks of a job from those of jobs beside it.
+// jobVariable distinguishes the ranks of a job from those of concurrent jobs.
 const jobVariable = "LAUNCHERTEST_JOB"
 
 var jobs atomic.Int64

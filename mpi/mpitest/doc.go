@@ -25,22 +25,22 @@
 // on, and jumps to the next timer when none can. A time.Sleep takes no time, and a call that waits for its
 // context's deadline fails as soon as nothing else can happen. So a deadlock is found at once. The rules of
 // package synctest apply: the ranks must not use channels, timers and wait groups that were made outside Run,
-// nor hand their own to goroutines outside; and what blocks in a system call, or for a sync.Mutex, counts as
-// able to go on.
+// nor pass their own to goroutines outside; and a goroutine that blocks in a system call, or for a
+// sync.Mutex, counts as able to go on.
 //
 // # What fails the test
 //
 // An error, a panic or FailNow of any rank fails the test, and ends the others: their calls return
-// [mpi.ErrAborted], and their contexts end. So do a deadlock, which is reported with the call and the line of
-// each rank, every mistake that checking mode finds, and what is left over when the bodies have returned:
-// messages that were never received, requests that were never waited for, communicators and windows that were
-// never freed, and goroutines.
+// [mpi.ErrAborted], and their contexts end. The test also fails for a deadlock, which is reported with the
+// call and the line of each rank, for every mistake that checking mode finds, and for anything left over when
+// the bodies have returned: messages that were never received, requests that were never waited for,
+// communicators and windows that were never freed, and goroutines.
 //
 // # Fabrics, processes and costs
 //
 // With the option [Fabric] the ranks communicate over shared memory or TCP, still in one process but in real
-// time. [Processes] has each rank be a process. [Measure] has messages take time on the simulated network,
-// and tells what a body costs. [Try] returns an error in place of failing the test.
+// time. [Processes] makes each rank a process. [Measure] simulates the time of messages and returns the cost
+// of a body. [Try] returns an error instead of failing the test.
 //
 // # Differences from a process
 //

@@ -10,12 +10,12 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// Explored is what Explore has found.
+// Explored is the result of Explore.
 type Explored struct {
-	Matchings int  // runs, each with other matches
-	Receives  int  // of any source, with probes, that had matches to choose among or not
+	Matchings int  // runs, each with different matches
+	Receives  int  // receives and probes from any source
 	Failed    int  // of the matchings
-	Complete  bool // there are no others
+	Complete  bool // all matchings were run
 }
 
 // MaxMatchings bounds how many matchings Explore runs; without it 10,000.
@@ -23,16 +23,16 @@ func MaxMatchings(n int) Option { return func(o *options) { o.matchings = n } }
 
 const (
 	defaultMatchings = 10_000
-	// shownFailures is how many of the matchings that fail are shown.
+	// shownFailures is how many failed matchings that fail are shown.
 	shownFailures = 5
 )
 
 // Explore runs body as a job of n ranks once for each matching: each way in which its receives from any
-// source can take their messages. If any of them fails, Explore says which, with the line of each receive and
-// whose message it has taken, and ends the test with FailNow. See the guide for what it does not explore.
+// source can match messages. If a matching fails, Explore reports the line and the source of each receive,
+// and ends the test with FailNow. See the guide for what it does not explore.
 //
-// Body must do the same each time, but for what follows from the matches. It fails by returning an error or
-// by the T of its context: a failure of the test itself ends the exploration.
+// Body must behave the same in each run, but for the matches. It fails by returning an error or by the T of
+// its context: a failure of the test itself ends the exploration.
 func Explore(t *testing.T, n int, body Body, opts ...Option) Explored {
 	t.Helper()
 	o, err := chosen(t, "Explore", n, body, opts)
@@ -53,17 +53,17 @@ func Explore(t *testing.T, n int, body Body, opts ...Option) Explored {
 	return found
 }
 
-// choiceKey names a receive or a probe of any source: the number-th of a rank.
+// choiceKey identifies a receive or a probe from any source: the number-th of a rank.
 type choiceKey struct{ rank, number int }
 
-// node is a choice on the path to the present run: its source, and the sources that are left to try.
+// node is a choice on the path to the current run: its source, and the remaining sources to try.
 //
 // The path is a branch of the tree of all matchings. Two matchings differ first at some node, so none is run
-// twice; and each source that a run shows to be possible is tried, so none is left out.
+// twice; and each source that a run shows to be possible is tried, so none is omitted.
 type node struct {
 	key    choiceKey
 	source int
-	known  map[int]bool // sources that were tried, or are to be
+	known  map[int]bool // sources that were tried or will be
 	todo   []alternative
 }
 
@@ -153,7 +153,7 @@ func count(n int, of string) string {
 	return fmt.Sprintf("%d %s", n, of)
 }
 
-// describe says how a matching fails.
+// describe returns how a matching fails.
 func (x *exploredRun) describe(failure error) string {
 	text := []string{"a matching that fails:"}
 	keys := slices.SortedFunc(maps.Keys(x.made), func(a, b choiceKey) int {

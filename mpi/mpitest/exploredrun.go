@@ -8,23 +8,23 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// exploredRun is one run of an exploration: it decides from whom receives of any source take their messages,
-// and finds out from whom else they could have.
+// exploredRun is one run of an exploration: it decides the sources of receives from any source, and finds
+// other possible sources.
 //
 // A receive without a decision waits until no rank can go on (the method POE of ISP). Then every message that
-// can come without it is there: these are its alternatives. Others come later, since another choice leads to
-// them; those that do not depend on this choice are alternatives too (the method of DAMPI). Vector clocks
-// tell.
+// can come without it has arrived: these are its alternatives. Other messages come later, as a result of
+// another choice. Those that do not depend on this choice, by vector clocks, are alternatives, too (the
+// method of DAMPI).
 type exploredRun struct {
 	forced map[choiceKey]int
 	hints  map[choiceKey]int
-	late   bool      // the last forced source was found late, and may depend on what is forced
-	last   choiceKey // that it is the source of
+	late   bool      // the last forced source was found late, and may depend on forced choices
+	last   choiceKey // the choice with that source
 
 	mu         sync.Mutex
 	made       map[choiceKey]*madeChoice
-	order      []choiceKey          // in which they were made
-	clocks     [][]int              // of each rank: how many choices of each rank it knows the result of
+	order      []choiceKey          // the choices, in order
+	clocks     [][]int              // by rank: the number of choices of each rank whose result it knows
 	sent       map[envelope][][]int // the sender's clock at each message
 	arrived    map[envelope]int     // messages
 	matched    map[envelope]int
@@ -39,7 +39,7 @@ type madeChoice struct {
 	context      uint32
 	tag          int
 	source       int // -1 while it is open
-	stamp        int // of the rank's own clock when it knows the result; 0 while it does not
+	stamp        int // the rank's clock when it knew the result; 0 before
 	alternatives []alternative
 	callers      []uintptr
 }
@@ -64,13 +64,13 @@ func newExploredRun(ranks int, path []node, last alternative) *exploredRun {
 	return x
 }
 
-// decided is the source of a choice that was decided before the run.
+// decided returns the source of a choice that was decided before the run.
 func (x *exploredRun) decided(key choiceKey) (int, bool) {
 	source, ok := x.forced[key]
 	return source, ok
 }
 
-// choose decides one choice each time that no rank can go on.
+// choose decides one choice whenever no rank can go on.
 func (x *exploredRun) choose(j *job) {
 	for again := false; j.turns.waitFence(again); {
 		again = x.chooseOne(j)
@@ -118,7 +118,7 @@ func (m *madeChoice) add(a alternative) {
 	}
 }
 
-// tell takes what the engine of a rank tells.
+// tell handles an event of a rank's engine.
 func (x *exploredRun) tell(rank int, e engine.Event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +149,7 @@ func (x *exploredRun) tell(rank int, e engine.Event) {
 	}
 }
 
-// begin notes a choice, which has a source if it was decided before.
+// begin records a choice, which has a source if it was decided before.
 func (x *exploredRun) begin(rank int, e engine.Event) {
 	key := choiceKey{rank, e.Choice - 1}
 	callers := make([]uintptr, 32)
@@ -159,7 +159,7 @@ func (x *exploredRun) begin(rank int, e engine.Event) {
 	if source, ok := x.forced[key]; ok {
 		m.source = source
 	}
-	if e.Peer >= 0 { // of a probe: all that is there are alternatives
+	if e.Peer >= 0 { // a probe: all messages present are alternatives
 		m.source = e.Peer
 		for _, in := range x.waiting(rank, m) {
 			m.add(alternative{source: in.from, hints: x.hints})
@@ -175,7 +175,7 @@ func (x *exploredRun) begin(rank int, e engine.Event) {
 	}
 }
 
-// waiting are the envelopes of messages that a probe finds.
+// waiting returns the envelopes of messages that a probe finds.
 func (x *exploredRun) waiting(rank int, m *madeChoice) (list []envelope) {
 	for in, n := range x.arrived {
 		if in.to == rank && n > x.matched[in] && m.accepts(in) {
@@ -190,7 +190,7 @@ func (m *madeChoice) accepts(in envelope) bool {
 	return in.context == m.context && (m.tag == in.tag || m.tag == engine.AnyTag)
 }
 
-// arrive has a message be an alternative for the choices of its receiver that could have taken it.
+// arrive makes a message an alternative for the choices of its receiver that could have matched it.
 func (x *exploredRun) arrive(in envelope) {
 	i := x.arrived[in]
 	x.arrived[in]++
@@ -209,7 +209,7 @@ func (x *exploredRun) arrive(in envelope) {
 	}
 }
 
-// decisions are those made so far.
+// decisions returns the decisions so far.
 func (x *exploredRun) decisions() map[choiceKey]int {
 	list := map[choiceKey]int{}
 	for _, key := range x.order {
@@ -218,7 +218,7 @@ func (x *exploredRun) decisions() map[choiceKey]int {
 	return list
 }
 
-// learn has a rank know what the sender of a message knew when it sent it.
+// learn adds the knowledge of a message's sender, at the time of sending, to a rank's.
 func (x *exploredRun) learn(rank int, in envelope, i int) {
 	if list := x.sent[in]; i < len(list) {
 		for k, n := range list[i] {
@@ -227,8 +227,8 @@ func (x *exploredRun) learn(rank int, in envelope, i int) {
 	}
 }
 
-// stuck notes whether a run can go on no more since a source was decided that does not come. The bubble has
-// found that nothing can move.
+// stuck records whether a run is stuck because a decided source does not come. The bubble has found that
+// nothing can move.
 func (x *exploredRun) stuck(j *job) {
 	if x.late {
 		r := j.ranks[x.last.rank].place.Rank()
@@ -236,8 +236,8 @@ func (x *exploredRun) stuck(j *job) {
 	}
 }
 
-// extend adds the choices of the run to the path that it was forced on, and the alternatives that it has
-// found to those on it.
+// extend adds the choices of the run to its forced path, and the alternatives that it has found to the
+// choices.
 func (x *exploredRun) extend(path []node) []node {
 	at := map[choiceKey]int{}
 	for i := range path {
@@ -247,7 +247,7 @@ func (x *exploredRun) extend(path []node) []node {
 		i, ok := at[key]
 		if !ok {
 			if x.infeasible {
-				continue // nothing has come of it
+				continue // it had no result
 			}
 			i = len(path)
 			source := x.made[key].source

@@ -8,9 +8,9 @@ import (
 )
 
 // Kill ends a rank at the beginning of its call-th call, as when its process is killed: it does nothing more,
-// and its connections are cut. The calls that count are those that move messages or wait, from 1: a call that
-// consists of several, as Sendrecv does, counts as several. The job survives failed ranks (WEFT_SURVIVE), and
-// the test does not fail because of the rank.
+// and its connections are cut. Calls that move messages or wait are counted, from 1: a composite call, such
+// as Sendrecv, counts as several. The job survives failed ranks (WEFT_SURVIVE), and the test does not fail
+// because of the rank.
 func Kill(rank, call int) Option {
 	return func(o *options) {
 		if o.kills == nil {
@@ -20,7 +20,7 @@ func Kill(rank, call int) Option {
 	}
 }
 
-// Slow has a rank go on only when no other rank can.
+// Slow makes a rank go on only when no other rank can.
 func Slow(rank int) Option {
 	return func(o *options) {
 		if o.slow == nil {
@@ -30,15 +30,15 @@ func Slow(rank int) Option {
 	}
 }
 
-// SlowLink has messages between two ranks, either way, come only when all else has: they take a second of the
-// ranks' time.
+// SlowLink delivers messages between two ranks, in both directions, after all others: they take a second of
+// the ranks' time.
 func SlowLink(a, b int) Option {
 	return func(o *options) { o.slowLinks = append(o.slowLinks, [2]int{a, b}) }
 }
 
 // KillEach runs body once for each call of a rank, and kills the rank at that call, in subtests call=1,
-// call=2, …. How many calls there are a first run tells, which kills nobody, in the subtest call=none. All
-// have the same seed, so a rank comes to the call at which it is killed as it does in the first run.
+// call=2, …. A first run without a kill, in the subtest call=none, counts the calls. All runs have the same
+// seed, so a rank reaches the call at which it is killed as in the first run.
 func KillEach(t *testing.T, n, rank int, body Body, opts ...Option) {
 	t.Helper()
 	if rank < 0 || rank >= n {
@@ -71,7 +71,8 @@ func KillEach(t *testing.T, n, rank int, body Body, opts ...Option) {
 // errKilled is the error of a body whose rank is killed.
 var errKilled = errors.New("the rank is killed")
 
-// countCall counts a call that begins, and ends the rank if it is killed at it, or has been.
+// countCall counts a call that begins, and ends the rank if it is to be killed at this call, or has been
+// killed.
 func (r *rank) countCall() {
 	if call := r.calls.Add(1); r.killAt == 0 || call < r.killAt || r.returned.Load() {
 		return

@@ -1,7 +1,7 @@
 package mpitest
 
 // frame calls the body of a rank through a function with the rank's number, so that each stack of the body
-// says whose it is: in a report of the race detector, in a panic and in a debugger.
+// shows the rank: in a report of the race detector, in a panic and in a debugger.
 func frame(rank int, body func() error) error {
 	if rank < len(frames) {
 		return frames[rank](body)

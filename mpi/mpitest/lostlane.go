@@ -7,10 +7,10 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
 )
 
-// LoseLane breaks a TCP connection that other ranks have made to a rank, as soon as it has carried so many
-// bytes in one direction; bytes that it has taken and not passed on are lost. It needs Fabric("tcp"). Ranks
-// have two connections, or lanes, to each peer then, unless Config sets WEFT_LANES: a program must not notice
-// that one of them is lost. With one lane the two ranks fail to each other.
+// LoseLane breaks a TCP connection that other ranks have made to a rank, as soon as it has carried a number
+// of bytes in one direction; bytes in transit are lost. It needs Fabric("tcp"). Ranks then have two
+// connections, or lanes, to each peer, unless Config sets WEFT_LANES: a program must not notice the loss of
+// one. With one lane the two ranks fail to each other.
 func LoseLane(rank, bytes int) Option {
 	return func(o *options) { o.loses = &laneLoss{rank: rank, after: int64(bytes)} }
 }
@@ -20,7 +20,7 @@ type laneLoss struct {
 	after int64
 }
 
-// loseLane has a relay stand before the rank that loses a lane, until what it returns is called.
+// loseLane puts a relay before the rank that loses a lane, until the returned function is called.
 func (j *job) loseLane(meeting *wireup.Meeting) (end func()) {
 	var before *relay.Relay
 	var broke atomic.Bool

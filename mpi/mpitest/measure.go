@@ -8,13 +8,12 @@ import (
 	"github.com/weft-mpi/weft/transport/sim"
 )
 
-// Network is what messages cost in Measure. Computing costs nothing: a body that wants it to calls
-// time.Sleep.
+// Network has the costs of messages in Measure. Computing costs nothing: a body may call time.Sleep for it.
 type Network struct {
-	Latency   time.Duration // from when a rank begins to send a byte until it is at another
+	Latency   time.Duration // from the start of a byte's transmission to its arrival
 	Bandwidth float64       // bytes a second of each rank, in each direction
 	Overhead  time.Duration // of a rank's processor for each message that it sends or receives
-	Copy      float64       // bytes a second that the processor copies, at either end; 0 if it copies none
+	Copy      float64       // bytes a second that the processor copies, at either end; 0 if it does not copy
 }
 
 // Cluster is a network of 100 Gb/s whose cards copy without the processor.
@@ -23,18 +22,18 @@ var Cluster = Network{Latency: 1750 * time.Nanosecond, Bandwidth: 12.5e9, Overhe
 // On chooses the network of Measure; the default is Cluster.
 func On(n Network) Option { return func(o *options) { o.network = &n } }
 
-// Result is what a job has cost.
+// Result is the cost of a job.
 type Result struct {
 	Time     time.Duration // from the beginning of the bodies until the last has returned
-	Messages []uint64      // that each rank has sent
-	Bytes    []uint64      // of these, without headers
-	Rounds   []int         // the longest chain of messages to each rank's end, each sent when one had come
+	Messages []uint64      // sent by each rank
+	Bytes    []uint64      // of these messages, without headers
+	Rounds   []int         // the longest chain of dependent messages to each rank's end
 }
 
 // Measure runs body as Run does, but not in checking mode, on a network in which messages take time, and
-// returns what they have cost. It runs body twice: the second time each message takes the same time, whatever
-// its length, and so the rounds are known. Messages include those that a collective consists of. Times are
-// simulated, and vary little: with the order in which the Go runtime schedules ranks that may go on.
+// returns the cost. It runs body twice: the second time each message takes the same time, for any length, to
+// count the rounds. Messages include those of collectives. Times are simulated, and vary little, with the
+// order in which the Go runtime schedules ranks that can go on.
 func Measure(t *testing.T, n int, body Body, opts ...Option) Result {
 	t.Helper()
 	var result Result
@@ -73,7 +72,7 @@ func Measure(t *testing.T, n int, body Body, opts ...Option) Result {
 // round is the time that each message takes when rounds are counted: far less than any timeout.
 const round = 10 * time.Microsecond
 
-// cost is what a rank's body has cost.
+// cost is the cost of a rank's body.
 type cost struct {
 	took            time.Duration
 	messages, bytes uint64
@@ -87,7 +86,7 @@ func (c *cost) take(world *mpi.Comm, began time.Time) {
 	}
 }
 
-// costs are those of the simulated network; nil where messages take no time.
+// costs returns the costs of the simulated network; nil if messages take no time.
 func (n *Network) costs() *sim.Costs {
 	if n == nil {
 		return nil

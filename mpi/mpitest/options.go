@@ -21,10 +21,10 @@ type Option func(*options)
 
 type options struct {
 	seed    uint64
-	runs    int // with seeds from seed on
+	runs    int // number of runs, with seeds from seed on
 	config  []mpi.Config
-	fabric  string   // a real one; empty for the simulated network
-	network *Network // what messages cost; nil where nothing is measured
+	fabric  string   // a real fabric; empty for the simulated network
+	network *Network // costs of messages; nil if nothing is measured
 
 	matchings int // see MaxMatchings
 	kills     map[int]int
@@ -34,15 +34,15 @@ type options struct {
 	loses     *laneLoss
 }
 
-// simulated is the name of the fabric that Run has by default.
+// simulated is the name of Run's default fabric.
 const simulated = "sim"
 
-// Fabric chooses what carries the messages: "sim", the simulated network, which is the default; or "shm" and
-// "tcp", shared memory and TCP as between processes of one host. With these the ranks are not in a bubble of
-// package synctest: their time is real, a seed has no meaning, and a deadlock takes half a second to find. It
-// is found only if all goroutines of the ranks wait in calls of weft or for one another, and no function of
-// the program is called by a timer. Goroutines that outlive the body are found if the goroutine that has
-// started them is a rank's, or has not ended.
+// Fabric selects the fabric: "sim", the simulated network, which is the default; or "shm" and "tcp", shared
+// memory and TCP as between processes of one host. With these the ranks are not in a bubble of package
+// synctest: their time is real, a seed has no meaning, and a deadlock takes half a second to find. It is
+// found only if all goroutines of the ranks wait in calls of weft or for one another, and no timer calls a
+// function of the program. Goroutines that outlive the body are found if the goroutine that started them is a
+// rank's, or has not ended.
 func Fabric(name string) Option {
 	return func(o *options) {
 		if o.fabric = name; name == simulated {
@@ -68,18 +68,18 @@ func (o *options) check() error {
 	return nil
 }
 
-// Seed chooses what MPI leaves open: which rank goes on, how far messages come before others, so which
-// message a receive from any source takes, which request Waitany, Testany, Waitsome and Testsome return,
-// which messages are eager, when a channel changes its phase and when credits return. Without this option
-// the seed is that of -mpitest.seed, 1 by default, whose jobs have the default settings. A seed repeats a
-// run if what a rank does follows from the messages that it gets. See the guide for ranks with several
-// goroutines.
+// Seed sets the seed for everything that MPI leaves open: which rank goes on, how far messages overtake
+// others, and so which message a receive from any source matches, which request Waitany, Testany, Waitsome
+// and Testsome return, which messages are eager, when a channel changes its phase and when credits return.
+// Without this option the seed is that of -mpitest.seed, by default 1, whose jobs have the default settings.
+// A seed repeats a run if a rank's behavior depends only on its messages. See the guide for ranks with
+// several goroutines.
 func Seed(seed uint64) Option { return func(o *options) { o.seed, o.runs = seed, 1 } }
 
 // Config changes settings of all ranks.
 func Config(c mpi.Config) Option { return func(o *options) { o.config = append(o.config, c) } }
 
-// Sizes runs body as a job of each of some sizes, in subtests n=1, n=2, ….
+// Sizes runs body as jobs of several sizes, in subtests n=1, n=2, ….
 func Sizes(t *testing.T, sizes []int, body Body, opts ...Option) {
 	t.Helper()
 	for _, n := range sizes {
@@ -90,7 +90,7 @@ func Sizes(t *testing.T, sizes []int, body Body, opts ...Option) {
 	}
 }
 
-// Concurrent has the goroutines of the ranks run as the Go runtime schedules them. Without it one runs at a
-// time, until its next call, and the seed says which. It is for ranks with several goroutines that hold a
+// Concurrent lets the goroutines of the ranks run as the Go runtime schedules them. Without it one runs at a
+// time, until its next call, and the seed chooses which. It is for ranks with several goroutines that hold a
 // sync.Mutex during a call, while others wait for it. A seed does not repeat such a run.
 func Concurrent() Option { return func(o *options) { o.free = true } }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// output takes what a rank writes, in place of standard error: mistakes that checking mode has found fail the
-// test, and all else is logged.
+// output receives what a rank writes, in place of standard error: mistakes that checking mode has found fail
+// the test, and everything else is logged.
 type output struct{ rank *rank }
 
 const (
@@ -36,7 +36,7 @@ func (o *output) line(text string) {
 	j.log(fmt.Sprintf("rank %d: %s", o.rank.number, text))
 }
 
-// log logs a line, in a run of many once it has failed.
+// log logs a line; in one of many runs, only if the run has failed.
 func (j *job) log(text string) {
 	j.t.Helper()
 	if j.explored != nil {

@@ -20,17 +20,18 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// A process that Processes has started finds here what it is to do.
+// The variables of a process that Processes has started.
 const (
 	processVariable = "MPITEST_PROCESS" // the test that it runs
-	callVariable    = "MPITEST_CALL"    // which call of Processes in that test it is a rank of, from 1
+	callVariable    = "MPITEST_CALL"    // the number of the call of Processes in that test, from 1
 	errorsVariable  = "MPITEST_ERRORS"  // the folder for the errors of the ranks
 )
 
 // The launcher starts the test binary also as the watchdog of its ranks.
 func init() { launcher.Watchdog() }
 
-// stuckAfter is when the launcher says what the ranks do though nothing proves a deadlock.
+// stuckAfter is the time without progress after which the launcher reports what the ranks do, without a
+// proof.
 const stuckAfter = time.Minute
 
 // calls counts the calls of Processes of each test, by the test's name.
@@ -40,10 +41,10 @@ var (
 )
 
 // Processes runs body as a job of n ranks that are processes of this host, as weft run starts them. Each is
-// the test binary, which runs the calling test up to this call, and there body in place of what follows. So
-// the test must do the same in every process until then, and what it does is done n times more. Errors, and
-// what the ranks write, are reported as Run does. A deadlock that is proven ends the job. Coverage and the
-// race detector see each process alone, and the coverage of the ranks is lost.
+// the test binary, which runs the calling test up to this call, and then body instead of the rest. So the
+// test must behave the same in every process until then, and its effects occur n more times. Errors and
+// output of the ranks are reported as by Run. A proven deadlock ends the job. Coverage and the race detector
+// see each process alone, and the coverage of the ranks is lost.
 //
 // Of the options, Config and Fabric apply; the fabric is "auto" by default.
 func Processes(t *testing.T, n int, body Body, opts ...Option) {
@@ -66,14 +67,14 @@ func Processes(t *testing.T, n int, body Body, opts ...Option) {
 	}
 }
 
-// playProcess is the life of a rank that is a process. It does not return.
+// playProcess runs a rank that is a process. It does not return.
 func (j *job) playProcess() {
 	rank := 0
 	err := mpi.Run(context.Background(), func(ctx context.Context, world *mpi.Comm) error {
 		rank = world.Rank()
 		r := j.ranks[rank]
 		return j.body(context.WithValue(ctx, rankKey{}, r), world)
-	}, j.ranks[0].conf...) // that of all ranks
+	}, j.ranks[0].conf...) // the same for all ranks
 	if err == nil {
 		os.Exit(0)
 	}
@@ -142,7 +143,7 @@ func (j *job) start(call string) {
 	}
 }
 
-// withoutTestLines leaves out what package testing says of the test's beginning.
+// withoutTestLines removes package testing's lines about the test's beginning.
 func withoutTestLines(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {

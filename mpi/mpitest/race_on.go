@@ -4,7 +4,7 @@ package mpitest
 
 import "runtime"
 
-// raceDisable has the race detector take no notice of how the calling goroutine synchronizes with others.
+// raceDisable makes the race detector ignore the synchronization of the calling goroutine.
 func raceDisable() { runtime.RaceDisable() }
 
 func raceEnable() { runtime.RaceEnable() }

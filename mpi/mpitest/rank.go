@@ -24,21 +24,21 @@ type rank struct {
 	number    int
 	conf      []mpi.Config
 	place     *inprocess.Place
-	goroutine atomic.Uint64 // that the body runs in
+	goroutine atomic.Uint64 // the body's goroutine
 	exited    atomic.Int32  // the status of Abort, plus one; 0 for none
 	returned  atomic.Bool   // the body has ended
-	ended     atomic.Bool   // nothing of the rank is left
-	cost      cost          // of the body, where it is measured
-	calls     atomic.Int64  // that have begun
+	ended     atomic.Bool   // the rank has ended completely
+	cost      cost          // of the body, if it is measured
+	calls     atomic.Int64  // calls begun
 	killAt    int64         // the call at which it is killed; 0 for none
 	killed    atomic.Bool
 
 	// guarded by the job's lock
 	failed bool
-	lines  []string // why it fails the test
+	lines  []string // reasons why it fails the test
 }
 
-// live is the life of the rank.
+// live runs the rank from Init to its end.
 func (r *rank) live(ctx context.Context) {
 	err := mpi.Run(inprocess.NewContext(ctx, r.place), r.play, r.conf...)
 	switch {
@@ -60,7 +60,7 @@ func (r *rank) live(ctx context.Context) {
 // rankKey is the key of a rank in its context.
 type rankKey struct{}
 
-// play runs the body, in a goroutine of its own: so its end is seen however it comes about.
+// play runs the body in a separate goroutine, so that its end is noticed in any case.
 func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 	ended := make(chan struct{})
 	var err error
@@ -91,8 +91,8 @@ func (r *rank) play(ctx context.Context, world *mpi.Comm) error {
 	return err
 }
 
-// awaitBegin has all bodies begin together. So none of them has anything to do with another before they
-// communicate, and the race detector sees what they share otherwise.
+// awaitBegin makes all bodies begin together. So nothing synchronizes them before they communicate, and the
+// race detector sees the memory that they share.
 func (j *job) awaitBegin(ctx context.Context) {
 	if int(j.begun.Add(1)) == len(j.ranks) {
 		close(j.begin)
@@ -103,7 +103,7 @@ func (j *job) awaitBegin(ctx context.Context) {
 	}
 }
 
-// othersFind is how much of the ranks' time the others have to find a mistake too, before the job ends.
+// othersFind returns how much of the ranks' time the others have to find a mistake, too, before the job ends.
 func (j *job) othersFind() time.Duration {
 	if j.real {
 		return 50 * time.Millisecond
@@ -111,7 +111,7 @@ func (j *job) othersFind() time.Duration {
 	return time.Second
 }
 
-// guard calls the body, and has err say how it has failed.
+// guard calls the body, and sets err to its failure.
 func (r *rank) guard(err *error, body func() error) {
 	r.goroutine.Store(program.GoroutineID())
 	returned := false
@@ -148,7 +148,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
 
-// stackOf is the part of a stack between the panic and this package.
+// stackOf returns the part of a stack between the panic and this package.
 func stackOf(stack []byte) string {
 	if _, rest, found := bytes.Cut(stack, []byte("\npanic(")); found {
 		lines := strings.Split(string(rest), "\n")
@@ -164,7 +164,7 @@ func (r *rank) exit(code int) {
 	runtime.Goexit()
 }
 
-// aborts is told that the rank ends the job: by Abort, or because its body has returned an error.
+// aborts handles the end of the job by this rank: by Abort, or because its body has returned an error.
 func (r *rank) aborts(code int) {
 	if !r.returned.Load() {
 		r.exited.CompareAndSwap(0, int32(code)+1)
@@ -176,7 +176,7 @@ func (r *rank) abort(code int) error {
 	return fmt.Errorf("%w: Abort(%d) has been called", mpi.ErrAborted, code)
 }
 
-// checked notes that checking mode has found mistakes, which the rank has written.
+// checked records that checking mode has found mistakes, which the rank has written.
 func (r *rank) checked(err error) {
 	j := r.job
 	j.mu.Lock()
@@ -186,8 +186,8 @@ func (r *rank) checked(err error) {
 	}
 }
 
-// isConsequence reports whether an error says no more than that the job ends with a cause: calls return one
-// that wraps it, or says that a peer is gone, and the context of the body has ended.
+// isConsequence reports whether an error is only a consequence of the job's end with a cause: the error wraps
+// the cause, or says that a peer is gone, or that the context of the body has ended.
 func isConsequence(err, cause error) bool {
 	return errors.Is(err, cause) || errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, context.Canceled)
 }

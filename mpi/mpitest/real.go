@@ -8,12 +8,12 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// A job over a real fabric is in no bubble: it is watched as a launcher watches its processes.
+// A job over a real fabric is not in a bubble: it is watched as a launcher watches its processes.
 
 const (
-	// lookEvery is how often the ranks are looked at.
+	// lookEvery is the interval between checks of the ranks.
 	lookEvery = 50 * time.Millisecond
-	// unmovedAfter is when the test is told what the ranks do though nothing proves a deadlock.
+	// unmovedAfter is the time without progress after which the test fails without a proof of a deadlock.
 	unmovedAfter = 10 * time.Second
 	// goWithin is how long goroutines of the program may take to end when the bodies have returned.
 	goWithin = time.Second
@@ -22,7 +22,7 @@ const (
 // returnWithin is how long bodies may take to return when the job has ended.
 var returnWithin = 10 * time.Second
 
-// watchReal ends the job when nothing can ever move, and gives it up when that does not help. It returns when
+// watchReal ends the job when nothing can ever move, and gives it up if that does not help. It returns when
 // the ranks have ended.
 func (j *job) watchReal(done <-chan struct{}) {
 	d := deadlock.NewDetector(len(j.ranks), unmovedAfter)
@@ -71,7 +71,7 @@ func (j *job) watchReal(done <-chan struct{}) {
 	}
 }
 
-// snapshot says what a rank does, with those of its goroutines that wait in no call.
+// snapshot describes what a rank does, including its goroutines outside of calls.
 func (j *job) snapshot(r *rank) *snapshot.Rank {
 	s := r.place.Rank().Snapshot()
 	waits := map[uint64]bool{}
@@ -93,7 +93,7 @@ func (j *job) snapshot(r *rank) *snapshot.Rank {
 	return s
 }
 
-// found takes a report of the detector.
+// found handles a report of the detector.
 func (j *job) found(report *deadlock.Report) {
 	text := report.Title
 	for _, line := range report.Lines {

@@ -20,14 +20,14 @@ import (
 	"github.com/weft-mpi/weft/transport/sim"
 )
 
-// Body is what each rank does. Its context ends when another rank fails.
+// Body is the function that each rank runs. Its context ends when another rank fails.
 type Body = func(ctx context.Context, world *mpi.Comm) error
 
-// Run runs body as a job of n ranks, and returns when all of them have ended. If anything is wrong, Run says
-// so in lines that begin with the rank, and ends the test with FailNow.
+// Run runs body as a job of n ranks, and returns when all of them have ended. If anything is wrong, Run
+// reports it in lines that begin with the rank, and ends the test with FailNow.
 //
-// Run is called by the goroutine of the test, and not inside another Run or a bubble of package synctest. It
-// panics if t is not the test that calls it.
+// Run must be called on the goroutine of the test, and not inside another Run or a bubble of package
+// synctest. It panics if t is not the calling test.
 func Run(t *testing.T, n int, body Body, opts ...Option) {
 	t.Helper()
 	if err := Try(t, n, body, opts...); err != nil {
@@ -35,9 +35,9 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 	}
 }
 
-// Try runs body as Run does, and returns what Run would fail the test with: an error of one line or more, nil
-// if all is well. It is for tests of what a program says about its own misuse. What a rank does to the test
-// itself (FailNow, Errorf, Skip, a data race) fails or ends the test all the same.
+// Try runs body as Run does, and returns the failure that Run would report: an error of one or more lines, or
+// nil. It is for tests of a program's reports about its own misuse. Calls on the test itself (FailNow,
+// Errorf, Skip) and data races still fail or end the test.
 func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	t.Helper()
 	o, err := chosen(t, "Run", n, body, opts)
@@ -56,8 +56,8 @@ func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	return nil
 }
 
-// chosen checks the arguments of Run, or of a function like it, and returns the options. It panics where the
-// test to fail is not the caller's.
+// chosen checks the arguments of Run, or of a similar function, and returns the options. It panics if t is
+// not the calling test.
 func chosen(t *testing.T, op string, n int, body Body, opts []Option) (*options, error) {
 	t.Helper()
 	switch {
@@ -81,12 +81,12 @@ func chosen(t *testing.T, op string, n int, body Body, opts []Option) (*options,
 	return o, o.check()
 }
 
-// runOnce runs a job, and returns what is wrong.
+// runOnce runs a job, and returns its failure.
 func runOnce(j *job) error {
 	j.t.Helper()
 	ended := false
 	defer func() {
-		// A data race has package synctest end the test.
+		// After a data race, package synctest ends the test.
 		if err := j.failure(); !ended && err != nil {
 			j.t.Helper()
 			j.t.Error(err)
@@ -104,7 +104,7 @@ type job struct {
 	t     *testing.T
 	body  Body
 	seed  uint64
-	real  bool // the ranks are in no bubble, and communicate over a real fabric
+	real  bool // the ranks are not in a bubble, and communicate over a real fabric
 	ranks []*rank
 	turns *turns
 	trace *trace // nil for none
@@ -116,23 +116,23 @@ type job struct {
 
 	explored *exploredRun // nil unless all matchings are explored
 
-	costs *Network // what messages cost; nil where nothing is measured
+	costs *Network // costs of messages; nil if nothing is measured
 
-	// of the bubble, if there is one
+	// the bubble's network, if there is one
 	network *sim.Network
 	cancel  context.CancelCauseFunc // ends the ranks
 	gaveUp  chan struct{}           // closed when ranks are left behind
-	begun   atomic.Int32            // bodies
-	told    atomic.Uint64           // events of its ranks
+	begun   atomic.Int32            // number of bodies begun
+	told    atomic.Uint64           // number of events of its ranks
 	begin   chan struct{}           // closed when all have
 	before  map[uint64]bool         // goroutines that are not the job's
 	bubble  atomic.Value            // its number, a string
 	ended   atomic.Int32            // ranks that have ended
 
-	abandoned chan struct{} // closed when the bubble is left as it is, since it cannot come to an end
+	abandoned chan struct{} // closed when the bubble is abandoned, since it cannot end
 
 	mu    sync.Mutex
-	lines []string // failures that belong to no rank
+	lines []string // failures without a rank
 	cause error    // the first failure, which ends the job
 	left  bool     // goroutines are left in the bubble
 }
@@ -172,7 +172,7 @@ func (j *job) play() {
 	go func() {
 		defer close(over)
 		defer func() {
-			// The bubble says with a panic that goroutines are left in it, which j has said better.
+			// The bubble panics if goroutines are left in it, which j has already reported.
 			if p := recover(); p != nil && !j.left {
 				panic(p)
 			}
@@ -190,7 +190,7 @@ func (j *job) play() {
 	}
 }
 
-// live is the life of the job, in its bubble.
+// live runs the job in its bubble.
 func (j *job) live() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -257,8 +257,8 @@ func (j *job) live() {
 	}
 }
 
-// startTurns makes the network, unless the fabric is real, and has the ranks take turns, until what it
-// returns is called.
+// startTurns makes the network, unless the fabric is real, and makes the ranks take turns, until the returned
+// function is called.
 func (j *job) startTurns() (stop func()) {
 	switch {
 	case j.real:
@@ -289,8 +289,8 @@ func (j *job) startTurns() (stop func()) {
 	}
 }
 
-// fail notes that a rank has failed, and ends the job. An error that says no more than that the job has ended
-// is not told, nor one of a rank that has failed before.
+// fail records that a rank has failed, and ends the job. It ignores errors that are only a consequence of the
+// job's end, and errors of a rank that has failed before.
 func (j *job) fail(r *rank, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -302,10 +302,10 @@ func (j *job) fail(r *rank, err error) {
 		j.end(err)
 		return
 	}
-	if !errors.Is(err, inprocess.ErrChecked) || len(r.lines) == 0 { // else it has been told
+	if !errors.Is(err, inprocess.ErrChecked) || len(r.lines) == 0 { // otherwise it has been reported
 		r.lines = append(r.lines, err.Error())
 	}
-	// The text alone: what it wraps says nothing about the calls of other ranks, which will wrap it.
+	// Only the text: the errors of other ranks wrap this one, and must not match what it wraps.
 	j.end(fmt.Errorf("rank %d has failed: %v", r.number, err))
 }
 
@@ -317,7 +317,7 @@ func (j *job) end(cause error) {
 	}
 }
 
-// failure is what the test fails with; nil if all is well.
+// failure returns the failure of the test; nil if all is well.
 func (j *job) failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

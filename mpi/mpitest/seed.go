@@ -10,9 +10,9 @@ import (
 // defaultSeed is the seed without a flag or an option. Its jobs have the default settings.
 const defaultSeed = 1
 
-// drawnSettings are the settings of a rank that say which way messages go: eager or rendezvous, read by their
-// receivers or written by their senders, and how large they may be before a channel changes its phase. A
-// program must not notice.
+// drawnSettings returns random settings of a rank for the protocols of messages: eager or rendezvous, read by
+// their receivers or written by their senders, and how large they may be before a channel changes its phase.
+// A program must not depend on them.
 func drawnSettings(seed uint64, rank int) mpi.Config {
 	if seed == defaultSeed {
 		return mpi.Config{}
@@ -20,7 +20,7 @@ func drawnSettings(seed uint64, rank int) mpi.Config {
 	job, own := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, uint64(rank)+1))
 	draw := func(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
 	return mpi.Config{Settings: map[string]string{
-		"WEFT_PHASES":     draw(job, "", "100,1000", "640", "1024,16448"), // alike at all ranks
+		"WEFT_PHASES":     draw(job, "", "100,1000", "640", "1024,16448"), // the same at all ranks
 		"WEFT_THRESHOLD":  draw(own, "", "80%"),
 		"WEFT_EAGER_MAX":  draw(own, "", "", "1", "64", "1K"),
 		"WEFT_RENDEZVOUS": draw(own, "read", "write"),

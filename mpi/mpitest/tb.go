@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// T returns the test as a rank sees it: what it logs begins with the rank, and its FailNow, Fatal and Skip
-// end the body of this rank and with it the job. ctx is the context of the body, or one made from it; T
+// T returns the test for use in a rank: its log lines begin with the rank, and its FailNow, Fatal and Skip
+// end the body of this rank and with it the job. ctx is the context of the body, or one derived from it; T
 // panics for any other.
 func T(ctx context.Context) testing.TB {
 	r, ok := ctx.Value(rankKey{}).(*rank)
@@ -19,7 +19,7 @@ func T(ctx context.Context) testing.TB {
 	return &rankT{r.job.t, r, ctx}
 }
 
-// rankT is the test as a rank sees it.
+// rankT is the test for use in a rank.
 type rankT struct {
 	testing.TB
 
@@ -77,7 +77,7 @@ func (t *rankT) Skipf(format string, args ...any) {
 	t.SkipNow()
 }
 
-// A run of many fails by itself: see Explore.
+// One of many runs fails without failing the test: see Explore.
 
 func (t *rankT) Fail() {
 	if x := t.rank.job.explored; x != nil {

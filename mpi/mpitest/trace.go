@@ -8,13 +8,13 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
-// trace is what the ranks of a job have done: the calls and matches of each rank, in their order.
+// trace has the calls and matches of each rank of a job, in order.
 type trace struct {
 	mu    sync.Mutex
 	ranks [][]engine.Event
 }
 
-// tell takes what the engine of a rank tells.
+// tell handles an event of a rank's engine.
 func (r *rank) tell(e engine.Event) {
 	r.job.told.Add(1)
 	if e.Kind == engine.EventCallBegin {
@@ -38,12 +38,12 @@ func (r *rank) tell(e engine.Event) {
 	}
 }
 
-// callSum is a number for a call, and what it is called with.
+// callSum returns a hash of a call and its arguments.
 func callSum(e *engine.Event) uint64 {
 	return mix(uint64(e.Call)<<48 ^ uint64(e.Bytes))
 }
 
-// String has a line for each call and match.
+// String returns a line for each call and match.
 func (t *trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

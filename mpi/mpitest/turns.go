@@ -12,62 +12,62 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// turns has the goroutines of a job take turns, so that a seed repeats a run: one of them runs at a time,
+// turns makes the goroutines of a job take turns, so that a seed repeats a run: one of them runs at a time,
 // from when it gets an engine's lock until it wants one again or blocks. Then no goroutine of the bubble can
-// go on, which synctest.Wait tells, and the seed decides who is next.
+// go on, as synctest.Wait reports, and the seed decides which is next.
 //
-// What a goroutine does that no turn has woken, since time has passed or a channel of the program has, is not
-// part of a turn until it wants a lock.
+// If time or a channel of the program has woken a goroutine, its actions are not part of a turn until it
+// wants a lock.
 //
-// The race detector does not see the turns: they order what the program leaves unordered. So whatever touches
-// turns is compiled without it, and calls nothing else that touches them.
+// The race detector must not see the turns, which order what the program leaves unordered. So all functions
+// that access turns are compiled without it.
 type turns struct {
 	mu      sync.Mutex
 	state   uint64        // of the seed's generator
-	first   *turn         // those that wait, in an order that repeats
-	alike   bool          // two of them differ in nothing that is known
-	sites   [256]*site    // known ones
-	spare   *turn         // used and free
-	orders  uint64        // handed out by Order
-	sum     uint64        // of all turns so far
-	arrived chan struct{} // of the bubble; has a token when somebody has begun to wait
+	first   *turn         // waiting goroutines, in a repeatable order
+	alike   bool          // two of them have no known difference
+	sites   [256]*site    // known sites
+	spare   *turn         // free, for reuse
+	orders  uint64        // count of Order
+	sum     uint64        // hash of all turns so far
+	arrived chan struct{} // of the bubble; has a token when a goroutine has begun to wait
 	over    bool
-	given   atomic.Uint64  // how many turns
-	moved   uint64         // turns of those that do not poll
-	fence   *turn          // who waits in waitFence; nil for nobody
-	fenced  uint64         // moved at the last fence
+	given   atomic.Uint64  // number of turns
+	moved   uint64         // turns of goroutines that do not poll
+	fence   *turn          // the goroutine in waitFence; nil for none
+	fenced  uint64         // value of moved at the last fence
 	engines []*engineTurns // by rank
-	locks   []*engineTurns // all that there are
+	locks   []*engineTurns // all locks
 }
 
-// engineTurns are the turns of the goroutines of one rank, as a lock of its engine sees them.
+// engineTurns are the turns of the goroutines of one rank for a lock of its engine.
 type engineTurns struct {
 	*turns
 
 	rank int
-	slow bool // takes turns only where no other rank can
+	slow bool // takes turns only if no other rank can
 	held bool // the lock
-	// of the engine's lock: how many Tests and probes the rank has begun since its last other call, and moved
-	// at its last turn
+	// the number of Tests and probes that the rank has begun since its last other call, and moved at its last
+	// turn
 	polled int
 	seen   uint64
 	leave  func(held bool)
 }
 
-// turn is a goroutine that waits for one.
+// turn is a goroutine that waits for a turn.
 type turn struct {
-	engine  *engineTurns // nil for one that needs no engine's lock
-	ready   func() bool  // nil, or when it can go on
+	engine  *engineTurns // nil for a goroutine that needs no engine's lock
+	ready   func() bool  // nil, or reports whether it can go on
 	granted chan struct{}
 	next    *turn
 
-	// what tells those of one rank apart, the first that differs
+	// the keys that order the goroutines of one rank
 	order     uint64
-	site      uint64 // where it waits, and for a call of what
-	turn      uint64 // when it began to wait: after so many turns
-	time      int64  // and at this time of the bubble
-	goroutine uint64 // its number, once it has been asked for that; 0 before
-	asked     bool   // for its number, by way of granted
+	site      uint64 // where it waits, and in which call
+	turn      uint64 // number of turns when it began to wait
+	time      int64  // time of the bubble when it began to wait
+	goroutine uint64 // its number, once it has been asked; 0 before
+	asked     bool   // asked for its number, through granted
 }
 
 func newTurns(seed uint64, ranks int) *turns {
@@ -79,8 +79,8 @@ func newTurns(seed uint64, ranks int) *turns {
 	return t
 }
 
-// run gives turns until stop is closed and nobody can go on. Where all that can go on look for what does not
-// come, time passes: others may wait for that.
+// run gives turns until stop is closed and no goroutine can go on. If all that can go on poll in vain, it
+// lets time pass, as others may wait for that.
 //
 //go:norace
 func (t *turns) run(stop <-chan struct{}) {
@@ -113,7 +113,7 @@ func (t *turns) run(stop <-chan struct{}) {
 			t.end()
 			return
 		}
-		// Others may have a timer of the same moment: which of the cases it was says nothing then.
+		// Others may have a timer for the same moment, so the chosen case means nothing then.
 		if passed == nil || time.Now().Before(until) {
 			continue
 		}
@@ -129,15 +129,13 @@ func (t *turns) run(stop <-chan struct{}) {
 }
 
 const (
-	// manyPolls is how many Tests and probes a goroutine makes, one after the other, when it is taken to
-	// wait.
+	// manyPolls is the number of consecutive Tests and probes after which a goroutine counts as waiting.
 	manyPolls = 32
-	// the time between two polls of one that waits
+	// the time between two polls of a waiting goroutine
 	shortPause, longPause = time.Microsecond, 10 * time.Millisecond
 )
 
-// polls reports whether a goroutine looks again and again for what has not come, while no other has had a
-// turn.
+// polls reports whether a goroutine polls repeatedly in vain, while no other has had a turn.
 //
 //go:norace
 func (w *turn) polls() bool {
@@ -147,7 +145,7 @@ func (w *turn) polls() bool {
 //go:norace
 func (w *turn) slow() bool { return w.engine != nil && w.engine.slow }
 
-// anyPolls reports whether all that a goroutine does is to look for what has not come.
+// anyPolls reports whether a goroutine that can go on polls in vain.
 //
 //go:norace
 func (t *turns) anyPolls() bool {
@@ -161,8 +159,8 @@ func (t *turns) anyPolls() bool {
 	return false
 }
 
-// choose takes the goroutine off that has the next turn; nil if none can go on. It leaves those that poll in
-// vain, unless polling is set.
+// choose removes and returns the goroutine that has the next turn; nil if none can go on. It skips those that
+// poll in vain, unless polling is set.
 //
 //go:norace
 func (t *turns) choose(polling bool) *turn {
@@ -222,7 +220,7 @@ func (w *turn) eligible() bool {
 	return w.ready()
 }
 
-// end has everybody go on without turns.
+// end makes all goroutines go on without turns.
 //
 //go:norace
 func (t *turns) end() {
@@ -243,7 +241,7 @@ func (t *turns) end() {
 	t.first, t.fence = nil, nil
 }
 
-// wait blocks until the caller has a turn; false if there are none any more.
+// wait blocks until the caller has a turn; false if there are no turns any more.
 //
 //go:norace
 func (t *turns) wait(e *engineTurns, order uint64, site uint64, ready func() bool) bool {
@@ -280,7 +278,7 @@ func (t *turns) wait(e *engineTurns, order uint64, site uint64, ready func() boo
 	return !over
 }
 
-// insert adds one to those that wait. The lock is held.
+// insert adds a waiting goroutine. The lock is held.
 //
 //go:norace
 func (t *turns) insert(w *turn) {
@@ -292,8 +290,8 @@ func (t *turns) insert(w *turn) {
 	w.next, *at = *at, w
 }
 
-// askAlike asks those that differ in nothing for the numbers of their goroutines: these are in the order in
-// which one goroutine has started them. It returns true if there are any, who answer as soon as they can.
+// askAlike asks indistinguishable goroutines for their numbers, which are in the order in which one goroutine
+// has started them. It returns true if there are any. They answer as soon as they can.
 //
 //go:norace
 func (t *turns) askAlike() (asked bool) {
@@ -305,7 +303,7 @@ func (t *turns) askAlike() (asked bool) {
 	t.alike = false
 	list := t.first
 	t.first = nil
-	for list != nil { // those that have answered come to other places
+	for list != nil { // goroutines that have answered move
 		w := list
 		list = w.next
 		t.insert(w)
@@ -330,9 +328,9 @@ func (w *turn) ask() {
 	}
 }
 
-// waitFence blocks until no rank can go on, unless none has had a turn since the caller began to wait; again
-// is whether it is to return all the same. It returns false when there are no turns any more. One goroutine
-// may wait so.
+// waitFence blocks until no rank can go on, unless none has had a turn since the caller began to wait; with
+// again set, it returns even then. It returns false when there are no turns any more. Only one goroutine may
+// call it at a time.
 //
 //go:norace
 func (t *turns) waitFence(again bool) bool {
@@ -357,7 +355,8 @@ func (t *turns) waitFence(again bool) bool {
 	return !t.over
 }
 
-// takeFence takes off who waits for a fence; nil if nobody does, or nothing has happened since the last.
+// takeFence removes and returns the goroutine that waits for a fence; nil for none, or if nothing has
+// happened since the last fence.
 //
 //go:norace
 func (t *turns) takeFence() *turn {
@@ -371,8 +370,8 @@ func (t *turns) takeFence() *turn {
 	return w
 }
 
-// compare orders those that wait: by rank, then by what tells goroutines of one rank apart. Who needs no
-// engine's lock comes last.
+// compare orders waiting goroutines: by rank, then by the keys of a rank's goroutines. Those that need no
+// engine's lock come last.
 //
 //go:norace
 func (w *turn) compare(o *turn) int {
@@ -392,7 +391,7 @@ func last(e *engineTurns) int {
 	return 0
 }
 
-// draw is a number below n from the seed. The lock is held.
+// draw returns a random number below n by the seed. The lock is held.
 //
 //go:norace
 func (t *turns) draw(n int) int {
@@ -407,7 +406,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Bind takes what ends the turns of the lock.
+// Bind sets the function that ends the turns of the lock.
 //
 //go:norace
 func (e *engineTurns) Bind(leave func(held bool)) {
@@ -436,10 +435,10 @@ func (e *engineTurns) Take(order uint64) bool {
 // site is where a goroutine waits: the innermost functions of its stack.
 type site struct {
 	callers [6]uintptr
-	sum     uint64 // of their names, which are those of another build too
+	sum     uint64 // hash of their names, which are the same in other builds
 }
 
-// site is the number of the stack of the caller's caller.
+// site returns the number of the stack of the caller's caller.
 //
 //go:norace
 func (t *turns) site() uint64 {
@@ -470,7 +469,7 @@ func newSite(callers [len(site{}.callers)]uintptr) *site {
 		for i := range len(f.Function) {
 			s.sum = mix(s.sum ^ uint64(f.Function[i]))
 		}
-		s.sum = mix(s.sum) // no line: that of a deferred call is another in some builds
+		s.sum = mix(s.sum) // no line, as that of a deferred call differs between builds
 	}
 	return s
 }
@@ -507,7 +506,7 @@ func (e *engineTurns) Draw(n int) int {
 	return e.draw(n)
 }
 
-// begins notes a call of the rank.
+// begins records a call of the rank.
 //
 //go:norace
 func (e *engineTurns) begins(c engine.Call) {
@@ -518,8 +517,8 @@ func (e *engineTurns) begins(c engine.Call) {
 	}
 }
 
-// takeTurn has the caller begin its next turn, if there are turns. What the turn is for tells it from others
-// of the same line.
+// takeTurn makes the caller begin its next turn, if there are turns. The purpose distinguishes turns of the
+// same line.
 //
 //go:norace
 func (r *rank) takeTurn(what uint64) {

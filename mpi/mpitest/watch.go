@@ -15,19 +15,19 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// In the ranks' time, which stands still while any of them can go on, so the waits below take none.
+// In the ranks' time, which stands still while any of them can go on, so these waits take no real time.
 const (
-	// quietAfter is for how long no message has moved when the ranks are taken to be in a deadlock. What the
-	// runtime tells nobody of, a timer that calls a function, may have something moved within that time.
+	// quietAfter is the time without a moving message after which the ranks count as deadlocked. A timer that
+	// calls a function, which the runtime does not show, may move something within that time.
 	quietAfter = 30 * time.Second
-	// longQuiet is that where a goroutine of the program may wait for a time. It may do so again and again.
+	// longQuiet is quietAfter where a goroutine of the program may wait for a time. It may do so repeatedly.
 	longQuiet = 2 * time.Hour
 )
 
 var errStuck = errors.New("deadlock")
 
-// watch ends the job when nothing can move, and gives it up when that does not help. It returns when the
-// ranks have ended.
+// watch ends the job when nothing can move, and gives it up if that does not help. It returns when the ranks
+// have ended.
 func (j *job) watch(done <-chan struct{}) {
 	moves, quiet := j.moves(), time.Duration(0)
 	for {
@@ -35,13 +35,13 @@ func (j *job) watch(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-time.After(max(quietAfter, quiet)):
-			time.Sleep(time.Nanosecond) // others may have a timer of the same moment
+			time.Sleep(time.Nanosecond) // others may have a timer for the same moment
 		}
 		if now := j.moves(); now != moves {
 			moves, quiet = now, 0
 			continue
 		}
-		quiet += max(quietAfter, quiet) // so that a long time takes few looks
+		quiet += max(quietAfter, quiet) // so that a long time takes few checks
 		list := j.goroutines()
 		if quiet < longQuiet && j.maySleep(list) {
 			continue
@@ -53,12 +53,12 @@ func (j *job) watch(done <-chan struct{}) {
 	}
 }
 
-// allReturned reports whether all bodies have.
+// allReturned reports whether all bodies have returned.
 func (j *job) allReturned() bool {
 	return !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.returned.Load() && !r.ended.Load() })
 }
 
-// moves is a number that changes whenever anything of the job moves.
+// moves returns a number that changes whenever anything of the job moves.
 func (j *job) moves() uint64 {
 	n := uint64(j.ended.Load())
 	for _, r := range j.ranks {
@@ -72,8 +72,8 @@ func (j *job) moves() uint64 {
 	return n
 }
 
-// stuck ends a job in which nothing can move. If that has been done before, it leaves the ranks behind that
-// have not ended, and returns true.
+// stuck ends a job in which nothing can move. If that has been done before, it abandons the ranks that have
+// not ended, and returns true.
 func (j *job) stuck(list []ownGoroutine) (gaveUp bool) {
 	j.mu.Lock()
 	ending := j.cause != nil
@@ -93,7 +93,7 @@ func (j *job) stuck(list []ownGoroutine) (gaveUp bool) {
 	return false
 }
 
-// describe says what the ranks do, as weft run reports a deadlock.
+// describe returns what the ranks do, in the form of weft run's reports.
 func (j *job) describe(list []ownGoroutine) string {
 	state := make(deadlock.Job, len(j.ranks))
 	var stuck []int
@@ -110,7 +110,7 @@ func (j *job) describe(list []ownGoroutine) string {
 		}
 		waits := map[uint64]bool{}
 		for i := range state[rank].Waits {
-			state[rank].Waits[i].Since = 0 // in the ranks' time, which says nothing
+			state[rank].Waits[i].Since = 0 // the ranks' time means nothing
 			waits[state[rank].Waits[i].Goroutine] = true
 		}
 		for _, g := range list {
@@ -129,7 +129,7 @@ func (j *job) describe(list []ownGoroutine) string {
 	return strings.Join(append([]string{title}, state.Report()...), "\n")
 }
 
-// giveUp leaves the ranks behind that do not end though their calls fail and their contexts have ended.
+// giveUp abandons the ranks that do not end though their calls fail and their contexts have ended.
 func (j *job) giveUp(list []ownGoroutine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -153,14 +153,14 @@ func (j *job) giveUp(list []ownGoroutine) {
 type ownGoroutine struct {
 	program.Goroutine
 
-	rank *rank // that has started it, directly or not; nil if that is not known
+	rank *rank // the rank that started it, directly or not; nil if unknown
 }
 
-// where is the line of the program that a goroutine is at, or was started at.
+// where returns the line of the program at which a goroutine is, or was started.
 func (g *ownGoroutine) where() string { return cmp.Or(g.Site, g.Began, g.Function) }
 
-// goroutines are those of the bubble that were not there before the job, but for the caller's. Without a
-// bubble they are those of the program that a rank is known to have started.
+// goroutines returns the bubble's goroutines that did not exist before the job, except the caller's. Without
+// a bubble, it returns those of the program that a rank is known to have started.
 func (j *job) goroutines() (list []ownGoroutine) {
 	all, byID := everyGoroutine()
 	self := program.GoroutineID()
@@ -171,14 +171,14 @@ func (j *job) goroutines() (list []ownGoroutine) {
 		}
 		own := ownGoroutine{g, j.rankOf(g, byID)}
 		if j.real && (own.rank == nil || g.Owner != program.OfProgram) {
-			continue // others are in no bubble either
+			continue // others may be outside bubbles, too
 		}
 		list = append(list, own)
 	}
 	return list
 }
 
-// everyGoroutine lists the goroutines of the process, also by their numbers.
+// everyGoroutine returns the goroutines of the process, also by number.
 func everyGoroutine() (all []program.Goroutine, byID map[uint64]program.Goroutine) {
 	all, _ = program.Goroutines()
 	byID = map[uint64]program.Goroutine{}
@@ -188,7 +188,7 @@ func everyGoroutine() (all []program.Goroutine, byID map[uint64]program.Goroutin
 	return all, byID
 }
 
-// rankOf finds the rank that has started a goroutine, if those between them are there.
+// rankOf returns the rank that has started a goroutine, if those in between still exist.
 func (j *job) rankOf(g program.Goroutine, byID map[uint64]program.Goroutine) *rank {
 	for known := true; known; g, known = byID[g.Parent] {
 		for _, r := range j.ranks {
@@ -200,8 +200,8 @@ func (j *job) rankOf(g program.Goroutine, byID map[uint64]program.Goroutine) *ra
 	return nil
 }
 
-// maySleep reports whether a goroutine of the program may wait for a time: it sleeps, or waits for a channel
-// that may be a timer's, or in a call that ends with a context.
+// maySleep reports whether a goroutine of the program may wait for a time: it sleeps, waits on a channel that
+// may be a timer's, or waits in a call that ends with a context.
 func (j *job) maySleep(list []ownGoroutine) bool {
 	for i := range list {
 		switch list[i].State {
@@ -226,7 +226,7 @@ func (j *job) maySleep(list []ownGoroutine) bool {
 	return false
 }
 
-// findGoroutines notes the goroutines that are left when the ranks have ended.
+// findGoroutines records the goroutines that are left when the ranks have ended.
 func (j *job) findGoroutines() {
 	list := j.goroutines()
 	j.mu.Lock()
@@ -243,21 +243,22 @@ func (j *job) findGoroutines() {
 	}
 }
 
-// busyFor is how long goroutines of the program may run on when the bodies have returned. One that blocks in
-// a system call stops the clock, so that the ranks do not end either.
+// busyFor is how long goroutines of the program may run after the bodies have returned. One that blocks in a
+// system call stops the clock, so the ranks do not end, either.
 var busyFor = 10 * time.Second
 
 const (
-	// firstLook is when a job that has not moved is looked at from outside, and longestLook the longest
-	// time between two looks.
+	// firstLook is the time after which a job that has not moved is checked from outside, and longestLook the
+	// longest time between two checks.
 	firstLook, longestLook = 20 * time.Millisecond, time.Second
-	// beforeDeadline is how long before the deadline of the tests the ranks' states are printed.
+	// beforeDeadline is the time before the deadline of the tests at which the ranks' states are printed.
 	beforeDeadline = 3 * time.Second
 )
 
-// watchFromOutside watches a job in real time, from outside the bubble, for what keeps the bubble from an
-// end: ranks that wait for a sync.Mutex and stop the clock, goroutines that run on though the bodies have
-// returned, and ranks that are not done at the deadline of the tests. It returns what ends it.
+// watchFromOutside watches a job in real time, from outside the bubble, for anything that prevents the
+// bubble's end: ranks that wait for a sync.Mutex and stop the clock, goroutines that run on after the bodies
+// have returned, and ranks that are not done at the deadline of the tests. It returns a function that ends
+// it.
 func (j *job) watchFromOutside() (end func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	deadline, bounded := j.t.Deadline()
@@ -303,8 +304,8 @@ func (j *job) watchFromOutside() (end func()) {
 	}
 }
 
-// seenFromOutside lists the goroutines of the job's bubble, and tells whether any others may act, which may
-// have what the ranks wait for.
+// seenFromOutside returns the goroutines of the job's bubble, and whether any others may act and release the
+// ranks.
 func (j *job) seenFromOutside() (list []ownGoroutine, others bool) {
 	bubble, begun := j.bubble.Load().(string)
 	if !begun || j.real {
@@ -323,7 +324,7 @@ func (j *job) seenFromOutside() (list []ownGoroutine, others bool) {
 	return list, others
 }
 
-// bubbles are those that have been abandoned, by their numbers.
+// bubbles has the abandoned bubbles, by number.
 var bubbles sync.Map
 
 func abandoned(bubble string) bool {
@@ -331,11 +332,11 @@ func abandoned(bubble string) bool {
 	return is
 }
 
-// playFunction is where the test waits for its job.
+// playFunction is the function in which the test waits for its job.
 const playFunction = program.Module + "mpi/mpitest.(*job).play"
 
-// clockStopped reports whether the goroutines of a bubble all wait, some of them for what stops its clock: a
-// mutex, or a channel that was made outside.
+// clockStopped reports whether all goroutines of a bubble wait, and one of them in a way that stops its
+// clock: for a mutex, or on a channel that was made outside.
 func (j *job) clockStopped(list []ownGoroutine) bool {
 	stopped := false
 	for i := range list {
@@ -354,8 +355,8 @@ func (g *ownGoroutine) waitsForMutex() bool {
 	return strings.HasPrefix(g.State, "sync.Mutex") || strings.HasPrefix(g.State, "sync.RWMutex")
 }
 
-// abandon leaves the bubble of a job as it is, whose goroutines all wait while its clock stands still. Unless
-// one of them could go on if it did not, this is a deadlock.
+// abandon leaves the bubble of a job as it is, when all its goroutines wait while its clock stands still.
+// This is a deadlock, unless one of them could go on if the clock did.
 func (j *job) abandon(list []ownGoroutine) {
 	var stuck []int
 	var lines []string
@@ -381,7 +382,7 @@ func (j *job) abandon(list []ownGoroutine) {
 	}
 	title := deadlock.Title(stuck, len(j.ranks))
 	switch {
-	case mutex && j.turns.arrived != nil: // ranks take turns, and others may go on when they get one
+	case mutex && j.turns.arrived != nil: // ranks take turns, and others may go on with the next turn
 		title = waits + ", and no rank has a turn while one waits so. A mutex that others wait for must " +
 			"not be held during a call of MPI, but with mpitest.Concurrent, which also proves a deadlock. " +
 			"What the ranks do:"
@@ -397,8 +398,8 @@ func (j *job) abandon(list []ownGoroutine) {
 	close(j.abandoned)
 }
 
-// running says where the bodies and the goroutines that they have started are. It is called from outside the
-// bubble, whose ranks it must not ask.
+// running returns where the bodies and the goroutines that they have started are. It is called from outside
+// the bubble, and must not ask its ranks.
 func (j *job) running() string {
 	all, byID := everyGoroutine()
 	var text strings.Builder

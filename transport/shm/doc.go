@@ -1,5 +1,5 @@
 // Package shm implements the verbs over shared memory, for ranks of one host. docs/internals/spec/shm.md
-// specifies the shared memory; docs/internals/adr/0017 and 0018 give the reasons.
+// specifies the shared memory; docs/internals/adr/0017 gives the reasons.
 //
 // A device has one arena, which all its peers map. Memory of PD.Alloc lies there, and peers access it
 // directly. They read other memory if the system allows it (process_vm_readv). Everything else goes through a

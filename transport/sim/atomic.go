@@ -9,15 +9,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// wordSize is how long the words of Atomics are, and what their addresses are multiples of.
+// wordSize is the length and the alignment of an Atomic's word.
 const wordSize = 8
 
-// aligned reports whether the byte at an offset lies where a word may begin.
+// aligned reports whether a word may begin at an offset.
 func aligned(mem []byte, off int) bool {
 	return off >= len(mem) || uintptr(unsafe.Pointer(&mem[off]))%wordSize == 0
 }
 
-// checkAtomic checks what an Atomic has of its own.
+// checkAtomic checks the fields that only Atomics have.
 func (q *qp) checkAtomic(wr *transport.SendWR) error {
 	switch {
 	case len(wr.Local) != 1 || wr.Local[0].Length != wordSize:
@@ -29,8 +29,8 @@ func (q *qp) checkAtomic(wr *transport.SendWR) error {
 	return nil
 }
 
-// atomic carries out an Atomic of the peer and gives the word as it was. The peers' Atomics are apart by the
-// network's lock; the owner's own are not.
+// atomic carries out an Atomic of the peer and returns the original word. The network's lock serializes the
+// peers' Atomics, but not the owner's own.
 func (q *qp) atomic(w *sendWQE) ([]byte, error) {
 	s := w.remote[0]
 	m, err := q.reach(s, transport.RemoteAtomic)
@@ -63,7 +63,7 @@ func (q *qp) atomic(w *sendWQE) ([]byte, error) {
 	return binary.NativeEndian.AppendUint64(nil, old), nil
 }
 
-// compareSwap gives the word as it was; it was replaced if that is compare.
+// compareSwap replaces the word if it equals compare, and returns the original.
 func compareSwap(at *uint64, compare, operand uint64) uint64 {
 	for {
 		if old := atomic.LoadUint64(at); old != compare {

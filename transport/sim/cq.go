@@ -23,7 +23,7 @@ type cq struct {
 
 	handler   *handler
 	requested transport.Notify
-	event     bool // one has been raised, and not delivered
+	event     bool // raised and not delivered
 }
 
 func (c *cq) Poll(wc []transport.WC) int {
@@ -36,7 +36,7 @@ func (c *cq) Poll(wc []transport.WC) int {
 	return k
 }
 
-// pass drives the queue pairs, in an order that the seed decides.
+// pass drives the queue pairs, in an order drawn from the seed.
 func (c *cq) pass() {
 	if c.closed || c.dev.gone {
 		return
@@ -54,8 +54,7 @@ func (c *cq) Placed(qps []transport.QPN) int {
 	return k
 }
 
-// Tick does nothing: here every end of a connection is told, and there is no time in which a peer could be
-// silent.
+// Tick does nothing: the end of a connection is always reported, so no peer is silent.
 func (c *cq) Tick(time.Time) {}
 
 func (c *cq) markPlaced(num transport.QPN) {
@@ -71,8 +70,8 @@ func (c *cq) markPlaced(num transport.QPN) {
 	c.match(transport.NotifyPlaced)
 }
 
-// push adds a completion. One beyond the depth is an error of the CQ and of all its QPs. It is kept all the
-// same, and so are the flushed requests that follow: a completion is never lost.
+// push adds a completion. One beyond the depth moves the CQ and all its QPs into error. It is kept
+// nevertheless, as are the flushed requests that follow: a completion is never lost.
 func (c *cq) push(wc transport.WC) {
 	if c.closed {
 		return
@@ -98,7 +97,7 @@ func (c *cq) push(wc transport.WC) {
 	}
 }
 
-// drop forgets the completions of a queue pair that is given back.
+// drop discards the completions of a queue pair that is given back.
 func (c *cq) drop(num transport.QPN) {
 	kept := c.wcs[:0]
 	for _, wc := range c.wcs {
@@ -138,8 +137,8 @@ func (c *cq) ready() bool {
 	return false
 }
 
-// Arm has nothing to do, as a Wait hears of everything, but where a run is to be repeated: there it drops a
-// Wake that has come when a Wait was about to return. How far that Wait had come depends on the scheduler.
+// Arm does nothing, as a Wait is always notified, unless a run must be repeatable: then it drops a Wake that
+// came when a Wait was about to return, since how far that Wait was depends on the scheduler.
 func (c *cq) Arm() {
 	c.dev.net.mu.Lock()
 	defer c.dev.net.mu.Unlock()
@@ -188,13 +187,13 @@ func (c *cq) Wait(d time.Duration) error {
 	}
 }
 
-// Descriptor is none: see DeviceAttr.PollableCQs.
+// Descriptor returns -1: see DeviceAttr.PollableCQs.
 func (c *cq) Descriptor() int { return -1 }
 
-// EnterWait begins nothing.
+// EnterWait does nothing.
 func (c *cq) EnterWait() (bool, error) { return false, nil }
 
-// LeaveWait has nothing to end.
+// LeaveWait does nothing.
 func (c *cq) LeaveWait() {}
 
 // Wake ends a Wait.

@@ -32,8 +32,8 @@ type device struct {
 	busy     busy
 	ep       *endpoint
 	cqs      []*cq
-	keys     map[transport.Key]*mr // of regions, and of windows that are bound
-	free     []*mr                 // objects of regions that are gone, for the next ones
+	keys     map[transport.Key]*mr // of regions and bound windows
+	free     []*mr                 // objects of deregistered regions, for reuse
 	qps      map[transport.QPN]*qp
 	lastQPN  transport.QPN
 	handlers []*handler // by id, from 1; nil where closed
@@ -46,7 +46,7 @@ func (d *device) Query() transport.DeviceAttr { return attr }
 
 func (d *pd) DeviceAttr() transport.DeviceAttr { return attr }
 
-// alive is nil while the device can be used.
+// alive returns nil while the device can be used.
 func (d *device) alive() error {
 	if d.gone || d.closing {
 		return d.goneErr()
@@ -86,7 +86,7 @@ func (d *device) CreateCQ(depth int, h transport.HandlerID) (transport.CQ, error
 	return c, nil
 }
 
-// Close takes the device from the network. The peers of its queue pairs find them cut.
+// Close removes the device from the network. The peers of its queue pairs find them cut.
 func (d *device) Close() error {
 	d.net.mu.Lock()
 	ep := d.ep
@@ -97,7 +97,7 @@ func (d *device) Close() error {
 		}
 	}
 	d.net.mu.Lock()
-	d.closing = true // nothing more is made
+	d.closing = true // no new objects from now on
 	cqs, cores := slices.Clone(d.cqs), d.cores
 	d.cores = nil
 	d.net.mu.Unlock()
@@ -131,7 +131,7 @@ func (d *device) rank() uint32 {
 	return d.ep.id.Rank
 }
 
-// openQPs are the queue pairs in the order of their numbers, for a map has none.
+// openQPs returns the queue pairs ordered by number.
 func (d *device) openQPs() []*qp {
 	var list []*qp
 	for num := transport.QPN(1); num <= d.lastQPN; num++ {
@@ -248,8 +248,8 @@ type mr struct {
 	key    transport.Key
 	mapped bool // by Alloc
 	live   bool
-	bound  int     // windows that are bound to it
-	window *window // whose binding this is: what it reaches is a part of another region
+	bound  int     // number of windows bound to it
+	window *window // the window whose binding this is: a part of another region
 }
 
 func (m *mr) Bytes() []byte            { return m.buf }
@@ -295,7 +295,7 @@ func (m *mr) release() {
 	m.buf = nil
 }
 
-// reach checks a peer's access to a segment of a region or a window: key known, domain and queue pair, right,
+// reach checks a peer's access to a segment of a region or a window: key, domain and queue pair, right,
 // bounds.
 func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
 	d, p := q.dev, q.pd()

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// unsettled reports whether what was posted has yet to change the peer's memory or keys.
+// unsettled reports whether a posted request has yet to change the peer's memory or keys.
 func (q *qp) unsettled() bool {
 	for _, w := range q.sq {
 		if w.op != transport.OpWriteImm || w.length > 0 {
@@ -21,7 +21,7 @@ func (q *qp) unsettled() bool {
 	return false
 }
 
-// Get succeeds only while nothing of ours is under way that has bytes, and not even then every time.
+// Get succeeds only while no request of this end with bytes is in flight, and then at random.
 func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *qp) Fill(to *transport.Segment, from transport.Filler) error {
 	return q.placeHere(int(to.Length), to, from.Fill)
 }
 
-// placeHere has n bytes stored in the peer's memory.
+// placeHere calls store to write n bytes to the peer's memory.
 func (q *qp) placeHere(n int, to *transport.Segment, store func(mem []byte)) error {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
@@ -65,7 +65,7 @@ func (q *qp) placeHere(n int, to *transport.Segment, store func(mem []byte)) err
 	return nil
 }
 
-// mayCopy checks a Get, Put or Fill of n bytes; the mutant lets it pass what was posted before.
+// mayCopy checks a Get, Put or Fill of n bytes; the mutant lets it overtake earlier requests.
 func (q *qp) mayCopy(n int, s *transport.Segment, ahead mutant) error {
 	if q.net.costs != nil || q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
 		q.peer.state != transport.StateReady || q.peer.pending != nil ||

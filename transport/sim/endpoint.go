@@ -21,38 +21,38 @@ type endpoint struct {
 	id        transport.Identity
 	acceptor  transport.Acceptor
 	closed    bool
-	calls     int            // callbacks under way
-	quiet     *sync.Cond     // of the network's mutex: calls has become 0
+	calls     int            // running callbacks
+	quiet     *sync.Cond     // on the network's mutex: calls has become 0
 	running   sync.WaitGroup // goroutines of attempts
 	connected map[uint32]*qp // the newest of each peer
 	begun     int            // queue pairs so far, for their seeds
 }
 
-// phase is where an attempt to connect is.
+// phase is the phase of an attempt to connect.
 type phase uint8
 
 const (
-	phaseStart phase = iota + 1 // nothing was said yet; left when both have proved who they are and agreed
-	// both sides have answered Prepare; left when the queue pairs exist, or by giving way
+	phaseStart phase = iota + 1 // left when both have authenticated and agreed
+	// both sides have answered Prepare; left when the queue pairs exist, or to yield
 	phasePrepared
-	// gave way to the attempt that the lower rank began; left when that one ends
+	// yielded to the attempt of the lower rank; left when that one ends
 	phaseYielded
 	phaseDone // succeeded or failed; final
 )
 
-// attempt is one try to connect two ranks.
+// attempt is one attempt to connect two ranks.
 type attempt struct {
 	from    *endpoint
 	rank    uint32
 	addr    string
 	phase   phase
 	rival   *attempt
-	shape   [2]transport.QPConfig // of the beginner, and of the other
+	shape   [2]transport.QPConfig // of the initiator, and of the other
 	private [2][]byte
-	waiters int           // Connects
-	cancel  chan struct{} // closed when nobody wants it any more
+	waiters int           // number of waiting Connects
+	cancel  chan struct{} // closed when nobody waits for it any more
 	dropped bool          // cancel is closed
-	held    bool          // it has been counted as delayed
+	held    bool          // counted as delayed
 	err     error
 	done    chan struct{} // closed in phaseDone
 }
@@ -99,7 +99,8 @@ func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error 
 	return fmt.Errorf("connect to rank %d at %s: %w", transport.RankOf(rank), addr, ctx.Err())
 }
 
-// attempt begins an attempt or joins the one under way; nil without an error if the two are connected.
+// attempt begins an attempt or joins the current one. It returns nil without an error if the two are
+// connected.
 func (e *endpoint) attempt(rank uint32, addr string) (*attempt, error) {
 	n := e.dev.net
 	n.mu.Lock()
@@ -130,7 +131,7 @@ func (e *endpoint) attempt(rank uint32, addr string) (*attempt, error) {
 	return a, nil
 }
 
-// live is the queue pair to a rank, if both its ends are well.
+// live returns the queue pair to a rank if neither end has failed.
 func (e *endpoint) live(rank uint32) *qp {
 	q := e.connected[rank]
 	if q == nil || q.final() || q.cut || q.released || q.peer.released {
@@ -159,7 +160,7 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// drop has an attempt end at its next step.
+// drop makes an attempt end at its next step.
 func (a *attempt) drop() {
 	if !a.dropped {
 		a.dropped = true
@@ -172,7 +173,7 @@ func (a *attempt) dropErr() error {
 		transport.ErrDeviceGone)
 }
 
-// end takes an attempt off the network.
+// end removes an attempt from the network.
 func (a *attempt) end(err error) {
 	if a.phase == phaseDone {
 		return
@@ -188,7 +189,7 @@ func (a *attempt) end(err error) {
 	close(a.done)
 }
 
-// run takes an attempt to its end.
+// run advances an attempt until it is done.
 func (a *attempt) run() {
 	defer a.from.running.Done()
 	n := a.from.dev.net
@@ -203,7 +204,7 @@ func (a *attempt) run() {
 			case <-a.cancel:
 			}
 		}
-		pair.Lock() // so that no acceptor is told of one peer twice at a time
+		pair.Lock() // so that no acceptor gets two calls about one peer at a time
 		n.mu.Lock()
 		a.advance()
 		done := a.phase == phaseDone
@@ -215,9 +216,8 @@ func (a *attempt) run() {
 	}
 }
 
-// Step takes one attempt to connect, chosen by the seed, one step further, and calls the acceptors that this
-// concerns. It reports whether there was one. It is for a network with ManualConnect, and for one goroutine
-// at a time.
+// Step advances one attempt to connect, chosen by the seed, and calls the acceptors concerned. It reports
+// whether there was one. It requires ManualConnect, and one goroutine at a time.
 func (n *Network) Step() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +225,7 @@ func (n *Network) Step() bool {
 	if !n.manual || len(ready) == 0 {
 		return false
 	}
-	slices.SortFunc(ready, func(a, b *attempt) int { // the order of the Connects may be that of goroutines
+	slices.SortFunc(ready, func(a, b *attempt) int { // goroutines may have begun them in any order
 		return cmp.Or(cmp.Compare(a.from.dev.id, b.from.dev.id), cmp.Compare(a.rank, b.rank))
 	})
 	ready[n.rng.IntN(len(ready))].advance()
@@ -239,7 +239,7 @@ func (n *Network) Connecting() bool {
 	return len(n.readyAttempts()) > 0
 }
 
-// readyAttempts are the attempts that can be taken a step further.
+// readyAttempts returns the attempts that can advance.
 func (n *Network) readyAttempts() (ready []*attempt) {
 	for _, a := range n.attempts {
 		wait := a.waitsFor()
@@ -257,7 +257,7 @@ func (n *Network) readyAttempts() (ready []*attempt) {
 	return ready
 }
 
-// waitsFor is what an attempt needs before it can go on; nil if nothing.
+// waitsFor returns the channel that an attempt waits for; nil for none.
 func (a *attempt) waitsFor() <-chan struct{} {
 	n := a.from.dev.net
 	if a.phase == phaseYielded {
@@ -277,7 +277,7 @@ func (a *attempt) waitsFor() <-chan struct{} {
 	return nil
 }
 
-// pair is the lock that the callbacks of two addresses are made under.
+// pair returns the lock for callbacks about a pair of addresses.
 func (a *attempt) pair() *sync.Mutex {
 	n := a.from.dev.net
 	x, y := a.from.dev.addr(), a.addr
@@ -307,17 +307,17 @@ func (a *attempt) advance() {
 			a.end(nil)
 			return
 		}
-		a.phase = phaseStart // the other one failed: it is our turn again
+		a.phase = phaseStart // the rival failed
 	}
 }
 
-// self is the rank that begins, as the other sees it.
+// self returns the initiating rank, as the other side sees it.
 func (a *attempt) self() uint32 { return a.from.id.Facing(a.rank) }
 
-// ranks are the two that it connects.
+// ranks returns the two ranks.
 func (a *attempt) ranks() [2]uint32 { return pairOf(a.from.id.Rank, transport.RankOf(a.rank)) }
 
-// target is the endpoint at the other side, or why there is none.
+// target returns the endpoint at the other side, or why there is none.
 func (a *attempt) target() (*endpoint, error) {
 	n := a.from.dev.net
 	to := n.find(a.addr)
@@ -372,7 +372,7 @@ func (a *attempt) start() {
 	}
 }
 
-// authenticate compares what both sides would have proved to each other.
+// authenticate compares what both sides would prove to each other.
 func (a *attempt) authenticate(to *endpoint) error {
 	n, me, other := a.from.dev.net, a.from.id, to.id
 	pair, rank := a.ranks(), transport.RankOf(a.rank)
@@ -396,11 +396,11 @@ func (a *attempt) authenticate(to *endpoint) error {
 	return nil
 }
 
-// fail ends an attempt and tells the other side of it.
+// fail ends an attempt and notifies the other side.
 func (a *attempt) fail(to *endpoint, err error) {
 	a.from.dev.net.counters.Refused++
 	if to != nil {
-		_ = to.call(func() error { // an endpoint that has closed meanwhile need not hear of it
+		_ = to.call(func() error { // a closed endpoint need not be notified
 			to.acceptor.Refused(fmt.Sprintf("rank %d at %s", a.from.id.Rank, a.from.dev.addr()), err)
 			return nil
 		})
@@ -455,7 +455,7 @@ func (e *endpoint) checkShape(cfg transport.QPConfig, private []byte) error {
 	return nil
 }
 
-// commit connects two sides that are prepared, unless an attempt of a lower rank is under way.
+// commit connects two prepared sides, unless a lower rank has an attempt.
 func (a *attempt) commit() {
 	n := a.from.dev.net
 	to, err := a.target()
@@ -492,7 +492,7 @@ func (a *attempt) commit() {
 	}
 }
 
-// connect hands the ends of a connection over, in an order that the seed decides.
+// connect hands over the ends of a connection, in an order drawn from the seed.
 func (a *attempt) connect(sides [2]*endpoint, ends [2]*qp) {
 	first := a.from.dev.net.rng.IntN(2)
 	for _, i := range [2]int{first, 1 - first} {

@@ -7,9 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Cut cuts the connection between two ranks without a word, and tells how many it struck: 1, or 0 if there is
-// none. Both ends find out when they next are driven; one of them, or both, may first get what is on the wire
-// already.
+// Cut cuts the connection between two ranks silently, and returns the number of connections cut, 0 or 1. Both
+// ends notice when they are next driven; either may first receive what is already on the wire.
 func (n *Network) Cut(a, b uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -20,8 +19,8 @@ func (n *Network) Cut(a, b uint32) int {
 	return struck
 }
 
-// CutMidway arms a cut that strikes the connection between two ranks as soon as a message on it is placed in
-// part. It tells how many connections it armed. Counters.CutsMidway tells when it has struck.
+// CutMidway arms a cut of the connection between two ranks as soon as a message on it is partly placed. It
+// returns the number of connections armed. Counters.CutsMidway counts such cuts.
 func (n *Network) CutMidway(a, b uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,8 +31,8 @@ func (n *Network) CutMidway(a, b uint32) int {
 	return len(armed)
 }
 
-// Vanish takes a rank from the network without a word, as when its process is killed. Its own calls fail from
-// then on. It tells how many connections it cut.
+// Vanish removes a rank from the network silently, as when its process is killed. Its own calls fail from
+// then on. It returns the number of connections cut.
 func (n *Network) Vanish(rank uint32) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +53,7 @@ func (n *Network) Vanish(rank uint32) int {
 	return struck
 }
 
-// between are the open queue pairs at a of the connections between two ranks.
+// between returns the open queue pairs at a of the connections between two ranks.
 func (n *Network) between(a, b uint32) []*qp {
 	var list []*qp
 	for _, d := range n.devices {
@@ -70,7 +69,7 @@ func (n *Network) between(a, b uint32) []*qp {
 	return list
 }
 
-// cut tells 1 if there was something to cut.
+// cut cuts a connection, and returns 1 if it was not cut before.
 func (n *Network) cut(q *qp) int {
 	if q.cut || q.final() {
 		return 0
@@ -91,7 +90,7 @@ func (n *Network) cut(q *qp) int {
 	return 1
 }
 
-// strike cuts the connection after a piece of m was placed, if the seed or a test wants it.
+// strike cuts the connection after a piece of m was placed, if the seed or a test says so.
 func (q *qp) strike(m *message) {
 	n := q.net
 	if n.cutEvery > 0 && q.rng.IntN(n.cutEvery) == 0 || q.armed && m.placed < len(m.pieces) {
@@ -102,7 +101,7 @@ func (q *qp) strike(m *message) {
 
 func pairOf(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
 
-// Slow has what goes between two ranks, either way, take so long.
+// Slow delays everything between two ranks, in both directions, by d.
 func (n *Network) Slow(a, b uint32, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +111,7 @@ func (n *Network) Slow(a, b uint32, d time.Duration) {
 	n.slow[pairOf(a, b)] = d
 }
 
-// Hold delays every attempt to connect between two ranks, whoever begins it, until Unhold.
+// Hold delays every attempt to connect two ranks, by either, until Unhold.
 func (n *Network) Hold(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,7 +120,7 @@ func (n *Network) Hold(a, b uint32) {
 	}
 }
 
-// Unhold lets the attempts between two ranks go on.
+// Unhold ends a Hold.
 func (n *Network) Unhold(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,15 +130,15 @@ func (n *Network) Unhold(a, b uint32) {
 	}
 }
 
-// Refuse has the next attempts between two ranks, whoever begins them, turned away.
+// Refuse makes the next attempts to connect two ranks, by either, fail.
 func (n *Network) Refuse(a, b uint32, attempts int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refusals[pairOf(a, b)] = attempts
 }
 
-// Collide has the next attempts of two ranks to connect to each other collide: neither commits before both
-// are prepared. Both ranks must begin one, or the one that does waits for ever.
+// Collide makes the next attempts of two ranks to connect to each other collide: neither commits before both
+// are prepared. Both ranks must begin one, or the one that does waits forever.
 func (n *Network) Collide(a, b uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

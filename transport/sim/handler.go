@@ -10,11 +10,11 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/runqueue"
 )
 
-// simulatedCores is how many cores a device pretends to have; a handler's core is one of them.
+// simulatedCores is the number of cores that a device pretends to have for handlers.
 const simulatedCores = 4
 
-// handler is a completion handler. The goroutine of its core polls in its place; with it the schedule of the
-// goroutines counts for a run, as it does with a goroutine for each rank.
+// handler is a completion handler. The goroutine of its core polls for it, so a run depends on the schedule
+// of goroutines, as with a goroutine for each rank.
 type handler struct {
 	id   transport.HandlerID
 	conf transport.HandlerConfig
@@ -27,11 +27,11 @@ type core struct {
 	net      *Network
 	number   int
 	handlers int
-	cqs      []*cq // that its handlers have
+	cqs      []*cq // of its handlers
 	stopping bool
 	wake     chan struct{}
 	done     chan struct{}
-	order    runqueue.Queue[*cq] // the goroutine's own
+	order    runqueue.Queue[*cq] // used by its goroutine alone
 }
 
 func (d *device) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
@@ -102,7 +102,7 @@ func (d *device) ModifyCQ(q transport.CQ, id transport.HandlerID) error {
 	return d.give(c, id)
 }
 
-// give gives a completion queue to a handler, or to none.
+// give assigns a completion queue to a handler, or to none.
 func (d *device) give(c *cq, id transport.HandlerID) error {
 	to, err := d.handlerOf(id)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *device) give(c *cq, id transport.HandlerID) error {
 var errLocks = fmt.Errorf("a queue pair's completion queues have handlers with different locks: %w",
 	transport.ErrInvalid)
 
-// handledBy is the handler that has the queue; 0 for none.
+// handledBy returns the handler of the queue; 0 for none.
 func (c *cq) handledBy() transport.HandlerID {
 	if c.handler == nil {
 		return 0
@@ -168,7 +168,7 @@ func (d *device) CloseHandler(id transport.HandlerID) error {
 	return err
 }
 
-// removeHandler takes a handler off, and gives its core if it has no other.
+// removeHandler removes a handler, and returns its core if it has no other.
 func (d *device) removeHandler(id transport.HandlerID) (idle *core, err error) {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
@@ -190,7 +190,7 @@ func (d *device) removeHandler(id transport.HandlerID) (idle *core, err error) {
 	return h.core, nil
 }
 
-// stop ends the goroutine, when it has delivered what has been raised.
+// stop ends the goroutine after it has delivered all raised events.
 func (k *core) stop() {
 	k.net.mu.Lock()
 	k.stopping = true
@@ -226,7 +226,7 @@ func (k *core) run() {
 	}
 }
 
-// pollReady has those wait for a turn who have something.
+// pollReady queues the completion queues that have work.
 func (k *core) pollReady() (stopping bool) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
@@ -254,9 +254,9 @@ func (k *core) serve(c *cq) {
 	defer h.conf.Lock.Unlock()
 	k.net.mu.Lock()
 	event := false
-	if c.handler == h { // it may have been given away while we waited for the lock
+	if c.handler == h { // it may have been reassigned while we waited for the lock
 		c.pass()
-		if n := h.conf.Counts; n != nil { // it sleeps between any two passes
+		if n := h.conf.Counts; n != nil { // a sleep precedes every pass
 			n.Wakes++
 			n.Passes++
 		}
@@ -306,13 +306,13 @@ func (c *cq) match(n transport.Notify) {
 	c.raise()
 }
 
-// raise has the handler deliver an event.
+// raise makes the handler deliver an event.
 func (c *cq) raise() {
 	c.event = true
 	c.signal()
 }
 
-// end cuts the queue pairs of a completion queue when its device is closed: what is posted completes, and can
+// end cuts the queue pairs of a completion queue when its device is closed: posted requests complete, and can
 // be polled.
 func (c *cq) end() {
 	c.dev.net.mu.Lock()

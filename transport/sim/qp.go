@@ -16,7 +16,7 @@ type qp struct {
 
 	net      *Network
 	dev      *device
-	windows  []*window // that are bound to it
+	windows  []*window // bound to it
 	cfg      transport.QPConfig
 	num      transport.QPN
 	peerRank uint32
@@ -25,41 +25,41 @@ type qp struct {
 	remote   string
 	peer     *qp
 	rng      *rand.Rand
-	window   int // pieces on the wire to this end that nobody has placed
-	reads    int // Reads and Atomics outstanding at once, each way: the smaller number of both ends
+	window   int // limit of unplaced pieces on the wire to this end
+	reads    int // limit of outstanding Reads and Atomics in each direction: the smaller of both ends
 
 	state      transport.State
 	err        error
-	handed     bool // Connected has returned: now it may be driven
+	handed     bool // Connected has returned, so it may be driven
 	released   bool
-	closeSent  bool // our direction is closed
+	closeSent  bool // this direction is closed
 	closeHeard bool // the peer's is
 	armed      bool // to be cut in the middle of a message
 	pending    *fault
-	cut        bool // the wire is gone: nothing more can be sent
+	cut        bool // nothing more can be sent
 
-	sq         []*sendWQE // posted and not completed, oldest first
+	sq         []*sendWQE // not completed, oldest first
 	rq         []*recvWQE
 	sending    *message    // begun and not wholly on the wire
-	responses  []*response // Reads and Atomics of the peer that we answer, oldest first
+	responses  []*response // answers to the peer's Reads and Atomics, oldest first
 	responding *message
-	in         []*message    // on the wire to us, in the order in which they were begun
-	readBytes  [lanes]uint64 // that have come for our Reads, by lane
+	in         []*message    // on the wire to this end, in the order of their start
+	readBytes  [lanes]uint64 // received for our Reads, by lane
 	nextLane   int
-	onWire     int // pieces of them that are not placed
+	onWire     int // unplaced pieces of in
 }
 
-// fault is what will end a queue pair when it next is driven.
+// fault will end a queue pair when it is next driven.
 type fault struct {
-	wqe    *sendWQE // the request at fault, if it is known
+	wqe    *sendWQE // the request at fault, if known
 	status transport.Status
 	err    error
-	drain  bool // what is on the wire already arrives before it
+	drain  bool // bytes already on the wire still arrive
 }
 
 type sge struct {
 	mr  *mr
-	key transport.Key // of the registration that was meant, for the object serves again
+	key transport.Key // of the intended registration, as objects are reused
 	off int
 	len int
 }
@@ -71,7 +71,7 @@ func (s sge) bytes() ([]byte, error) {
 	return s.mr.buf[s.off : s.off+s.len], nil
 }
 
-// span gives the memory of n bytes at position at of a list of elements, in as many parts as it takes.
+// span returns the memory of n bytes at position at of a list of elements, in parts.
 func span(list []sge, at, n int) ([][]byte, error) {
 	var parts [][]byte
 	for _, s := range list {
@@ -119,12 +119,12 @@ type sendWQE struct {
 	begun     bool // its message is on the wire, at least in part
 	done      bool
 	early     bool // completes when it is sent, not when it has arrived
-	overtakes bool // completes ahead of earlier Reads and Atomics where that is allowed
+	overtakes bool // completes before earlier Reads and Atomics where allowed
 }
 
 func (w *sendWQE) has(f transport.Flags) bool { return w.flags&f != 0 }
 
-// asks reports whether the request is one that the peer answers.
+// asks reports whether the peer answers the request.
 func (w *sendWQE) asks() bool {
 	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
 }
@@ -150,10 +150,10 @@ func (q *qp) Query() transport.QPAttr {
 		PeerRecv: q.peer.cfg.RecvWR, PeerReads: q.reads, Lanes: lanes}
 }
 
-// lanes is how many lanes a queue pair has, as far as answers to Reads go: nothing is ever lost with one.
+// lanes is the number of lanes of a queue pair, for answers to Reads. No lane is ever lost.
 const lanes = 2
 
-// Lanes counts the lanes.
+// Lanes returns the number of lanes.
 func (q *qp) Lanes() transport.LaneStats { return transport.LaneStats{Lanes: lanes} }
 
 // OpenLanes appends the lanes.
@@ -428,7 +428,7 @@ func (q *qp) Release() {
 	q.detach()
 }
 
-// detach takes the queue pair off its device.
+// detach removes the queue pair from its device.
 func (q *qp) detach() {
 	if q.released {
 		return
@@ -461,7 +461,7 @@ func (q *qp) eachCQ(f func(*cq)) {
 // signal ends the Waits for this queue pair's CQs.
 func (q *qp) signal() { q.eachCQ((*cq).signal) }
 
-// reason is what a flushed request is told.
+// reason returns the error of a flushed request.
 func (q *qp) reason() error {
 	if q.err != nil {
 		return q.err
@@ -469,8 +469,7 @@ func (q *qp) reason() error {
 	return fmt.Errorf("%s: closed: %w", q, transport.ErrState)
 }
 
-// cutPeer takes the wire away: this end sends nothing more, and the peer finds the cause when it is next
-// driven.
+// cutPeer cuts the wire: this end sends nothing more, and the peer finds the cause when it is next driven.
 func (q *qp) cutPeer(cause error) { q.cutPeerFor(nil, transport.StatusFatal, cause) }
 
 // cutPeerFor is cutPeer where a request of the peer is at fault.
@@ -501,16 +500,17 @@ func (q *qp) fail(wqe *sendWQE, status transport.Status, err error) {
 	q.signal()
 }
 
-// loseWire forgets what is on its way to this end.
+// loseWire discards what is on the wire to this end.
 func (q *qp) loseWire() {
 	q.net.counters.Lost += len(q.in)
 	if q.net.mutant != placeAfterError {
 		q.in, q.onWire = nil, 0
 	}
-	q.peer.signal() // its window is open, or it has lost its wire
+	q.peer.signal() // its window is open, or its wire is cut
 }
 
-// flushSends completes what is done and may complete, then fails the rest: nothing succeeds after a failure.
+// flushSends completes the requests that are done and may complete, then fails the rest: nothing succeeds
+// after a failure.
 func (q *qp) flushSends(wqe *sendWQE, status transport.Status, err error) {
 	for _, w := range q.sq {
 		w.overtakes = true
@@ -544,11 +544,11 @@ func (q *qp) flushRecvs(err error) {
 	}
 }
 
-// completable finds the request that completes next, and whether it overtakes a Read or an Atomic; -1 if none
-// can.
+// completable returns the index of the next request to complete, and whether it overtakes a Read or an
+// Atomic; -1 if none can complete.
 //
-// Requests complete in order, except that an earlier Read or Atomic may be overtaken. An unsignalled one may
-// not: the completion of a later request tells that its buffers are free.
+// Requests complete in order, except that a later one may overtake a signalled Read or Atomic. After an
+// unsignalled one, the completion of a later request means that its buffers are free.
 func (q *qp) completable() (i int, overtakes bool) {
 	for i, w := range q.sq {
 		read := w.asks()

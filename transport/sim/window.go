@@ -12,11 +12,11 @@ const remoteRights = transport.RemoteRead | transport.RemoteWrite | transport.Re
 type window struct {
 	pd    *pd
 	gone  bool
-	key   transport.Key // of the Bind that was posted last
+	key   transport.Key // of the latest Bind
 	asked *qp           // the queue pair of that Bind
-	qp    *qp           // that it is bound to, or nil
-	of    *mr           // the region that it is bound to
-	part  *mr           // the part of it that the key reaches, as a region of its own
+	qp    *qp           // bound to it, or nil
+	of    *mr           // bound to this region
+	part  *mr           // the part of it that the key reaches, as a region
 }
 
 func (p *pd) AllocMW() (transport.MW, error) {
@@ -51,7 +51,7 @@ func (m *window) Deallocate() error {
 	return nil
 }
 
-// announce gives the window the key of a Bind that is posted.
+// announce sets the key of a posted Bind.
 func (m *window) announce(q *qp) transport.Key {
 	m.key, m.asked = q.dev.newKey(), q
 	return m.key
@@ -73,7 +73,7 @@ func (m *window) bind(q *qp, w *sendWQE) {
 	q.windows = append(q.windows, m)
 }
 
-// unbind takes the window's key out of use.
+// unbind invalidates the window's key.
 func (m *window) unbind() {
 	if m.qp == nil {
 		return
@@ -89,14 +89,14 @@ func (m *window) unbind() {
 	m.qp, m.of, m.part = nil, nil, nil
 }
 
-// unbindAll ends every binding to a queue pair that has ended.
+// unbindAll ends all bindings to a queue pair that has ended.
 func (q *qp) unbindAll() {
 	for _, m := range slices.Clone(q.windows) {
 		m.unbind()
 	}
 }
 
-// boundTo finds the window bound to the queue pair that a key names; nil if there is none.
+// boundTo returns the window with a key that is bound to the queue pair; nil for none.
 func (q *qp) boundTo(key transport.Key) *window {
 	if m := q.dev.keys[key]; m != nil && m.window != nil && m.window.qp == q {
 		return m.window
@@ -104,7 +104,7 @@ func (q *qp) boundTo(key transport.Key) *window {
 	return nil
 }
 
-// invalidate takes a key out of use for the peer.
+// invalidate invalidates a key for the peer.
 func (q *qp) invalidate(key transport.Key) error {
 	m := q.boundTo(key)
 	if m == nil {
@@ -135,7 +135,7 @@ func (q *qp) checkHere(wr *transport.SendWR) (*sendWQE, error) {
 	return w, nil
 }
 
-// awaited reports whether a Bind that is posted and not carried out has the key.
+// awaited reports whether a posted Bind that is not carried out yet has the key.
 func (q *qp) awaited(key transport.Key) bool {
 	for _, w := range q.sq {
 		if w.op == transport.OpBind && !w.begun && w.key == key && w.window.key == key {
@@ -178,7 +178,7 @@ func (q *qp) checkBind(w *sendWQE, b *transport.Bind) error {
 	return nil
 }
 
-// carryOut does what a Bind or an Invalidate asks for.
+// carryOut carries out a Bind or an Invalidate.
 func (q *qp) carryOut(w *sendWQE) {
 	var err error
 	if w.op == transport.OpInvalidate {

@@ -7,31 +7,31 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// kind says what a message on the wire is.
+// kind is the kind of a message on the wire.
 type kind uint8
 
 const (
-	// untagged: into the next posted Recv, and invalidates a key if the request says so
+	// untagged: goes into the next posted Recv, and invalidates a key if the request says so
 	kindSend         kind = iota + 1
 	kindWrite             // tagged
-	kindWriteImm          // tagged, then through the next posted Recv
-	kindRequest           // a Read or an Atomic is asked for
-	kindReadResponse      // the bytes of a Read, or the word as an Atomic found it
+	kindWriteImm          // tagged, then consumes the next posted Recv
+	kindRequest           // asks for a Read or an Atomic
+	kindReadResponse      // the bytes of a Read, or the original word of an Atomic
 	kindClose             // the sender's direction is closed
 )
 
-// message is one message on the wire. Its pieces are sent in order and placed in any; messages are delivered
-// in the order in which they were begun.
+// message is a message on the wire. Its pieces are sent in order and placed in any order; messages are
+// delivered in the order in which they were begun.
 type message struct {
 	kind     kind
-	from     *sendWQE // the request that it carries out; of an answer, the reader's
+	from     *sendWQE // the request that it carries out; for an answer, the requester's
 	response *response
 	length   int
-	lane     int // of an answer: which of them carries it
+	lane     int // of an answer
 	pieces   []piece
 	sent     int
 	placed   int
-	// found while placing; told when the message's turn comes, so that errors keep the order too
+	// found while placing; reported in the message's turn, so that errors keep the order too
 	bad *violation
 }
 
@@ -40,7 +40,7 @@ type piece struct {
 	data   []byte // copied when it is sent
 	n      int
 	placed bool
-	// it is on its way: see Costs
+	// in flight: see Costs
 	travels bool
 }
 
@@ -51,29 +51,30 @@ type violation struct {
 	err    error
 }
 
-// response is a Read of the peer that is being carried out, or an Atomic that has been.
+// response answers a Read of the peer, or an Atomic that has been carried out.
 type response struct {
 	from     *sendWQE
 	segs     []transport.Segment
-	original []byte // of an Atomic: the word as it was
+	original []byte // the original word of an Atomic
 }
 
 func (m *message) whole() bool { return m.sent == len(m.pieces) && m.placed == m.sent }
 
 func (m *message) untagged() bool { return m.kind == kindSend || m.kind == kindWriteImm }
 
-// tail is how many bytes at the end of a Write are placed after all the others.
+// tail is the number of bytes at the end of a Write that are placed after all others.
 const tail = 8
 
 const (
-	// maxPiece bounds a piece, so that a cut can strike in the middle of what is long.
+	// maxPiece bounds a piece, so that a cut can strike in the middle of a long message.
 	maxPiece = 64 << 10
-	// costPiece is that where messages take time: a processor copies one piece while the next is on the link.
+	// costPiece is the bound where messages take time: a processor copies one piece while the next is on the
+	// link.
 	costPiece = 16 << 10
 )
 
-// cutUp divides a message into pieces. A Write's tail is apart from the rest; it is one word where it is
-// aligned, else it may itself be cut.
+// cutUp divides a message into pieces. A Write's tail is separate from the rest; if it is not aligned, it may
+// itself be cut.
 func (q *qp) cutUp(m *message) {
 	var cuts []int
 	if q.net.costs != nil {
@@ -94,7 +95,7 @@ func (q *qp) cutUp(m *message) {
 	slices.Sort(cuts)
 	at := 0
 	for _, c := range append(cuts, m.length) {
-		if c > at || len(m.pieces) == 0 { // a message of no bytes has one piece all the same
+		if c > at || len(m.pieces) == 0 { // an empty message has one piece, too
 			m.pieces = append(m.pieces, piece{at: at, n: c - at})
 			at = c
 		}
@@ -105,7 +106,7 @@ func (q *qp) cutUp(m *message) {
 	}
 }
 
-// pass drives the queue pair by an amount that the seed decides.
+// pass drives the queue pair by an amount drawn from the seed.
 func (q *qp) pass() {
 	if !q.handed || q.dev.gone {
 		return
@@ -127,7 +128,7 @@ func (q *qp) pass() {
 	}
 }
 
-// step does one thing; false if there is none.
+// step makes one step; false if there is nothing to do.
 func (q *qp) step() bool {
 	if f := q.pending; f != nil {
 		if f.drain && q.receive() {
@@ -171,7 +172,7 @@ func (q *qp) canSend() bool {
 
 func (q *qp) canRespond() bool { return q.responding != nil || len(q.responses) > 0 }
 
-// nextSend is the oldest request that is not begun, if it may begin.
+// nextSend returns the oldest request that is not begun, if it may begin.
 func (q *qp) nextSend() *sendWQE {
 	reads := 0
 	for _, w := range q.sq {
@@ -249,7 +250,7 @@ func (q *qp) transmitSend() {
 	}
 }
 
-// begin makes a message of the next request, or of the close that follows the last.
+// begin makes a message for the next request, or for the close after the last one.
 func (q *qp) begin() *message {
 	w := q.nextSend()
 	m := &message{kind: kindClose, from: w}
@@ -300,7 +301,7 @@ func (q *qp) transmitResponse() {
 	}
 }
 
-// laneFor chooses the lane of an answer: the one that was designated, or each in its turn.
+// laneFor chooses the lane of an answer: the designated one, or the next in turn.
 func (q *qp) laneFor(w *sendWQE) int {
 	if w.lane >= 1 && w.lane <= lanes && q.net.mutant != ignoreLane {
 		return int(w.lane) - 1
@@ -309,7 +310,7 @@ func (q *qp) laneFor(w *sendWQE) int {
 	return q.nextLane
 }
 
-// source gives the memory of n bytes at position at of the segments that a peer reads.
+// source returns the memory of n bytes at position at of the segments that a peer reads.
 func (q *qp) source(segs []transport.Segment, at, n int) ([][]byte, error) {
 	list := make([]sge, 0, len(segs))
 	for _, s := range segs {
@@ -358,7 +359,7 @@ type spot struct {
 	late bool     // a piece of an earlier message is missing
 }
 
-// spots are the pieces that can be placed now.
+// spots returns the pieces that can be placed now.
 func (q *qp) spots() []spot {
 	var list []spot
 	untagged := 0
@@ -383,7 +384,7 @@ func (q *qp) spots() []spot {
 	return list
 }
 
-// tailWaits reports whether piece i is of a Write's tail while others are missing.
+// tailWaits reports whether piece i belongs to a Write's tail while other pieces are missing.
 func (q *qp) tailWaits(m *message, i int) bool {
 	if m.kind != kindWrite && m.kind != kindWriteImm || q.net.mutant == tailAnywhere {
 		return false
@@ -399,7 +400,7 @@ func (q *qp) tailWaits(m *message, i int) bool {
 	return false
 }
 
-// deliverable is the index of the message that can be delivered now, or -1.
+// deliverable returns the index of the message that can be delivered now, or -1.
 func (q *qp) deliverable() int {
 	for i, m := range q.in {
 		early := q.net.mutant == deliverEarly || q.net.mutant == atomicEarly && m.kind == kindRequest ||
@@ -463,7 +464,7 @@ func (q *qp) place(s spot) {
 	q.strike(m)
 }
 
-// copyIn copies a piece to where it belongs.
+// copyIn copies a piece to its destination.
 func (q *qp) copyIn(m *message, p *piece, recv *recvWQE) *violation {
 	var list []sge
 	bad := &violation{local: transport.StatusLocalProt, remote: transport.StatusRemoteOp}
@@ -597,11 +598,11 @@ func (q *qp) checkRead(segs []transport.Segment) error {
 	return nil
 }
 
-// refuse ends the queue pair because of a message that could not be placed.
+// refuse ends the queue pair because a message could not be placed.
 func (q *qp) refuse(m *message) {
 	v := *m.bad
 	switch {
-	case m.kind == kindReadResponse: // our own Read, and our own region
+	case m.kind == kindReadResponse: // our own Read and region
 		q.net.counters.Terminations++
 		q.cutPeer(fmt.Errorf("rank %d gave up a Read in the middle: %w", q.dev.rank(), transport.ErrPeerLost))
 		q.fail(m.from, v.local, fmt.Errorf("%s: request %d: %w", q, m.from.id, v.err))
@@ -623,7 +624,7 @@ func (q *qp) terminate(w *sendWQE, v violation) {
 	q.fail(nil, transport.StatusFlushed, fmt.Errorf("%s: %w", q, v.err))
 }
 
-// closed ends the queue pair in order when both directions are closed.
+// closed ends the queue pair in an orderly way when both directions are closed.
 func (q *qp) closed() {
 	if !q.closeSent || !q.closeHeard || q.final() {
 		return

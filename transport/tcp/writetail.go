@@ -8,7 +8,7 @@ import (
 )
 
 // A Write over lanes whose last frame arrives before others: its last bytes are held back until the rest is
-// placed, so that whoever polls them finds everything else (DeviceAttr.TailLast).
+// placed, so that a poller of them finds everything else (DeviceAttr.TailLast).
 
 // heldTail is the last bytes of a Write whose other frames are missing.
 type heldTail struct {

@@ -12,35 +12,35 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// word is a word of memory as its owner sees it.
+// word returns a word of a region, as its owner accesses it.
 func word(m transport.MR, off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&m.Bytes()[off : off+8][0]))
 }
 
-// fetchAdd adds to the word at an offset of a region; the original goes to the first word of into.
+// fetchAdd returns a FetchAdd on the word at an offset of a region. The original goes to the first word of
+// into.
 func fetchAdd(id uint64, into, m transport.MR, off int, operand uint64) *transport.SendWR {
 	return &transport.SendWR{ID: id, Op: transport.OpFetchAdd, Flags: transport.FlagSignaled,
 		Operand: operand,
 		Local:   []transport.SGE{part(into, 0, 8)}, Remote: []transport.Segment{segment(m, off, 8)}}
 }
 
-// compareSwap replaces the word at an offset of a region if it is compare; the original goes to the first
-// word of into.
+// compareSwap returns a CompareSwap on the word at an offset of a region. The original goes to the first word
+// of into.
 func compareSwap(id uint64, into, m transport.MR, off int, compare, operand uint64) *transport.SendWR {
 	wr := fetchAdd(id, into, m, off, operand)
 	wr.Op, wr.Compare = transport.OpCompareSwap, compare
 	return wr
 }
 
-// asks reports whether a request is one that the peer answers, so that its completion always tells how it
-// ended.
+// asks reports whether the peer answers a request, so that its completion always has the result.
 func asks(op transport.Opcode) bool {
 	return op == transport.OpRead || op == transport.OpFetchAdd || op == transport.OpCompareSwap
 }
 
 const allAtomic = all | transport.RemoteAtomic
 
-// original carries out one Atomic and gives the original.
+// original carries out one Atomic and returns the original.
 func (t *trial) original(a, b *node, wr *transport.SendWR) uint64 {
 	t.must(a.qp.PostSend(wr))
 	if wc := t.one(a, wr.ID, wr.Op, a, b); wc.Bytes != 8 {
@@ -49,7 +49,7 @@ func (t *trial) original(a, b *node, wr *transport.SendWR) uint64 {
 	return *word(wr.Local[0].MR, wr.Local[0].Offset)
 }
 
-// same wants a word to have a value.
+// same checks the value of a word.
 func (t *trial) same(what string, got, want uint64) {
 	if got != want {
 		t.failf("%s is %#x, want %#x", what, got, want)
@@ -96,7 +96,7 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 	return list
 }
 
-// eachAtomic makes a check of both operations.
+// eachAtomic returns a check that runs for both operations.
 func eachAtomic(run func(t *trial, op transport.Opcode)) func(*trial) {
 	return func(t *trial) {
 		for _, op := range []transport.Opcode{transport.OpFetchAdd, transport.OpCompareSwap} {
@@ -126,7 +126,7 @@ var atomicChecks = []Check{
 		// it wraps around
 		for i, operand := range []uint64{1, 0, 3, 1 << 63, math.MaxUint64, 12345, 1 << 40} {
 			wr := fetchAdd(uint64(i), into, m, 8, operand)
-			wr.Local[0].Offset = i * 2 // any place will do for the original
+			wr.Local[0].Offset = i * 2 // the original may go anywhere
 			t.must(a.qp.PostSend(wr))
 			t.one(a, uint64(i), transport.OpFetchAdd, a, b)
 			var got uint64
@@ -162,7 +162,7 @@ var atomicChecks = []Check{
 		into, m := a.memory(8*n, all), b.memory(8, allAtomic)
 		for i := range n {
 			wr := fetchAdd(uint64(i), into, m, 0, uint64(i))
-			if i%4 == 3 { // swaps from what the additions before it have made
+			if i%4 == 3 { // swaps the result of the preceding additions
 				wr = compareSwap(uint64(i), into, m, 0, uint64(i*(i-1)/2), uint64(i*(i+1)/2))
 			}
 			wr.Local[0].Offset = 8 * i
@@ -191,7 +191,7 @@ var atomicChecks = []Check{
 				n: adds})
 		}
 		var running sync.WaitGroup
-		defer running.Wait() // before the devices, and their memory, are closed
+		defer running.Wait() // before the devices and their memory are closed
 		for _, x := range adders {
 			running.Add(1)
 			go func() {
@@ -202,7 +202,7 @@ var atomicChecks = []Check{
 			}()
 		}
 		running.Add(1)
-		go func() { // the owner's own additions, beside those that its device carries out
+		go func() { // the owner's own additions, concurrent with those of its device
 			var own []uint64
 			for len(own) < adds*peers {
 				own = append(own, atomic.AddUint64(word(m, 8), 1)-1)
@@ -290,7 +290,7 @@ var atomicChecks = []Check{
 			t.must(err)
 			t.must(m.Deregister())
 		}
-		m, err := n.pd.Register(buf[1:], all) // nobody else cares
+		m, err := n.pd.Register(buf[1:], all) // alignment matters only for Atomics
 		t.must(err)
 		t.must(m.Deregister())
 	}},
@@ -318,7 +318,7 @@ var atomicChecks = []Check{
 		for _, off := range []uint64{56, 64, 1 << 40, math.MaxUint64 &^ 7, math.MaxInt64 &^ 7} {
 			a, b := t.pair(shape{})
 			guard := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, 32)))), 256)
-			m, err := b.pd.Register(guard[64:124], allAtomic) // its last word is cut off
+			m, err := b.pd.Register(guard[64:124], allAtomic) // ends within its last word
 			t.must(err)
 			t.refusedAtomic(op, a, b, transport.Segment{Key: m.Key(), Offset: off, Length: 8})
 			t.must(zero(guard))
@@ -337,7 +337,7 @@ var atomicChecks = []Check{
 				t.must(gone.Deregister())
 				return key
 			},
-			func(b *node, _ transport.MR) transport.Key { // of another domain
+			func(b *node, _ transport.MR) transport.Key { // in another domain
 				pd, err := b.dev.AllocPD()
 				t.must(err)
 				other, err := pd.Alloc(64, allAtomic)
@@ -380,17 +380,17 @@ var atomicChecks = []Check{
 	}},
 	{"Atomic/R5_MoreThanTheDepthWaitTheirTurn", func(t *trial) {
 		a, b := t.pair(shape{reads: 2, sendWR: 300})
-		const n = 200 // more than any peer would take
+		const n = 200 // more than any peer accepts at once
 		into, dst := a.memory(8*n, all), a.memory(8, all)
 		counter, m := b.memory(8, allAtomic), b.memory(8, all)
 		fill(m.Bytes(), 2, 2)
 		for i := range n {
 			wr := fetchAdd(uint64(i), into, counter, 0, 1)
 			wr.Local[0].Offset = 8 * i
-			if i >= n/2 && i%2 == 1 { // first Atomics alone, then both
+			if i >= n/2 && i%2 == 1 { // first only Atomics, then both
 				wr = read(uint64(i), dst, m)
 			}
-			t.must(a.qp.PostSend(with(wr, transport.FlagMore))) // they could all go at once
+			t.must(a.qp.PostSend(with(wr, transport.FlagMore))) // so that all could go at once
 		}
 		done := uint64(0)
 		for i, wc := range t.take(a, n, a, b) {
@@ -440,7 +440,7 @@ var atomicChecks = []Check{
 			t.must(a.qp.PostSend(with(fetchAdd(2, into, m, size-8, 1), transport.FlagFence)))
 			t.one(a, 1, transport.OpRead, a, b)
 			t.one(a, 2, transport.OpFetchAdd, a, b)
-			t.must(check(dst.Bytes(), 1, round)) // what was there before the Atomic
+			t.must(check(dst.Bytes(), 1, round)) // the contents before the Atomic
 			t.same("the original", *word(into, 0), value)
 		}
 	}},
@@ -452,7 +452,7 @@ var atomicChecks = []Check{
 			*word(m, 0) = round * 77
 			t.must(b.qp.PostRecv(recv(1, dst)))
 			t.must(a.qp.PostSend(fetchAdd(2, into, m, 0, 1)))
-			// sends what the Atomic has brought
+			// sends the original of the Atomic
 			t.must(a.qp.PostSend(with(send(3, into), transport.FlagFence)))
 			t.one(a, 2, transport.OpFetchAdd, a, b)
 			t.one(a, 3, transport.OpSend, a, b)
@@ -527,7 +527,7 @@ var atomicChecks = []Check{
 	}},
 }
 
-// adder is a rank that adds one to a word of another, many times, on a goroutine of its own.
+// adder is a rank that adds one to another rank's word many times, on its own goroutine.
 type adder struct {
 	*node
 	into   transport.MR

@@ -116,7 +116,7 @@ var closeChecks = []Check{
 			if byReader {
 				a.qp.Close()
 			} else {
-				b.qp.Close() // its direction has no work, but it still answers ours
+				b.qp.Close() // its direction has no work, but it still answers a's
 			}
 			for i, wc := range t.take(a, n, a, b) {
 				if wc.ID != uint64(i) || wc.Status != transport.StatusSuccess {
@@ -233,7 +233,7 @@ var closeChecks = []Check{
 			posted := t.traffic(a, b)
 			t.polls(round, a, b)
 			t.must(a.dev.Close())
-			delete(posted, a) // its completions went with it
+			delete(posted, a) // its completions are gone, too
 			t.allOnce(posted, b)
 			t.closeAll()
 		}
@@ -257,7 +257,7 @@ var closeChecks = []Check{
 	}},
 }
 
-// traffic posts work of every kind on both ends, and tells how many requests each has.
+// traffic posts work of every kind on both ends, and returns the number of requests of each.
 func (t *trial) traffic(a, b *node) map[*node]int {
 	const n, size = 10, 30_000
 	posted := map[*node]int{}
@@ -277,8 +277,8 @@ func (t *trial) traffic(a, b *node) map[*node]int {
 	return posted
 }
 
-// allOnce wants every request that was posted to complete once, those of each queue in order, except that a
-// Read may be late, with nothing but failures after the first.
+// allOnce checks that every posted request completes once, those of each queue in order, except that a Read
+// may be late, and only with failures after the first failure.
 func (t *trial) allOnce(posted map[*node]int, nodes ...*node) {
 	for n, k := range posted {
 		t.until("every request completed", func() bool { return len(n.wcs) >= k }, nodes...)

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// turnedAway wants a connection from an impostor to be refused, with nothing left behind on either side.
+// turnedAway checks that a connection from an impostor is refused, and leaves nothing behind on either side.
 func turnedAway(change func(*transport.Identity), want ...error) func(*trial) {
 	return func(t *trial) {
 		devices := t.newDevices(2)
@@ -40,7 +40,7 @@ func turnedAway(change func(*transport.Identity), want ...error) func(*trial) {
 	}
 }
 
-// collision has two ranks connect to each other at once, each twice.
+// collision makes two ranks connect to each other at once, each twice.
 func (t *trial) collision(rounds int, before func(a, b *node)) {
 	for range rounds {
 		nodes := t.ranks(2, shape{})
@@ -115,7 +115,7 @@ var connectChecks = []Check{
 			if port%2 == 1 {
 				from, to = b, a
 			}
-			for range 2 { // the second time there is one
+			for range 2 { // the second time it exists already
 				t.must(from.dialAs(transport.PeerAt(to.rank, port), to.ep.Addr()))
 			}
 			toB, toA := transport.PeerAt(b.rank, port), transport.PeerAt(a.rank, port)
@@ -198,7 +198,7 @@ var connectChecks = []Check{
 		b.mu.Lock()
 		b.refusal = nil
 		b.mu.Unlock()
-		a.qp, b.qp = t.connect(a, b) // a refusal is no lasting harm
+		a.qp, b.qp = t.connect(a, b) // a refusal does no lasting harm
 		t.well(a, b)
 	}},
 	{"Connect/NobodyListens", func(t *trial) {
@@ -253,7 +253,7 @@ var connectChecks = []Check{
 	}},
 }
 
-// eager posts a Recv and a Send as soon as it has its queue pair, whether or not the peer has got its own.
+// eager posts a Recv and a Send as soon as it has its queue pair, even if the peer does not have its own yet.
 type eager struct {
 	*node
 	src, dst transport.MR

@@ -134,7 +134,7 @@ var cqChecks = []Check{
 			go func() {
 				defer close(ended)
 				close(begun)
-				for range 3 { // the device may be closed before one, or in it
+				for range 3 { // the device may be closed before or during a Wait
 					_ = n.sendCQ.Wait(-1)
 				}
 			}()
@@ -156,7 +156,7 @@ var cqChecks = []Check{
 		stop, done := make(chan struct{}), make(chan struct{})
 		t.must(b.qp.PostRecv(recv(1, dst)))
 		var posted error
-		go func() { // rank 0, the sender, has this goroutine
+		go func() { // rank 0, the sender, runs on this goroutine
 			defer close(done)
 			posted = a.qp.PostSend(send(2, src))
 			for stopped := false; !stopped; {
@@ -211,7 +211,7 @@ var cqChecks = []Check{
 	}},
 }
 
-// waits wants Wait(-1) to return while act runs beside it.
+// waits checks that Wait(-1) returns while act runs concurrently.
 func (n *node) waits(act func()) error {
 	return n.t.within(n.dev, func() error {
 		ended := make(chan error, 1)
@@ -221,7 +221,7 @@ func (n *node) waits(act func()) error {
 	})
 }
 
-// within runs f, which may block, and closes the device if f does not return: that must end whatever blocks.
+// within runs f, which may block. If f does not return, it closes the device, which must unblock f.
 func (t *trial) within(d transport.Device, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// flushed wants exactly the requests first…first+n-1, each once and in order, all failed: the first of them
-// with one of the given statuses or flushed, those after it flushed.
+// flushed checks that exactly the requests first…first+n-1 have failed, each once and in order: the first
+// with one of the given statuses or flushed, the others flushed.
 func (t *trial) flushed(wcs []transport.WC, first uint64, n int, cause ...transport.Status) {
 	if len(wcs) != n {
 		t.failf("%d completions for %d requests: %+v", len(wcs), n, wcs)
@@ -23,7 +23,7 @@ func (t *trial) flushed(wcs []transport.WC, first uint64, n int, cause ...transp
 	}
 }
 
-// split separates what completed of Recvs from the rest.
+// split separates the completions of Recvs from the others.
 func split(wcs []transport.WC) (sends, recvs []transport.WC) {
 	for _, wc := range wcs {
 		if wc.Op == transport.OpRecv {

@@ -7,8 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// flushChecks are about queues that run out, queues that run over, and the order in which what is left
-// completes.
+// flushChecks test queues that run out or overflow, and the order in which the remaining requests complete.
 var flushChecks = []Check{
 	{"RNR/MessageAfterTheLastRecvEndsTheQueuePair", exhaustion(transport.OpSend)},
 	{"RNR/ImmediateAfterTheLastRecvEndsTheQueuePair", exhaustion(transport.OpWriteImm)},
@@ -121,7 +120,7 @@ var flushChecks = []Check{
 		hub, others := t.star(n, shape{})
 		dst := hub.memory(8, all)
 		for i := range uint64(each) {
-			for k, x := range others { // in turns, so that what belongs together is not contiguous
+			for k, x := range others { // in turns, so that requests of one queue pair are not consecutive
 				q := hub.to(x.rank)[0]
 				t.must(q.PostRecv(recv(uint64(k)<<16|i, dst)))
 				// a Read, for it needs the peer, which is not driven
@@ -224,7 +223,7 @@ var flushChecks = []Check{
 			t.one(b, 1, transport.OpRecv, a, b)
 			for i := range uint64(n) {
 				t.one(a, i, transport.OpRead, a, b)
-				t.must(check(copies[i].Bytes(), 2, round)) // what was there before
+				t.must(check(copies[i].Bytes(), 2, round)) // the contents before
 				t.must(copies[i].Deregister())
 			}
 			t.one(a, n, transport.OpWriteImm, a, b)
@@ -246,8 +245,8 @@ var flushChecks = []Check{
 	}},
 }
 
-// exhaustion has more messages come than there are Recvs: those that found one have arrived, the one after
-// ends both queue pairs.
+// exhaustion sends more messages than there are Recvs: those with a Recv arrive, and the next one ends both
+// queue pairs.
 func exhaustion(op transport.Opcode) func(*trial) {
 	return func(t *trial) {
 		const recvs = 5
@@ -268,7 +267,7 @@ func exhaustion(op transport.Opcode) func(*trial) {
 		}
 		t.must(a.qp.PostSend(&transport.SendWR{ID: 100, Op: op, Flags: transport.FlagSignaled, Imm: 1}))
 		back := a.memory(8, all)
-		// after it: it cannot be carried out any more
+		// posted after it, so it cannot be carried out
 		t.must(a.qp.PostSend(read(101, back, b.memory(8, all))))
 		t.until("both queue pairs in error", bothIn(a, b, transport.StateError), a, b)
 		wcs := t.take(a, 2, a, b)

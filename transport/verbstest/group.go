@@ -2,14 +2,14 @@ package verbstest
 
 import "strings"
 
-// Group is a subject of the suite, by the name that rdma-core's tests have for it where they have one.
+// Group is a subject of the suite, named as in rdma-core's tests where these have it.
 type Group struct {
 	Name     string
-	Prefixes []string // of its checks' names, before the slash
-	Gap      string   // why it has no checks, if that is meant to be so
+	Prefixes []string // of the names of its checks, before the slash
+	Gap      string   // why it has no checks, if that is intended
 }
 
-// Groups are all subjects. A check belongs to the first whose prefix it has.
+// Groups returns all subjects. A check belongs to the first one whose prefix it has.
 func Groups() []Group {
 	return []Group{
 		{Name: "device", Prefixes: []string{"Device", "Limit"}},
@@ -30,7 +30,7 @@ func Groups() []Group {
 	}
 }
 
-// GroupOf tells the group of a check, or "" if it has none.
+// GroupOf returns the group of a check, or "" if it has none.
 func GroupOf(check string) string {
 	prefix, _, _ := strings.Cut(check, "/")
 	for _, g := range Groups() {

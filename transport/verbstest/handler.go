@@ -11,18 +11,18 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// desk is a consumer with a completion handler: its lock, and what the handler has told it.
+// desk is a consumer with a completion handler: its lock, and the events delivered to it.
 type desk struct {
 	*sync.Mutex
 	t      *trial
 	id     transport.HandlerID
-	queues []transport.CQ // of the events, in their order
-	err    error          // what was wrong with one
+	queues []transport.CQ // of the events, in order
+	err    error          // the error of an event
 	inside atomic.Int32
-	then   func(cq transport.CQ) error // more to do for an event
+	then   func(cq transport.CQ) error // called for each event
 }
 
-// config is the handler's.
+// config returns the handler's configuration.
 func (d *desk) config() transport.HandlerConfig {
 	return transport.HandlerConfig{Core: -1, Lock: d.Mutex, Complete: d.complete}
 }
@@ -45,7 +45,7 @@ func (d *desk) complete(h transport.HandlerID, cq transport.CQ) {
 	}
 }
 
-// desk registers a handler. What c leaves empty is the desk's own.
+// desk registers a handler. change may replace the desk's configuration.
 func (t *trial) desk(dev transport.Device, change func(*transport.HandlerConfig)) *desk {
 	d := &desk{t: t, Mutex: new(sync.Mutex)}
 	c := d.config()
@@ -54,30 +54,30 @@ func (t *trial) desk(dev transport.Device, change func(*transport.HandlerConfig)
 		d.Mutex = c.Lock.(*sync.Mutex)
 	}
 	d.Lock()
-	defer d.Unlock() // the first event finds the id
+	defer d.Unlock() // so that the first event finds the id
 	var err error
 	d.id, err = dev.SetCompletionHandler(c)
 	t.must(err)
 	return d
 }
 
-// with uses what the handler drives, under its lock.
+// with runs f under the handler's lock.
 func (d *desk) with(f func()) {
 	d.Lock()
 	defer d.Unlock()
 	f()
 }
 
-// take gives the queues of a node to the handler.
+// take assigns the queues of a node to the handler.
 func (d *desk) take(n *node) {
-	d.with(func() { // once it has the first, it drives the queue pairs that have both
+	d.with(func() { // from the first one on, it drives the queue pairs of both
 		for _, cq := range n.cqs() {
 			d.t.must(n.dev.ModifyCQ(cq, d.id))
 		}
 	})
 }
 
-// told is how many events there were, so far.
+// told returns the number of events so far.
 func (d *desk) told() (n int) {
 	d.with(func() { n = len(d.queues); d.t.must(d.err) })
 	return n
@@ -88,7 +88,7 @@ func (d *desk) arm(cq transport.CQ, n transport.Notify) {
 	d.with(func() { d.t.must(cq.RequestNotify(n)) })
 }
 
-// drive polls the nodes, which have no handlers, until cond: what a handler does beside it needs no help.
+// drive polls the nodes without handlers until cond. A handler needs no help.
 func (t *trial) drive(what string, cond func() bool, nodes ...*node) {
 	end := time.Now().Add(t.timeout)
 	for idle := 0; !cond(); idle++ {
@@ -108,7 +108,7 @@ func (t *trial) drive(what string, cond func() bool, nodes ...*node) {
 	}
 }
 
-// attended is a pair of which the second side has a handler.
+// attended returns a pair whose second side has a handler.
 func (t *trial) attended(s shape) (a, b *node, d *desk) {
 	a, b = t.pair(s)
 	d = t.desk(b.dev, nil)
@@ -116,7 +116,7 @@ func (t *trial) attended(s shape) (a, b *node, d *desk) {
 	return a, b, d
 }
 
-// deliver sends a message and returns when b's queue has it; b's handler has done the work.
+// deliver sends a message and returns when b's handler has moved it to b's queue.
 func (d *desk) deliver(a, b *node, wr *transport.SendWR, into *transport.RecvWR) {
 	have := len(b.wcs)
 	d.with(func() { d.t.must(b.qp.PostRecv(into)) })
@@ -127,7 +127,7 @@ func (d *desk) deliver(a, b *node, wr *transport.SendWR, into *transport.RecvWR)
 	}, a)
 }
 
-// quiet wants no event more than there were.
+// quiet checks that no further event comes.
 func (d *desk) quiet(want int, what string, a *node) {
 	d.t.settle(a)
 	if n := d.told(); n != want {
@@ -135,8 +135,8 @@ func (d *desk) quiet(want int, what string, a *node) {
 	}
 }
 
-// board is one device with several consumers, each with its own domain, queues and queue pair: that to the
-// rank of its index plus one.
+// board is one device with several consumers, each with its own domain, queues and queue pair, to the rank of
+// its index plus one.
 type board struct {
 	nodes []*node
 }
@@ -151,7 +151,7 @@ func (x *board) Connected(rank uint32, qp transport.QP, private []byte) {
 }
 func (x *board) Refused(string, error) {}
 
-// board makes a device of n consumers, and a peer for each.
+// board makes a device with n consumers, and a peer for each.
 func (t *trial) board(n int) (consumers, peers []*node) {
 	devices := t.newDevices(n + 1)
 	x := &board{}
@@ -171,7 +171,7 @@ func (t *trial) board(n int) (consumers, peers []*node) {
 	return x.nodes, peers
 }
 
-// core is a core that handlers can have, and handlers for at least two of them.
+// core returns a core that handlers can have. It skips the check on devices with fewer than two handlers.
 func (t *trial) core(dev transport.Device) int {
 	if dev.Query().Handlers < 2 {
 		panic(failure{fmt.Errorf("the device supports one handler alone: %w", errors.ErrUnsupported)})
@@ -196,10 +196,10 @@ type locks []sync.Locker
 func (locks) Lock()   {}
 func (locks) Unlock() {}
 
-// raise has the queue of a node whose queue pair has ended raise an event.
+// raise raises an event at the queue of a node whose queue pair has ended.
 func raise(n *node) error { return n.qp.PostRecv(&transport.RecvWR{Notify: true}) }
 
-// message is one without bytes.
+// message returns an empty message.
 func message(op transport.Opcode, flags transport.Flags) *transport.SendWR {
 	return &transport.SendWR{ID: 5, Op: op, Flags: flags}
 }
@@ -280,7 +280,7 @@ var handlerChecks = []Check{
 		go func() { ended <- n.sendCQ.Wait(-1) }()
 		t.eventually("ModifyCQ to be refused, for a goroutine waits", func() bool {
 			err := n.dev.ModifyCQ(n.sendCQ, d.id)
-			if err == nil { // it does not wait yet
+			if err == nil { // it is not waiting yet
 				d.with(func() { t.must(n.dev.ModifyCQ(n.sendCQ, 0)) })
 			}
 			return err != nil || len(ended) > 0
@@ -329,7 +329,7 @@ var handlerChecks = []Check{
 		for i := range messages {
 			wr := send(uint64(i), src)
 			t.drive("room to send", func() bool {
-				first.with(func() { b.recvCQ.Poll(nil) }) // while no handler has it, nobody else does
+				first.with(func() { b.recvCQ.Poll(nil) }) // drives b while no handler does
 				err := a.qp.PostSend(wr)
 				if !errors.Is(err, transport.ErrQueueFull) {
 					t.must(err)
@@ -443,7 +443,7 @@ var handlerChecks = []Check{
 		})
 		t.must(a.qp.PostSend(without(message(transport.OpSend, 0), transport.FlagSignaled)))
 		t.must(a.qp.PostSend(read(7, word, far)))
-		// the Read is answered: the message before it has been delivered
+		// the Read is answered, so the message before it has been delivered
 		t.drive("the Read", func() bool { return len(a.wcs) > 0 }, a)
 		d.arm(b.recvCQ, transport.NotifyNext|transport.NotifySolicited)
 		d.quiet(0, "a completion that was there before", a)
@@ -530,7 +530,7 @@ var handlerChecks = []Check{
 				t.must(b.qp.PostRecv(&transport.RecvWR{}))
 			}
 		})
-		go func() { // the consumer: it sleeps whenever it has found the queue empty after its request
+		go func() { // the consumer sleeps whenever the queue is empty after its request
 			defer close(done)
 			failed <- func() error {
 				var wc [3]transport.WC
@@ -592,7 +592,7 @@ var handlerChecks = []Check{
 				break
 			}
 		}
-		var err error // which may come after the event
+		var err error // may come after the event
 		t.drive("the event and the queue pair's error", func() bool {
 			d.with(func() { err = b.qp.Err() })
 			return err != nil && d.told() > 0
@@ -613,7 +613,7 @@ var handlerChecks = []Check{
 			desks[i] = d
 			buf := n.memory(256, all)
 			d.then = func(cq transport.CQ) error {
-				if counts[i] == 0 { // both are in their first event at once, or neither gets out of it
+				if counts[i] == 0 { // neither returns from its first event before both are in one
 					select {
 					case meet <- struct{}{}:
 					case <-meet:
@@ -632,7 +632,7 @@ var handlerChecks = []Check{
 								return err
 							}
 							counts[i]++
-							m, err := n.pd.Register(make([]byte, 64), all) // the tables are shared
+							m, err := n.pd.Register(make([]byte, 64), all) // a shared table
 							if err == nil {
 								err = m.Deregister()
 							}
@@ -692,7 +692,7 @@ var handlerChecks = []Check{
 		fast.then = func(cq transport.CQ) error {
 			var wc [4]transport.WC
 			cq.Poll(wc[:])
-			if cq == gate.recvCQ { // all of what follows is decided on this one thread
+			if cq == gate.recvCQ { // everything that follows is decided on this thread
 				slow.Lock()
 				defer slow.Unlock()
 				return errors.Join(raise(bulk), raise(low))
@@ -702,7 +702,7 @@ var handlerChecks = []Check{
 				return nil
 			}
 			turns++
-			return raise(low) // it always has more
+			return raise(low) // so that it always has another event
 		}
 		slow.take(bulk)
 		fast.take(gate)
@@ -732,7 +732,7 @@ var handlerChecks = []Check{
 			}
 		})
 		t.must(b.dev.Close())
-		if d.told() != 2 { // the handlers have ended: there is nobody who could tell later
+		if d.told() != 2 { // the handlers have ended, so no event can follow
 			t.failf("%d events", d.told())
 		}
 		b.poll()

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// limitChecks go exactly to the limits that a device tells, and one beyond.
+// limitChecks go exactly to a device's limits, and one beyond.
 var limitChecks = []Check{
 	{"Limit/MostElementsOfAListAndOneMore", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -82,12 +82,12 @@ var limitChecks = []Check{
 		t.must(a.qp.PostSend(wr))
 		clear(src.Bytes())
 		t.one(a, 1, transport.OpWrite, a, b)
-		t.well(a, b) // a Send after it: now its bytes are placed
+		t.well(a, b) // a Send after it proves that its bytes are placed
 		t.must(check(m.Bytes()[:n], 1, 1))
 		t.must(zero(m.Bytes()[n:]))
 	}},
 	{"Limit/MostReadsOutstandingAndAsManyAgain", func(t *trial) {
-		a, b := t.pair(shape{reads: 1 << 30, sendWR: 1 << 30}) // as many as there may be
+		a, b := t.pair(shape{reads: 1 << 30, sendWR: 1 << 30}) // as many as the device allows
 		n := 2 * a.dev.Query().MaxReads
 		m, dst := b.memory(8*n, all), a.memory(8*n, all)
 		fill(m.Bytes(), 2, 1)
@@ -212,7 +212,7 @@ var limitChecks = []Check{
 	}},
 }
 
-// star gives a hub with a queue pair to each of n others, all of them on one completion queue.
+// star returns a hub with a queue pair to each of n others, all on one completion queue.
 func (t *trial) star(n int, s shape) (hub *node, others []*node) {
 	nodes := t.ranks(n+1, s)
 	hub, others = nodes[0], nodes[1:]

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// refused posts a request that the peer must refuse, and wants both queue pairs to end for it. The refusal
-// can come at the call too, where the request can be seen to be wrong.
+// refused posts a request that the peer must refuse, and checks that both queue pairs end. PostSend may
+// refuse it, too, where it can see that the request is wrong.
 func (t *trial) refused(a, b *node, wr *transport.SendWR) {
 	t.must(b.qp.PostRecv(&transport.RecvWR{ID: 77}))
 	if err := a.qp.PostSend(wr); err != nil {
@@ -197,7 +197,7 @@ var memoryChecks = []Check{
 		t.must(m.Detach())
 		t.refused(a, b, wr)
 		t.must(b.dev.Close())
-		mem[63]++ // it can be written too
+		mem[63]++ // it can be written, too
 		mem[63]--
 		if !bytes.Equal(mem, before) {
 			t.failf("the memory changed")

@@ -7,7 +7,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// delivers is a check that the completion of a Recv implies that everything before it is placed.
+// delivers checks that the completion of a Recv implies that everything before it is placed.
 func delivers(last transport.Opcode) func(*trial) {
 	return func(t *trial) {
 		a, b := t.pair(shape{})
@@ -38,7 +38,7 @@ var orderChecks = []Check{
 			n := []int{16, 24, 100, 4096, size}[round%5]
 			fill(src.Bytes(), 1, round)
 			word := src.Bytes()[n-8 : n]
-			// the tail differs in every byte but one from what was there
+			// the tail differs from the old contents in every byte but one
 			binary.LittleEndian.PutUint64(word, ^round)
 			clear(m.Bytes())
 			wr := write(round, src, m)
@@ -51,7 +51,7 @@ var orderChecks = []Check{
 				if bytes.Equal(up, make([]byte, 8)) {
 					return false
 				}
-				// as soon as a byte of the tail is up, all the rest is there
+				// as soon as a byte of the tail is placed, all the rest is
 				t.must(check(m.Bytes()[:n-8], 1, round))
 				return bytes.Equal(up, word)
 			})
@@ -91,7 +91,7 @@ var orderChecks = []Check{
 				}
 				return len(up) == writes && allTrue(up)
 			})
-			t.one(a, round, transport.OpWrite, a, b) // now the buffers and the queue are ours again
+			t.one(a, round, transport.OpWrite, a, b) // now the buffers and the queue may be used again
 		}
 	}},
 	{"Order/DeliveredSendImpliesEarlierWrites", delivers(transport.OpSend)},
@@ -108,7 +108,7 @@ var orderChecks = []Check{
 		for i := range n {
 			wr := send(uint64(i), src)
 			wr.Local[0] = part(src, i*300, 300)
-			if i%3 == 1 { // an immediate in between uses a Recv too
+			if i%3 == 1 { // an immediate in between uses a Recv, too
 				wr = &transport.SendWR{ID: uint64(i), Op: transport.OpWriteImm,
 					Flags: transport.FlagSignaled, Imm: uint32(i)}
 			}
@@ -151,7 +151,7 @@ var orderChecks = []Check{
 				if next, seen := last[isRead]; seen && wc.ID <= next {
 					t.failf("completion %d is of request %d, after %d", i, wc.ID, next)
 				}
-				if !isRead { // a Read may be late, never early
+				if !isRead { // a Read may complete late, never early
 					last[isRead] = wc.ID
 					continue
 				}
@@ -173,7 +173,7 @@ var orderChecks = []Check{
 			t.must(a.qp.PostSend(with(write(2, src, m), transport.FlagFence)))
 			t.one(a, 1, transport.OpRead, a, b)
 			t.one(a, 2, transport.OpWrite, a, b)
-			t.must(check(dst.Bytes(), 1, round)) // what was there before the Write
+			t.must(check(dst.Bytes(), 1, round)) // the contents before the Write
 			t.until("the Write", func() bool { return check(m.Bytes(), 2, round) == nil }, a, b)
 			for _, x := range []transport.MR{dst, src, m} {
 				t.must(x.Deregister())

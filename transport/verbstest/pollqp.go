@@ -11,7 +11,7 @@ var pollQPChecks = []Check{
 		t.needs(a.dev.Query().PollQP, "queue pairs that are polled alone")
 		dst := [2]transport.MR{a.memory(500, all), a.memory(500, all)}
 		src := [2]transport.MR{b.memory(500, all), c.memory(500, all)}
-		into := a.memory(500, all) // what is sent to it is not looked at
+		into := a.memory(500, all) // contents do not matter
 		alone := 0
 		for i := range uint64(50) {
 			t.must(toB.PostRecv(recv(100+i, into)))
@@ -58,6 +58,6 @@ var pollQPChecks = []Check{
 			}
 			return toB.State() == transport.StateError
 		}, b)
-		toB.PollQP() // although there is nothing any more
+		toB.PollQP() // although nothing is left
 	}},
 }

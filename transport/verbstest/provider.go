@@ -1,8 +1,7 @@
-// Package verbstest holds the one conformance suite that every provider of package transport passes.
+// Package verbstest is the conformance suite for providers of package transport.
 //
-// Each check is named for the rule that it proves and, where it proves part of one, for the requirement. A
-// check is a function that returns an error, so that a test can also show that a broken provider does not
-// pass.
+// Each check is named for the rule that it tests and, where it tests part of one, for the requirement. A
+// check returns an error, so that a test can also show that a broken provider does not pass.
 package verbstest
 
 import (
@@ -15,38 +14,38 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Provider makes what the suite runs on.
+// Provider makes the devices that the suite tests.
 type Provider interface {
-	// Devices makes n fresh devices that can reach each other and nobody else's. The suite closes them.
+	// Devices returns n new devices that can reach each other and no others. The suite closes them.
 	Devices(n int) ([]transport.Device, error)
 }
 
-// Faults are the faults that a provider can inject. A Provider that has them implements this too; where it
-// has not, or answers errors.ErrUnsupported, the checks that need them are skipped.
+// Faults is implemented by a Provider that can inject faults. Checks that need a fault are skipped if the
+// Provider does not implement it or returns errors.ErrUnsupported.
 type Faults interface {
-	// Cut cuts the connection between two devices without a word, as a reset does. It returns nil once it has
-	// struck.
+	// Cut cuts the connection between two devices silently, as a reset does. It returns nil once it has done
+	// so.
 	Cut(a, b transport.Device) error
 
-	// Vanish takes a device away without a word, as when its process is killed: its connections are cut, its
-	// methods fail. The suite only closes it then. It returns nil once it has struck.
+	// Vanish removes a device silently, as when its process is killed: its connections are cut, its methods
+	// fail. The suite only closes it then. It returns nil once it has done so.
 	Vanish(d transport.Device) error
 }
 
-// Collider is implemented by a Provider that can have two connects collide for sure, not only by chance.
+// Collider is implemented by a Provider that can make two connects collide reliably.
 type Collider interface {
-	// Collide has the next connects of two listening devices to each other collide: neither is decided before
-	// both have got as far as Acceptor.Prepare.
+	// Collide makes the next connects of two listening devices to each other collide: neither is decided
+	// before both have reached Acceptor.Prepare.
 	Collide(a, b transport.Device)
 }
 
-// Check is one rule and how it is proved.
+// Check is one rule and its test.
 type Check struct {
 	Name string
 	run  func(*trial)
 }
 
-// needing are checks of optional abilities.
+// needing returns checks of optional abilities.
 func needing(has func(transport.DeviceAttr) (bool, string), checks []Check) []Check {
 	checks = append([]Check(nil), checks...)
 	for i, c := range checks {
@@ -61,12 +60,12 @@ func needing(has func(transport.DeviceAttr) (bool, string), checks []Check) []Ch
 func windows(a transport.DeviceAttr) (bool, string) { return a.Windows, "memory windows" }
 func atomics(a transport.DeviceAttr) (bool, string) { return a.Atomics, "Atomics" }
 
-// Patience is how long Run lets a check wait. It only turns a hang into a failure; no check depends on how
-// long anything takes.
+// Patience bounds how long Run lets a check wait. It only turns a hang into a failure; no check depends on
+// how long anything takes.
 const Patience = 2 * time.Minute
 
-// Verify runs the check, which waits for nothing longer than patience. It returns what was found wrong, or an
-// error that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.
+// Verify runs the check, and ends each of its waits after the timeout. It returns the failure, or an error
+// that wraps errors.ErrUnsupported if the provider cannot inject the fault that the check needs.
 func (c Check) Verify(p Provider, timeout time.Duration) (err error) {
 	t := &trial{provider: p, timeout: timeout}
 	defer t.closeAll()
@@ -84,7 +83,7 @@ func (c Check) Verify(p Provider, timeout time.Duration) (err error) {
 	return nil
 }
 
-// Run proves that a provider keeps the contracts of package transport: one subtest for each check.
+// Run tests that a provider keeps the contracts of package transport, with a subtest for each check.
 func Run(t *testing.T, p Provider) {
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -98,7 +97,7 @@ func Run(t *testing.T, p Provider) {
 	}
 }
 
-// Checks are all the checks, by subject.
+// Checks returns all checks, by subject.
 func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// wrongRequests are requests that cannot be right, by what is wrong with them.
+// wrongRequests returns invalid requests, by what is wrong with them.
 func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 	limits := a.dev.Query()
 	local, m := a.memory(64, all), b.memory(64, all)

@@ -11,10 +11,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// stream is one direction of random traffic: what one end sends and the other must find.
+// stream is one direction of random traffic.
 //
-// Every message has its own place in the memory of both ends, so that whatever comes of it can be checked to
-// the byte when it is complete, in whatever order the provider has placed it.
+// Every message has its own place in the memory of both ends, so that each can be checked byte by byte when
+// it is complete, in any order of placement.
 type stream struct {
 	from, to *node
 	qp, back transport.QP
@@ -22,11 +22,11 @@ type stream struct {
 	n        int // messages
 	size     int // of a place
 	src      transport.MR
-	dst      transport.MR                  // Sends and Writes land here
-	local    transport.MR                  // Reads land here
-	remote   transport.MR                  // Reads take from here
-	views    map[transport.MR]transport.MR // of src and local, where the provider has views
-	counter  transport.MR                  // Atomics count here
+	dst      transport.MR                  // target of Sends and Writes
+	local    transport.MR                  // target of Reads
+	remote   transport.MR                  // source of Reads
+	views    map[transport.MR]transport.MR // of src and local, if the provider has views
+	counter  transport.MR                  // counted up by Atomics
 	counted  int                           // Atomics complete
 	ops      []transport.Opcode
 	lens     []int
@@ -38,7 +38,7 @@ type stream struct {
 	finished int
 }
 
-const recvBase = 1 << 32 // ids of Recvs, apart from those of sends
+const recvBase = 1 << 32 // ids of Recvs, distinct from those of sends
 
 func newStream(from, to *node, qp, back transport.QP, seed uint64, n, size int) *stream {
 	s := &stream{from: from, to: to, qp: qp, back: back, rng: random(seed), n: n, size: size,
@@ -70,7 +70,7 @@ func (s *stream) place(m transport.MR, i int) []byte {
 
 func (s *stream) source(i int) []byte { return s.place(s.src, i) }
 
-// arm posts Recvs at the far end as far as there is room.
+// arm posts as many Recvs at the far end as there is room for.
 func (s *stream) arm() error {
 	for ; s.armed < len(s.recvs) && s.armed < s.heard+s.to.shape.recvWR; s.armed++ {
 		i := s.recvs[s.armed]
@@ -146,8 +146,8 @@ func (s *stream) post() (bool, error) {
 	return true, nil
 }
 
-// hear takes a completion of a Recv at the far end. It is a delivered completion: everything before it is
-// there.
+// hear handles a completion of a Recv at the far end. It is a delivered completion: everything before it is
+// placed.
 func (s *stream) hear(wc transport.WC) error {
 	i := s.recvs[s.heard]
 	if wc.ID != recvBase+uint64(i) || wc.Status != transport.StatusSuccess {
@@ -173,7 +173,7 @@ func (s *stream) hear(wc transport.WC) error {
 	return nil
 }
 
-// complete takes a completion of a request at the near end.
+// complete handles a completion of a request at the near end.
 func (s *stream) complete(wc transport.WC) error {
 	if wc.ID >= uint64(s.posted) || s.done[wc.ID] || wc.Status != transport.StatusSuccess ||
 		wc.Op != s.ops[wc.ID] {
@@ -199,7 +199,7 @@ func (s *stream) complete(wc transport.WC) error {
 
 func (s *stream) over() bool { return s.finished == s.n && s.heard == len(s.recvs) }
 
-// last checks what no completion has told of.
+// last checks the messages that no completion reported.
 func (s *stream) last() bool {
 	for i, op := range s.ops {
 		if !asks(op) && !bytes.Equal(s.place(s.dst, i), s.source(i)) {
@@ -209,7 +209,7 @@ func (s *stream) last() bool {
 	return true
 }
 
-// sortOut hands the completions that a rank has polled to the streams that they belong to.
+// sortOut passes a rank's polled completions to their streams.
 func sortOut(n *node, streams []*stream) error {
 	for _, wc := range n.wcs {
 		for _, s := range streams {
@@ -276,7 +276,7 @@ var randomChecks = []Check{
 			}
 		}
 		var members []*member
-		// before any rank has its goroutine: a Recv must be there when a message comes
+		// before the goroutines start: a Recv must be posted when a message comes
 		for _, x := range nodes {
 			members = append(members, newMember(x, nodes))
 		}
@@ -292,7 +292,7 @@ var randomChecks = []Check{
 	}},
 }
 
-// member is a rank that sends to every other rank, and receives as much, on a goroutine of its own.
+// member is a rank that sends to every other rank and receives as much, on its own goroutine.
 type member struct {
 	*node
 	src, dst transport.MR

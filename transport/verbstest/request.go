@@ -6,15 +6,15 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sge names all of a region.
+// sge returns an element for the whole region.
 func sge(m transport.MR) transport.SGE { return transport.SGE{MR: m, Length: len(m.Bytes())} }
 
-// part names a part of a region.
+// part returns an element for a part of a region.
 func part(m transport.MR, off, n int) transport.SGE {
 	return transport.SGE{MR: m, Offset: off, Length: n}
 }
 
-// segment names a part of a region to a peer.
+// segment returns a peer's segment for a part of a region.
 func segment(m transport.MR, off, n int) transport.Segment {
 	return transport.Segment{Key: m.Key(), Offset: uint64(off), Length: uint64(n)}
 }
@@ -28,13 +28,13 @@ func recv(id uint64, m transport.MR) *transport.RecvWR {
 	return &transport.RecvWR{ID: id, Local: []transport.SGE{sge(m)}}
 }
 
-// write is a Write of all of from to the start of to.
+// write returns a Write of all of from to the start of to.
 func write(id uint64, from, to transport.MR) *transport.SendWR {
 	return &transport.SendWR{ID: id, Op: transport.OpWrite, Flags: transport.FlagSignaled,
 		Local: []transport.SGE{sge(from)}, Remote: []transport.Segment{segment(to, 0, len(from.Bytes()))}}
 }
 
-// read is a Read of all of to from the start of from.
+// read returns a Read that fills to from the start of from.
 func read(id uint64, to, from transport.MR) *transport.SendWR {
 	return &transport.SendWR{ID: id, Op: transport.OpRead, Flags: transport.FlagSignaled,
 		Local: []transport.SGE{sge(to)}, Remote: []transport.Segment{segment(from, 0, len(to.Bytes()))}}
@@ -50,7 +50,7 @@ func without(wr *transport.SendWR, flags transport.Flags) *transport.SendWR {
 	return wr
 }
 
-// pattern is the byte that a source's message of a sequence number has at an offset.
+// pattern returns the byte at an offset of a source's message with a sequence number.
 func pattern(source, sequence uint64, offset int) byte {
 	x := source*0x9e3779b97f4a7c15 ^ sequence*0xbf58476d1ce4e5b9 ^ uint64(offset)*0x94d049bb133111eb
 	x ^= x >> 29
@@ -74,7 +74,7 @@ func check(buf []byte, source, sequence uint64) error {
 	return nil
 }
 
-// zero wants memory that nobody has written.
+// zero checks that memory is unwritten.
 func zero(buf []byte) error {
 	for i, got := range buf {
 		if got != 0 {
@@ -84,7 +84,7 @@ func zero(buf []byte) error {
 	return nil
 }
 
-// equal wants memory to be as it should.
+// equal checks the contents of memory.
 func equal(got, want []byte) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d bytes, want %d", len(got), len(want))

@@ -8,13 +8,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// transferrer is the endpoint of a node that takes streams of the application's.
+// transferrer returns the endpoint of a node, which takes over streams of the application.
 func (n *node) transferrer() transport.Transferrer {
 	n.t.needs(n.dev.Query().StreamTransfer, "streams of an application's")
 	return n.ep
 }
 
-// stream is a connection that an application has made for itself: both ends.
+// stream returns both ends of a connection that an application has made.
 func (t *trial) stream() (a, b net.Conn) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	t.must(err)
@@ -26,7 +26,7 @@ func (t *trial) stream() (a, b net.Conn) {
 	return a, b
 }
 
-// transfer begins a node's part in a transfer.
+// transfer begins one side of a transfer.
 func (n *node) transfer(conn net.Conn, ahead []byte, role transport.Role, to *node) <-chan error {
 	result := make(chan error, 1)
 	e := n.transferrer()
@@ -38,7 +38,7 @@ func (n *node) transfer(conn net.Conn, ahead []byte, role transport.Role, to *no
 	return result
 }
 
-// taken wants both sides of a transfer to have succeeded, and the connection to be well.
+// taken checks that both sides of a transfer have succeeded, and that the connection works.
 func (t *trial) taken(a, b *node, results ...<-chan error) {
 	for _, r := range results {
 		t.must(<-r)
@@ -115,7 +115,7 @@ var streamChecks = []Check{
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error, 1)
 		go func() { result <- e.Transfer(ctx, ca, nil, transport.Initiator, 1) }()
-		_, err := io.ReadFull(cb, make([]byte, 1)) // it has begun
+		_, err := io.ReadFull(cb, make([]byte, 1)) // the handshake has begun
 		t.must(err)
 		cancel()
 		t.is(<-result, "Transfer with a context that has ended", context.Canceled)

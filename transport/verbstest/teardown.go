@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// streamed is memory with guards around it that a peer writes and reads while it is taken away.
+// streamed is guarded memory that a peer writes and reads while it is removed.
 type streamed struct {
 	buf []byte // guard, region, guard
 	mr  transport.MR
@@ -27,9 +27,9 @@ func (s *streamed) guarded(t *trial) {
 	t.must(zero(s.buf[streamGuard+streamSize:]))
 }
 
-// teardown takes something of b away while both ends write, send to and read from each other's memory:
-// nothing is placed outside the regions, nothing in those of b that are quiet by the contract, and what a has
-// posted completes once.
+// teardown removes something of b while both ends write, send to and read from each other's memory. It checks
+// that nothing is placed outside the regions, or in those of b that must be quiet by the contract, and that
+// each request of a completes once.
 func teardown(take func(t *trial, b *node, s *streamed)) func(*trial) {
 	return func(t *trial) {
 		for round := range 12 {
@@ -41,8 +41,8 @@ func teardown(take func(t *trial, b *node, s *streamed)) func(*trial) {
 				from, to *streamed
 			}{{a, b, sa, sb}, {b, a, sb, sa}} {
 				for i := range uint64(6) {
-					// Each has source memory of its own: what a region holds while it is written too is
-					// nobody's.
+					// Each has its own source memory: the contents of a region that is also written are
+					// undefined.
 					src := ends.x.memory(streamSize, all)
 					fill(src.Bytes(), uint64(ends.x.rank), i)
 					t.must(ends.peer.qp.PostRecv(&transport.RecvWR{ID: 1000 + i,
@@ -154,7 +154,7 @@ var teardownChecks = []Check{
 			numbers[a.qp.Num()] = true
 			t.well(a, b)
 			dst := b.memory(64, all)
-			t.must(b.qp.PostRecv(recv(uint64(round), dst))) // of no later connection's
+			t.must(b.qp.PostRecv(recv(uint64(round), dst))) // no later connection may use it
 			switch round % 4 {
 			case 0:
 				a.qp.Abort(nil)

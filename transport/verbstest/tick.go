@@ -8,7 +8,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// ticks gives nodes a time of their own, in which they tick.
+// ticks gives nodes their own clock, in which they tick.
 type ticks struct {
 	t      *trial
 	now    time.Time
@@ -23,8 +23,8 @@ func (t *trial) ticks(n *node) *ticks {
 	return &ticks{t, time.Unix(1000, 0), period}
 }
 
-// pass lets d go by, at whose end some nodes tick, and then drives all of them, so that what one says is
-// heard before the next tick.
+// pass advances the clock by d, ticks some nodes, and then drives all of them, so that each message is
+// received before the next tick.
 func (k *ticks) pass(d time.Duration, ticking []*node, all ...*node) {
 	k.now = k.now.Add(d)
 	for _, n := range ticking {
@@ -35,7 +35,7 @@ func (k *ticks) pass(d time.Duration, ticking []*node, all ...*node) {
 	k.t.settle(all...)
 }
 
-// manyPeriods is more periods than any silence may last.
+// manyPeriods is more than the number of periods that any silence may last.
 const manyPeriods = 50
 
 var tickChecks = []Check{
@@ -66,7 +66,7 @@ var tickChecks = []Check{
 			k := t.ticks(a)
 			posted := t.traffic(a, b)
 			for range manyPeriods {
-				k.pass(k.period, []*node{a}, a) // the other is stopped
+				k.pass(k.period, []*node{a}, a) // the other end is stopped
 			}
 			if s := a.qp.State(); s != transport.StateError {
 				t.failf("after %d periods of silence the queue pair is %v", manyPeriods, s)

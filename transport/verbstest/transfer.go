@@ -7,13 +7,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sizes are message lengths around everything that a provider might treat apart.
+// sizes returns message lengths around all limits at which a provider may change its method.
 func sizes(d transport.Device) []int {
 	inline := d.Query().MaxInline
 	return []int{0, 1, 7, 8, 9, 15, 63, 64, 65, 1000, inline, 4096, 16<<10 + 1, 100_000, 1 << 20}
 }
 
-// lanesOfBoth are the lanes that both ends of a queue pair have.
+// lanesOfBoth returns the lanes that both ends of a queue pair have.
 func lanesOfBoth(a, b *node) (list []transport.Lane) {
 	for _, l := range a.qp.OpenLanes(nil) {
 		if _, there := readBytes(b, l.Lane); there {
@@ -23,7 +23,7 @@ func lanesOfBoth(a, b *node) (list []transport.Lane) {
 	return list
 }
 
-// readBytes is what has come over a lane for a node's Reads, and whether the lane is there.
+// readBytes returns the bytes received over a lane for a node's Reads, and whether the lane is open.
 func readBytes(n *node, lane transport.Lane) (bytes uint64, there bool) {
 	for _, l := range n.qp.OpenLanes(nil) {
 		if l.Lane == lane {
@@ -48,10 +48,10 @@ func slices(m transport.MR, n, k int) []transport.SGE {
 	return list
 }
 
-// immediate is one of all its bits.
+// immediate returns a value that uses all bits.
 func immediate(i int) uint32 { return uint32(i) * 0x9e3779b9 }
 
-// place has a Write carried out that consists of these bytes, at least 32. The head has all lengths.
+// place carries out an inline Write of these bytes, at least 32, with heads of all lengths.
 func place(p transport.InlineWriter, key transport.Key, offset uint64, b []byte) bool {
 	n := len(b) - transport.TailSize
 	head := int(offset/8+uint64(n)) % (n + 1)
@@ -59,12 +59,12 @@ func place(p transport.InlineWriter, key transport.Key, offset uint64, b []byte)
 		b[head:n], binary.LittleEndian.Uint64(b[n:]))
 }
 
-// placer is a's queue pair, in which Writes to dst can be carried out inline from now on.
+// placer returns a's queue pair when Writes to dst can be carried out inline.
 func (t *trial) placer(a, b *node, src, dst transport.MR) transport.InlineWriter {
 	t.needs(a.dev.Query().InlineWrites, "inline writes")
 	t.must(a.qp.PostSend(&transport.SendWR{ID: 1, Op: transport.OpWrite, Flags: transport.FlagSignaled,
 		Local: slices(src, 8, 1),
-		// where a Write has gone another can be placed
+		// after a posted Write, others can be placed
 		Remote: []transport.Segment{{Key: dst.Key(), Length: 8}}}))
 	t.one(a, 1, transport.OpWrite, a, b)
 	t.none(a, b)
@@ -73,14 +73,14 @@ func (t *trial) placer(a, b *node, src, dst transport.MR) transport.InlineWriter
 	return a.qp
 }
 
-// copier is a queue pair that copies between this process and the peer's memory by itself.
+// copier returns a queue pair that copies between this process and the peer's memory directly.
 func (t *trial) copier(n *node) transport.DirectCopier {
 	t.needs(n.dev.Query().DirectCopies, "direct copies")
 	return n.qp
 }
 
-// refusals are what a Get, or a Put, of n bytes has refused of m, 4096 bytes that it may reach, and of other,
-// 64 bytes that it may not.
+// refusals calls refused for Gets or Puts of n bytes that must fail: of m, 4096 bytes that it may reach, and
+// of other, 64 bytes that it may not.
 func refusals(refused func(what string, n int, s transport.Segment, never bool), m, other transport.MR) {
 	refused("without the right", 64, segment(other, 0, 64), true)
 	refused("beyond the end", 64, segment(m, 4096-63, 64), true)
@@ -91,12 +91,12 @@ func refusals(refused func(what string, n int, s transport.Segment, never bool),
 	refused("of nothing", 0, segment(m, 0, 0), true)
 }
 
-// filler fills memory with what fill does of a number.
+// filler fills memory with the pattern of a number.
 type filler int
 
 func (n filler) Fill(mem []byte) { fill(mem, 4, uint64(n)) }
 
-// refuses has a Get, Put or Fill of a segment refused: for ever, or for the moment, as every one may be.
+// refuses checks that a Get, Put or Fill is refused: permanently, or for now, as any may be.
 func (t *trial) refuses(what string, try func() error, never bool) {
 	for range 20 {
 		switch err := try(); {
@@ -113,8 +113,8 @@ func (t *trial) refuses(what string, try func() error, never bool) {
 	}
 }
 
-// moreReadsThan has a post many more Reads at once than may be outstanding. A peer with more outstanding is
-// terminated, so all of them complete only if a keeps to the depth.
+// moreReadsThan makes a post many more Reads at once than may be outstanding. A peer that exceeds the depth
+// is terminated, so all of them complete only if a keeps to it.
 func (t *trial) moreReadsThan(depth int, a, b *node) {
 	const size = 3000
 	n := 5 * depth
@@ -156,7 +156,7 @@ var transferChecks = []Check{
 		}
 	}},
 	{"Write/IsPlacedAmongWhatIsPostedUntilNothingMoreIsTaken", func(t *trial) {
-		const each, writes = 1024, 10000 // more than a connection holds that nobody reads
+		const each, writes = 1024, 10000 // more than fits an unread connection
 		a, b := t.pair(shape{})
 		src, dst := a.memory(each*writes, all), b.memory(each*writes, all)
 		placer := t.placer(a, b, src, dst)
@@ -224,11 +224,11 @@ var transferChecks = []Check{
 		if place(placer, dst.Key(), 0, b64) {
 			t.failf("placed in a region that is no more")
 		}
-		for _, at := range []uint64{64, 4096, ^uint64(0)} { // wherever that may be
+		for _, at := range []uint64{64, 4096, ^uint64(0)} { // any offset is allowed
 			placer.PrefetchAddr(at)
 		}
 		a.qp.Close()
-		placer.PrefetchAddr(64) // although nothing can come any more
+		placer.PrefetchAddr(64) // although the queue pair has ended
 	}},
 	{"Send/ArrivesWholeInAnyCutOfItsElements", func(t *trial) {
 		a, b := t.pair(shape{})
@@ -284,7 +284,7 @@ var transferChecks = []Check{
 			if wc := t.one(b, id, transport.OpRecv, a, b); !wc.HasImm || wc.Imm != imm {
 				t.failf("completion %+v, want immediate %#x", wc, imm)
 			}
-			t.must(check(m.Bytes()[:n], 1, id)) // delivered: all of it is there
+			t.must(check(m.Bytes()[:n], 1, id)) // delivered, so all of it is placed
 			t.must(zero(untouched.Bytes()))
 			t.one(a, id, transport.OpWriteImm, a, b)
 		}
@@ -317,7 +317,7 @@ var transferChecks = []Check{
 		for _, n := range []int{1, min(limits.MaxSGE, limits.MaxSegments)} {
 			wr := &transport.SendWR{ID: uint64(n), Op: transport.OpRead, Flags: transport.FlagSignaled}
 			var from, into []transport.MR
-			for i := range n { // each of a region, at an offset and of a length of its own
+			for i := range n { // each from its own region, offset and length
 				from, into = append(from, b.memory(4*size, all)), append(into, a.memory(4*size, all))
 				fill(from[i].Bytes(), 2, uint64(i))
 				wr.Remote = append(wr.Remote, segment(from[i], 3*i, size+i))
@@ -359,7 +359,7 @@ var transferChecks = []Check{
 			t.must(check(dst.Bytes(), 2, 1))
 			after, _ := readBytes(a, lane)
 			if a.qp.Lanes().Down+b.qp.Lanes().Down > down {
-				continue // it may have been this one
+				continue // this may be the one that failed
 			}
 			if n := after - before; open && n != size {
 				t.failf("%d bytes of a Read over lane %d came over it, want %d", n, lane, size)
@@ -370,9 +370,9 @@ var transferChecks = []Check{
 	{"Read/R2_TheResponderWritesFromTheMemoryItself", func(t *trial) {
 		a, b := t.pair(shape{})
 		if a.direct() {
-			return // it reads by itself: nobody could copy anything meanwhile
+			return // it reads directly: no responder could copy anything
 		}
-		const size = 12 << 20 // more than a connection holds that nobody reads
+		const size = 12 << 20 // more than fits an unread connection
 		m, dst := b.memory(size, all), a.memory(size, all)
 		fill(m.Bytes(), 2, 1)
 		t.must(a.qp.PostSend(read(1, dst, m)))
@@ -380,7 +380,7 @@ var transferChecks = []Check{
 		if len(a.wcs) > 0 || !bytes.Equal(dst.Bytes()[:8], make([]byte, 8)) {
 			t.failf("a Read was answered, and the responder was not driven")
 		}
-		t.settle(b) // it has the request now, and has sent as much as the connection takes
+		t.settle(b) // now it has the request, and has sent as much as the connection takes
 		const rest = size - size/8
 		fill(m.Bytes()[rest:], 3, 1)
 		t.one(a, 1, transport.OpRead, a, b)
@@ -425,9 +425,9 @@ var transferChecks = []Check{
 			fill(big.Bytes(), 2, round)
 			fill(back.Bytes(), 3, round)
 			t.must(b.qp.PostSend(without(write(0, back, m), transport.FlagSignaled)))
-			t.settle(b) // the Write is on its way before the Read can be answered
+			t.settle(b) // the Write is in flight before the Read can be answered
 			t.must(a.qp.PostSend(read(round, dst, big)))
-			t.settle(b) // and so is the answer, where the request is: a takes both together
+			t.settle(b) // and so is the answer, so a receives both together
 			t.one(a, round, transport.OpRead, a, b)
 			t.must(check(dst.Bytes(), 2, round))
 			if err := check(m.Bytes(), 3, round); err != nil {

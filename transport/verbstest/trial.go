@@ -17,7 +17,7 @@ type trial struct {
 	provider Provider
 	timeout  time.Duration
 	devices  []transport.Device
-	has      func(transport.DeviceAttr) (bool, string) // what the check needs; nil: nothing
+	has      func(transport.DeviceAttr) (bool, string) // what the check needs; nil for nothing
 }
 
 type failure struct{ err error }
@@ -30,14 +30,14 @@ func (t *trial) must(err error) {
 	}
 }
 
-// needs skips the check where the provider lacks what it is about.
+// needs skips the check if the provider lacks an ability.
 func (t *trial) needs(has bool, what string) {
 	if !has {
 		panic(failure{fmt.Errorf("the provider has no %s: %w", what, errors.ErrUnsupported)})
 	}
 }
 
-// is wants err to be one of the given errors.
+// is checks that err is one of the given errors.
 func (t *trial) is(err error, what string, want ...error) {
 	for _, w := range want {
 		if errors.Is(err, w) {
@@ -47,10 +47,10 @@ func (t *trial) is(err error, what string, want ...error) {
 	t.failf("%s: got error %v, want one of %v", what, err, want)
 }
 
-// closeAll closes the devices so far, at the latest at the end of the check.
+// closeAll closes all devices. It runs at the end of the check, if not before.
 func (t *trial) closeAll() {
 	for i := len(t.devices) - 1; i >= 0; i-- {
-		_ = t.devices[i].Close() // what Close must do has a check of its own
+		_ = t.devices[i].Close() // other checks test Close
 	}
 	t.devices = nil
 }
@@ -76,7 +76,7 @@ func (t *trial) newDevices(n int) []transport.Device {
 	return devices
 }
 
-// shape is what a check wants of its queue pairs; a zero field takes the default.
+// shape has the properties of a check's queue pairs; a zero field means the default.
 type shape struct {
 	sendWR, recvWR, reads int
 	cqDepth               int
@@ -141,17 +141,17 @@ func (n *node) Refused(_ string, err error) {
 	n.refused = append(n.refused, err)
 }
 
-// to gives the queue pairs that have been handed over for a rank.
+// to returns the queue pairs to a rank that have been handed over.
 func (n *node) to(rank uint32) []transport.QP {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]transport.QP(nil), n.qps[rank]...)
 }
 
-// secret is that of the jobs here.
+// secret is the secret of the jobs in these tests.
 var secret = [32]byte{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}
 
-// ports is how many each rank has.
+// ports is the number of ports of each rank.
 const ports = 3
 
 func (t *trial) identity(rank, size int) transport.Identity {
@@ -159,7 +159,7 @@ func (t *trial) identity(rank, size int) transport.Identity {
 		Secret: secret}
 }
 
-// open gives a device its PD and CQs, without an endpoint.
+// open makes a PD and CQs on a device, without an endpoint.
 func (t *trial) open(dev transport.Device, s shape) *node {
 	n := &node{t: t, dev: dev, shape: s.filled(), qps: map[uint32][]transport.QP{},
 		greeting: map[uint32][]byte{}}
@@ -187,7 +187,7 @@ func (n *node) listen(id transport.Identity) {
 	n.t.must(err)
 }
 
-// ranks makes n ranks that listen and are not connected.
+// ranks makes n listening, unconnected ranks.
 func (t *trial) ranks(n int, s shape) []*node {
 	var nodes []*node
 	for i, d := range t.newDevices(n) {
@@ -206,10 +206,10 @@ func (t *trial) pair(s shape) (a, b *node) {
 	return a, b
 }
 
-// both gives each end of a pair with the other.
+// both returns each end of a pair with the other.
 func both(a, b *node) [2][2]*node { return [2][2]*node{{a, b}, {b, a}} }
 
-// connect connects two ranks and gives the newest queue pair of each.
+// connect connects two ranks and returns the newest queue pair of each.
 func (t *trial) connect(a, b *node) (transport.QP, transport.QP) {
 	before := len(b.to(a.rank))
 	t.must(a.dial(b))
@@ -230,7 +230,7 @@ func (n *node) dialAs(rank uint32, addr string) error {
 	return n.ep.Connect(ctx, rank, addr)
 }
 
-// eventually waits for what other goroutines bring about.
+// eventually waits for a condition that other goroutines make true.
 func (t *trial) eventually(what string, cond func() bool) {
 	for end := time.Now().Add(t.timeout); !cond(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
@@ -275,7 +275,7 @@ func (t *trial) until(what string, cond func() bool, nodes ...*node) {
 			runtime.Gosched()
 			continue
 		}
-		// an early or fruitless end only costs another round
+		// an early or fruitless return only costs another round
 		_ = nodes[idle%len(nodes)].recvCQ.Wait(200 * time.Microsecond)
 		if time.Now().After(end) {
 			t.failf("waited in vain for: %s%s", what, describe(nodes))
@@ -295,7 +295,7 @@ func describe(nodes []*node) string {
 	return text
 }
 
-// settle drives the nodes for a while in which nothing more is expected: passes, not time.
+// settle drives the nodes for a number of passes in which nothing more is expected.
 func (t *trial) settle(nodes ...*node) {
 	for range 200 {
 		for _, n := range nodes {
@@ -305,7 +305,7 @@ func (t *trial) settle(nodes ...*node) {
 	}
 }
 
-// polls polls the nodes in turn, so many times, and waits for nothing.
+// polls polls the nodes in turn for a number of rounds, without waiting.
 func (t *trial) polls(rounds int, nodes ...*node) {
 	for range rounds {
 		for _, n := range nodes {
@@ -314,7 +314,7 @@ func (t *trial) polls(rounds int, nodes ...*node) {
 	}
 }
 
-// take drives the nodes until n has k completions, and hands them out.
+// take drives the nodes until n has k completions, and returns these.
 func (t *trial) take(n *node, k int, nodes ...*node) []transport.WC {
 	t.until(fmt.Sprintf("%d completions at rank %d", k, n.rank), func() bool { return len(n.wcs) >= k },
 		nodes...)
@@ -323,7 +323,7 @@ func (t *trial) take(n *node, k int, nodes ...*node) []transport.WC {
 	return out
 }
 
-// one is take of one completion that must be a success of the given request.
+// one takes one completion, which must be the success of the given request.
 func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) transport.WC {
 	wc := t.take(n, 1, nodes...)[0]
 	if wc.ID != id || wc.Op != op || wc.Status != transport.StatusSuccess || wc.Err != nil {
@@ -332,8 +332,8 @@ func (t *trial) one(n *node, id uint64, op transport.Opcode, nodes ...*node) tra
 	return wc
 }
 
-// arm has the rank's queues tell of everything that is placed from now on, whoever looks by himself otherwise
-// (DeviceAttr.MaxPolledQPs).
+// arm makes the rank's queues report everything that is placed from now on, even where it polls memory
+// otherwise (DeviceAttr.MaxPolledQPs).
 func (t *trial) arm(n *node) {
 	for _, cq := range n.cqs() {
 		cq.Arm()
@@ -342,11 +342,11 @@ func (t *trial) arm(n *node) {
 	n.placed = nil
 }
 
-// direct reports whether the rank reads its peers' memory by itself: its Reads and Atomics can be done
+// direct reports whether the rank accesses its peers' memory directly: its Reads and Atomics can complete
 // although the peer is not driven.
 func (n *node) direct() bool { return n.dev.Query().MaxPolledQPs > 0 }
 
-// none wants no completion to be left.
+// none checks that no completion is left.
 func (t *trial) none(nodes ...*node) {
 	t.settle(nodes...)
 	for _, n := range nodes {
@@ -356,7 +356,7 @@ func (t *trial) none(nodes ...*node) {
 	}
 }
 
-// well wants the queue pairs of a pair to be untouched, and proves it by a message.
+// well checks that the queue pairs of a pair still work, with a message.
 func (t *trial) well(a, b *node) {
 	for _, n := range []*node{a, b} {
 		if s, err := n.qp.State(), n.qp.Err(); s != transport.StateReady || err != nil {
@@ -374,10 +374,10 @@ func (t *trial) well(a, b *node) {
 	t.must(rb.Deregister())
 }
 
-// all the rights.
+// all is all rights.
 const all = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite
 
-// memory is a fresh region of the given size.
+// memory returns a new region of the given size.
 func (n *node) memory(size int, access transport.Access) transport.MR {
 	m, err := n.pd.Alloc(max(size, 1), access)
 	n.t.must(err)

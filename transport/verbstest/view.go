@@ -6,7 +6,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// every has the bytes of a view at equal distances in some memory.
+// every is a view of bytes at equal distances in memory.
 type every struct {
 	mem    []byte
 	stride int
@@ -24,14 +24,14 @@ func (v every) Scatter(at int, src []byte) {
 	}
 }
 
-// view registers bytes of the node's memory that are not next to each other.
+// view registers a view of bytes of the node's memory that are not contiguous.
 func (n *node) view(v every, bytes int, access transport.Access) transport.MR {
 	m, err := n.pd.(transport.ViewRegistrar).RegisterView(v, bytes, access)
 	n.t.must(err)
 	return m
 }
 
-// viewed gives regions with the bytes of other ones, as views; nil where the provider has none.
+// viewed returns views with the bytes of other regions; nil if the provider has no views.
 func (n *node) viewed(list ...transport.MR) map[transport.MR]transport.MR {
 	views := map[transport.MR]transport.MR{}
 	if !n.dev.Query().Views {
@@ -43,7 +43,7 @@ func (n *node) viewed(list ...transport.MR) map[transport.MR]transport.MR {
 	return views
 }
 
-// viewLengths are bytes of views: around a word, and more than one frame.
+// viewLengths are lengths of views: around a word, and more than one frame.
 var viewLengths = []int{1, 7, 8, 9, 2 << 10, 60<<10 + 3, 300_001}
 
 func views(d transport.DeviceAttr) (bool, string) { return d.Views, "regions of views" }

@@ -4,7 +4,7 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-const windowed = transport.LocalWrite | transport.BindWindow // peers reach the region through windows alone
+const windowed = transport.LocalWrite | transport.BindWindow // peers reach the region only through windows
 
 func (n *node) window() transport.MW {
 	w, err := n.pd.AllocMW()
@@ -27,7 +27,7 @@ func sendInvalidate(id uint64, m transport.MR, key transport.Key) *transport.Sen
 	return wr
 }
 
-// through has a request go to a key in the place of its region's.
+// through makes a request use key in place of its region's.
 func through(key transport.Key, wr *transport.SendWR) *transport.SendWR {
 	for i := range wr.Remote {
 		wr.Remote[i].Key = key
@@ -35,7 +35,7 @@ func through(key transport.Key, wr *transport.SendWR) *transport.SendWR {
 	return wr
 }
 
-// bound binds a window and waits until it is.
+// bound binds a window and waits for the completion.
 func (t *trial) bound(n *node, q transport.QP, w transport.MW, m transport.MR, off, size int,
 	access transport.Access) transport.Key {
 	t.must(q.PostSend(bind(0xb1, w, m, off, size, access)))
@@ -48,8 +48,7 @@ func (t *trial) bound(n *node, q transport.QP, w transport.MW, m transport.MR, o
 
 const remote = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
-// attempts are one request of each kind for 8 bytes at an offset in what a key names, with the right that it
-// takes.
+// attempts returns one request of each kind for 8 bytes at an offset of a key, by the right that it needs.
 func attempts(a *node, key transport.Key, off int) map[transport.Access]*transport.SendWR {
 	local := a.memory(8, all)
 	fill(local.Bytes(), 1, 1)
@@ -63,8 +62,8 @@ func attempts(a *node, key transport.Key, off int) map[transport.Access]*transpo
 	return list
 }
 
-// unreachable makes a check that a key does not work: setup makes a pair and the key, and gives memory that
-// must stay zero.
+// unreachable returns a check that a key does not work: setup makes a pair and the key, and returns memory
+// that must stay zero.
 func unreachable(setup func(t *trial) (a, b *node, key transport.Key, m transport.MR)) func(*trial) {
 	return func(t *trial) {
 		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
@@ -157,7 +156,7 @@ var windowChecks = []Check{
 		t.must(equal(m.Bytes()[:32], before[:32]))
 		t.same("the word", *word(m, 32), was+5)
 		t.must(equal(m.Bytes()[40:], before[40:]))
-		wr := through(key, write(4, src, m)) // an immediate tells when it is there
+		wr := through(key, write(4, src, m)) // an immediate reports the arrival
 		wr.Op = transport.OpWriteImm
 		t.must(b.qp.PostRecv(&transport.RecvWR{ID: 5}))
 		t.must(a.qp.PostSend(wr))
@@ -208,7 +207,7 @@ var windowChecks = []Check{
 		for _, right := range []transport.Access{transport.RemoteRead, transport.RemoteWrite,
 			transport.RemoteAtomic} {
 			a, b := t.pair(shape{})
-			m := b.memory(64, windowed|remote) // what the region gives does not count
+			m := b.memory(64, windowed|remote) // the region's own rights do not matter
 			key := t.bound(b, b.qp, b.window(), m, 16, 16, remote&^right)
 			t.refused(a, b, attempts(a, key, 0)[right])
 			t.must(zero(m.Bytes()))
@@ -226,7 +225,7 @@ var windowChecks = []Check{
 		a, b := t.pair(shape{})
 		m, w, dst := b.memory(64, windowed), b.window(), a.memory(16, all)
 		old := t.bound(b, b.qp, w, m, 0, 16, remote)
-		key := t.bound(b, b.qp, w, m, 0, 16, remote) // the same again is another binding
+		key := t.bound(b, b.qp, w, m, 0, 16, remote) // the same arguments make another binding
 		if key == old {
 			t.failf("the key is the same")
 		}
@@ -354,7 +353,7 @@ var windowChecks = []Check{
 				func() bool { return c.qp.State() == transport.StateError }, nodes...)
 			t.is(c.qp.Err(), "the other's error", transport.ErrAccess)
 			t.must(zero(m.Bytes()))
-			t.must(a.qp.PostSend(through(key, read(1, dst, m)))) // and goes on doing so
+			t.must(a.qp.PostSend(through(key, read(1, dst, m)))) // and still works
 			t.one(a, 1, transport.OpRead, nodes...)
 			t.closeAll()
 		}
@@ -370,7 +369,7 @@ var windowChecks = []Check{
 		t.must(c.qp.PostSend(through(key, read(1, dst, m))))
 		t.one(c, 1, transport.OpRead, nodes...)
 		t.refused(a, b, attempts(a, old, 0)[transport.RemoteRead])
-		// the end of the queue pair that had it changes nothing
+		// the end of the previous queue pair changes nothing
 		t.must(c.qp.PostSend(through(key, read(2, dst, m))))
 		t.one(c, 2, transport.OpRead, nodes...)
 	}},
@@ -426,7 +425,7 @@ var windowChecks = []Check{
 		t.must(b.qp.PostSend(with(send(3, src), transport.FlagMore)))
 		t.must(b.qp.PostSend(with(bind(4, w, m, 0, 16, remote), transport.FlagMore)))
 		first := w.Key()
-		// of a Bind that may not be carried out yet
+		// the key of a Bind that may not be carried out yet
 		t.must(b.qp.PostSend(with(invalidate(5, first), transport.FlagMore)))
 		t.must(b.qp.PostSend(with(bind(6, w, m, 0, 16, remote), transport.FlagMore)))
 		t.must(b.qp.PostSend(send(7, src)))
@@ -459,7 +458,7 @@ var windowChecks = []Check{
 		for _, end := range []func() error{m.Deregister, m.Detach} {
 			t.is(end(), "deregistration with a window bound", transport.ErrInvalid)
 		}
-		for i, k := range []transport.Key{key, m.Key()} { // nothing has changed
+		for i, k := range []transport.Key{key, m.Key()} { // both are as before
 			t.must(a.qp.PostSend(through(k, read(uint64(i), dst, m))))
 			t.one(a, uint64(i), transport.OpRead, a, b)
 			t.must(equal(dst.Bytes(), m.Bytes()[:16]))
@@ -475,7 +474,7 @@ var windowChecks = []Check{
 		m, err := b.pd.Register(make([]byte, 64), windowed)
 		t.must(err)
 		t.must(b.qp.PostSend(with(bind(1, w, m, 0, 16, remote), transport.FlagMore)))
-		if err := m.Deregister(); err != nil { // it is carried out already
+		if err := m.Deregister(); err != nil { // the Bind is carried out already
 			t.one(b, 1, transport.OpBind, b)
 			return
 		}
@@ -497,7 +496,7 @@ var windowChecks = []Check{
 		if w.Key() != 0 {
 			t.failf("a window that is gone has the key %#x", w.Key())
 		}
-		t.bound(b, b.qp, b.window(), m, 0, 16, remote) // it may get the place of the other, not its key
+		t.bound(b, b.qp, b.window(), m, 0, 16, remote) // it may reuse the other's entry, not its key
 		return a, b, key, m
 	})},
 	{"MW/BindOfAWindowThatIsGoneFails", func(t *trial) {
@@ -552,7 +551,7 @@ var windowChecks = []Check{
 		a, b := t.pair(shape{})
 		m, w := b.memory(64, windowed), b.window()
 		seen := map[transport.Key]bool{0: true}
-		for range 600 { // more than a generation of 8 bits
+		for range 600 { // more than 8 bits of a generation
 			key := t.bound(b, b.qp, w, m, 0, 16, remote)
 			if seen[key] {
 				t.failf("the key %#x was given twice, or is none", key)

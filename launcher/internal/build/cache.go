@@ -28,17 +28,17 @@ type buildCache struct {
 }
 
 const (
-	// maxCacheBytes bounds the cache: beyond it, the programs that were used the longest ago are removed.
+	// maxCacheBytes bounds the cache. Beyond it, the least recently used programs are removed.
 	maxCacheBytes = 1 << 30
-	// minKeep is how long a program stays after its last use whatever the size: a job may be about to
-	// start its ranks.
+	// minKeep is the minimum time that a program is kept after its last use: a job may be about to start its
+	// ranks.
 	minKeep = 10 * time.Minute
-	// buildPrefix begins the names of folders in which a build is under way, latestPrefix of files that name
-	// a latest build.
+	// buildPrefix is the prefix of folders of unfinished builds, latestPrefix of files that name a latest
+	// build.
 	buildPrefix, latestPrefix = "build-", "latest-"
 )
 
-// userBuildCache is the cache in the user's own cache folder. The error says why there can be none.
+// userBuildCache returns the cache in the user's cache folder. The error says why there can be none.
 func userBuildCache() (*buildCache, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -62,8 +62,8 @@ func openBuildCache(dir string) (*buildCache, error) {
 	return &buildCache{dir}, nil
 }
 
-// checkPrivate tells why a folder is not safe to run programs from: other users can read or write it, or
-// replace it.
+// checkPrivate returns an error if a folder is not safe to run programs from, because other users can read,
+// write or replace it.
 func checkPrivate(dir string) error {
 	info, owner, err := ownerOf(dir)
 	switch {
@@ -107,9 +107,9 @@ func ownerOf(path string) (fs.FileInfo, int, error) {
 	return info, int(stat.Uid), nil
 }
 
-// build has a program built by compile, which is given the file to write, and returns where the program lies.
-// The file exists already where an earlier build of the same source is there. source is the path of the
-// package or Go file.
+// build calls compile to write a program to a file, and returns the path of the cached program. If there is
+// an earlier build of the same source, compile is given a copy of it. source is the path of the package or Go
+// file.
 func (c *buildCache) build(source, name string, compile func(out string) error) (string, error) {
 	temp, err := os.MkdirTemp(c.dir, buildPrefix)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *buildCache) build(source, name string, compile func(out string) error) 
 	pathHash := sha256.Sum256([]byte(source))
 	latest := filepath.Join(c.dir, latestPrefix+hex.EncodeToString(pathHash[:16]))
 	if hash, err := os.ReadFile(latest); err == nil && isHash(string(hash)) {
-		// A copy: no build may write to a program that a job could be running.
+		// A copy, as no build may write to a program that a job could be running.
 		copyProgram(filepath.Join(c.dir, string(hash), name), out)
 	}
 	if err := compile(out); err != nil {
@@ -162,8 +162,8 @@ func (c *buildCache) store(hash, built string) (string, error) {
 	return file, os.Chtimes(dir, now, now)
 }
 
-// evict removes what crashed builds have left, and the programs that were used the longest ago until the rest
-// takes no more than limit bytes.
+// evict removes the remains of crashed builds, and the least recently used programs until the rest takes at
+// most limit bytes.
 func (c *buildCache) evict(limit int64, now time.Time) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -211,19 +211,19 @@ func sizeOf(dir string) (size int64) {
 	return size
 }
 
-// isHash reports whether a name is one that hashOf gives.
+// isHash reports whether a name has the form of hashOf.
 func isHash(name string) bool {
 	b, err := hex.DecodeString(name)
 	return err == nil && len(b) == 16
 }
 
-// hashOf is the name of the folder of a program.
+// hashOf returns the name of the folder of a program.
 func hashOf(file string) (string, error) {
 	hash, err := ContentHash(file)
 	return hash[:min(len(hash), 32)], err
 }
 
-// ContentHash is the hash of a file's content, which reports whether two hosts have the same program.
+// ContentHash returns the hash of a file's content, to compare the programs of two hosts.
 func ContentHash(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -237,7 +237,7 @@ func ContentHash(file string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// copyProgram copies a program if it is there, and leaves nothing if it cannot.
+// copyProgram copies a program if it exists. After an error it leaves no file.
 func copyProgram(from, to string) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// buildGrace is how long the go command may take to end after it was told to.
+// buildGrace is the time that a cancelled go command has to end.
 const buildGrace = 5 * time.Second
 
 // An Error reports a program that cannot be started, with the exit status that a shell would give.
@@ -112,16 +112,16 @@ func build(ctx context.Context, name string, stderr *os.File, tempDir func() (st
 	return file, compile(file)
 }
 
-// quiet is how long a build says nothing: most take no longer, for the go command has a cache.
+// quiet is the time after which a build is announced. Most take less, as the go command has a cache.
 const quiet = time.Second
 
-// compile has the go command build the package or Go file at path into out.
+// compile builds the package or Go file at path into out with the go command.
 func compile(ctx context.Context, tool, path, out, name string, stderr *os.File) error {
 	dir, target := path, "."
 	if strings.HasSuffix(path, ".go") {
 		dir, target = filepath.Split(path)
 	}
-	// The package is built where it lies, for its module is the one that counts.
+	// Build in the package's folder, so that its module applies.
 	cmd := exec.CommandContext(ctx, tool, "build", "-o", out, target)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stderr, stderr
 	// A build that is cancelled ends with its compilers, and the go command removes its temporary files.

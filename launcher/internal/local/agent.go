@@ -19,11 +19,11 @@ const (
 	// closeTimeout is how long Close waits for processes that it has killed.
 	closeTimeout = time.Second
 	// blockedThreads is more than the threads of the launcher that wait in system calls, in signal delivery
-	// or for the ranks' end at any one time. Beside them one for each processor executes goroutines.
+	// or for the ranks' end at any one time. In addition, one thread for each processor executes goroutines.
 	blockedThreads = 8
-	// otherThreads are those of the runtime itself, and of the watchdog.
+	// otherThreads are the threads of the runtime itself and of the watchdog.
 	otherThreads = 8
-	// maxProcessors bounds what is reserved on large machines, where more threads are seldom awake.
+	// maxProcessors bounds the reserved threads on large machines, where more are seldom awake.
 	maxProcessors = 16
 )
 
@@ -31,17 +31,17 @@ const (
 type Agent struct {
 	job      string
 	sole     bool
-	mark     uint64   // that ranks get; see Options.Sole
-	stdin    *os.File // what ranks with agent.StdinInherit get
+	mark     uint64   // given to the ranks; see Options.Sole
+	stdin    *os.File // standard input of ranks with agent.StdinInherit
 	null     *os.File
 	watchdog *watchdog
 	watcher  *sys.Watcher
-	temp     string // the folder for what is built; empty when there is none
+	temp     string // the folder for builds; empty without one
 
 	events  chan agent.Event
 	closing chan struct{} // closed by Close: events are dropped
 	release chan struct{} // closed when the starting thread may end
-	halted  atomic.Bool   // no further rank is to be started
+	halted  atomic.Bool   // start no further rank
 	started atomic.Bool   // no further rank will be started
 	flow    [agent.Streams]gate
 	tasks   sync.WaitGroup // the goroutines of ranks that have been started
@@ -49,24 +49,24 @@ type Agent struct {
 
 	mu     sync.Mutex
 	ranks  map[int]*process
-	failed []int // of all ranks of the job, for those that are started later
+	failed []int // failed ranks of the whole job, for ranks that are started later
 
 	pmi pmiService
 }
 
 var _ agent.Agent = (*Agent)(nil)
 
-// Options say what an Agent is made for.
+// Options configure an Agent.
 type Options struct {
 	Job   string   // the job's id, which marks the environment of its processes
-	Stdin *os.File // for agent.StdinInherit; nil where that is not used
-	// Sole says that this process starts nothing but this job: every child that it gets is the job's. Only
-	// then can descendants that have left their rank's session and its environment be told from others, and
-	// ended: this process has the ranks' mark while it starts them, and so has whatever else it starts then.
+	Stdin *os.File // for agent.StdinInherit; nil if not used
+	// Sole is set if this process starts nothing but this job, so every child that it gets is the job's. Only
+	// then can it identify and end descendants that have left their rank's session and environment: this
+	// process has the ranks' mark while it starts them, and so does anything else that it starts meanwhile.
 	Sole bool
 }
 
-// New returns an agent that has started nothing but its watchdog.
+// New returns an agent that has started only its watchdog.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
 		job: o.Job, sole: o.Sole, stdin: o.Stdin, ranks: make(map[int]*process),
@@ -91,14 +91,14 @@ func New(o Options) (*Agent, error) {
 		a.null.Close()
 		return nil, err
 	}
-	// Ranks may use up what the system allows this user, and a launcher that got no thread then would crash.
-	// Where it crashes here, the watchdog says why: it knows of no job yet.
+	// Ranks may use up the user's limit of threads, and a launcher that cannot get a thread would crash. If
+	// it crashes here, the watchdog says why, as it knows of no job yet.
 	sys.ReserveThreads(threads)
 	a.watchdog.guard(o.Job)
 	if a.sole {
 		a.mark = markOf(o.Job)
 		if err := sys.AdoptOrphans(); err != nil {
-			a.sole = false // what is marked is found all the same
+			a.sole = false // marked processes are found nevertheless
 		}
 	}
 	go a.watch()
@@ -163,7 +163,7 @@ func (a *Agent) rank(id int) *process {
 	return a.ranks[id]
 }
 
-// processes are the ranks that have been started, in no order.
+// processes returns the started ranks, in no order.
 func (a *Agent) processes() []*process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,7 +188,7 @@ func (a *Agent) signal(c agent.Signal) {
 	}
 }
 
-// TempDir makes a new folder, which goes away with the job, even if this process is killed.
+// TempDir makes a new folder, which is removed with the job, even if this process is killed.
 func (a *Agent) TempDir() (string, error) {
 	if a.temp == "" {
 		name := filepath.Join(os.TempDir(), fmt.Sprintf("weft-%s-%d", a.job, os.Getpid()))
@@ -201,8 +201,8 @@ func (a *Agent) TempDir() (string, error) {
 	return os.MkdirTemp(a.temp, "")
 }
 
-// RemoveSocket has a socket of this process go away even if the process is killed, and its folder if that is
-// empty then.
+// RemoveSocket makes the watchdog remove a socket of this process if the process is killed, and its folder if
+// that is empty then.
 func (a *Agent) RemoveSocket(path string) { a.watchdog.removeSocket(path) }
 
 // Close implements agent.Agent.
@@ -213,7 +213,7 @@ func (a *Agent) Close() {
 		p.signal(syscall.SIGKILL)
 		p.hangUp()
 	}
-	// Ranks that are being started still end, for the thread that starts them does.
+	// Ranks that are being started end, too, with the thread that starts them.
 	close(a.release)
 	waitFor(&a.tasks, closeTimeout)
 	a.watcher.Close()

@@ -11,18 +11,18 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// firstInherited is the number of the PMI connection in a rank, after which come the other files that it
-// shares with the agent. Scripts use the numbers below 10, and shells keep files of their own from 10 on.
+// firstInherited is the number of the PMI connection in a rank. The other files that it shares with the agent
+// follow. Scripts use the numbers below 10, and shells keep their own files from 10 on.
 const firstInherited = 20
 
 // descriptors are the files that a rank starts with, in the order of their numbers there.
 type descriptors struct {
 	theirs    []uintptr
-	close     []int  // this process's copies of what is only the rank's
-	inherited string // what the rank is told of those that it shares with the agent
+	close     []int  // this process's copies of the rank's files, to close
+	inherited string // value of inherited.Variable for the rank
 }
 
-// env tells the rank where these files are.
+// env returns the variable with the numbers of these files.
 func (d *descriptors) env() []string { return []string{inherited.Variable + "=" + d.inherited} }
 
 func (d *descriptors) closeAll() {
@@ -31,7 +31,7 @@ func (d *descriptors) closeAll() {
 	}
 }
 
-// give adds a descriptor; own says that this process has no use for it once the rank is started.
+// give adds a descriptor. own makes this process close its copy once the rank is started.
 func (d *descriptors) give(fd int, own bool) {
 	d.theirs = append(d.theirs, uintptr(fd))
 	if own {
@@ -39,14 +39,14 @@ func (d *descriptors) give(fd int, own bool) {
 	}
 }
 
-// share adds a descriptor of which the rank is told, and which is the rank's alone.
+// share adds a named descriptor of the rank, and closes this process's copy once the rank is started.
 func (d *descriptors) share(name string, fd int) (err error) {
 	d.inherited, err = inherited.Append(d.inherited, name, fd, len(d.theirs))
 	d.give(fd, true)
 	return err
 }
 
-// passOn gives the rank what this process has inherited itself, between standard error and firstInherited.
+// passOn adds the files between standard error and firstInherited that this process has inherited itself.
 func (d *descriptors) passOn() {
 	for fd := len(d.theirs); fd < firstInherited; fd++ {
 		if sys.Inheritable(fd) {
@@ -126,7 +126,7 @@ func (s *spawner) connectInput(p *process, r *agent.Rank, d *descriptors) error 
 			return err
 		}
 		d.give(reader, true)
-		// Only this end of the pipe does not block; the rank's does, as programs expect.
+		// Only this end of the pipe is non-blocking; programs expect that theirs blocks.
 		syscall.SetNonblock(writer, true)
 		p.feeder = &feeder{pipe: os.NewFile(uintptr(writer), "stdin"), parts: make(chan []byte, 1)}
 	default:

@@ -19,8 +19,8 @@ import (
 // adopted and ended. The kernel's signal says only that there are some.
 const changePause = 20 * time.Millisecond
 
-// watchChanges reports ranks that are stopped and continued, and reaps what this process has adopted, as the
-// first process of a container must. SIGCHLD comes to changed.
+// watchChanges reports ranks that are stopped and continued, and reaps adopted processes, as the first
+// process of a container must. changed receives SIGCHLD.
 func (a *Agent) watchChanges(changed chan os.Signal) {
 	defer signal.Stop(changed)
 	for {
@@ -35,7 +35,7 @@ func (a *Agent) watchChanges(changed chan os.Signal) {
 				known[pid] = true
 			}
 		}
-		// While ranks are being started, a child that is not known may be one of them.
+		// While ranks are being started, an unknown child may be one of them.
 		if a.sole && a.started.Load() {
 			for _, pid := range sys.Children() {
 				if !known[pid] {
@@ -70,13 +70,14 @@ func (p *process) reportChange() int {
 	return pid
 }
 
-// killDescendants kills what the ranks have left behind.
+// killDescendants kills the processes that the ranks have left behind.
 func (a *Agent) killDescendants() {
 	if !a.sole {
 		killMarked(a.job)
 		return
 	}
-	// Whoever loses its parent becomes a child of this process, so none is left when there are no children.
+	// A process that loses its parent becomes a child of this process, so none is left when there are no
+	// children.
 	for deadline := time.Now().Add(closeTimeout); ; time.Sleep(time.Millisecond) {
 		left := 0
 		for _, pid := range sys.Children() {

@@ -7,14 +7,14 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// A pmiService serves the ranks PMI. Lines and ends of ranks come from watch's goroutine, in the kernel's
-// order, and so do the events that follow from them; commands come from another goroutine.
+// A pmiService serves PMI to the ranks. Lines and ends of ranks come from watch's goroutine, in the kernel's
+// order, and so do the resulting events; commands come from another goroutine.
 type pmiService struct {
 	mu     sync.Mutex
 	served *agent.PMI // nil before Start
 }
 
-// begin comes before any rank is started.
+// begin is called before any rank is started.
 func (s *pmiService) begin(c agent.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (a *Agent) servePMI(rank int, line string) {
 	}
 }
 
-// gonePMI notes the end of a rank. It runs on watch's goroutine.
+// gonePMI handles the end of a rank. It runs on watch's goroutine.
 func (a *Agent) gonePMI(rank int) {
 	a.pmi.mu.Lock()
 	replies, events := a.pmi.served.Gone(rank)
@@ -49,7 +49,7 @@ func (a *Agent) gonePMI(rank int) {
 	}
 }
 
-// commandPMI carries a command out, without waiting.
+// commandPMI carries out a command, without waiting.
 func (a *Agent) commandPMI(c agent.Command) {
 	a.pmi.mu.Lock()
 	if a.pmi.served == nil {
@@ -60,7 +60,7 @@ func (a *Agent) commandPMI(c agent.Command) {
 	a.pmi.mu.Unlock()
 	a.sendPMI(replies)
 	if len(events) > 0 {
-		// These tell which barrier they are about, so that their order does not matter.
+		// These name their barrier, so their order does not matter.
 		go func() {
 			for _, e := range events {
 				a.emit(e)

@@ -10,18 +10,18 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// maxPMILine is one more than the longest line that PMI allows; what is longer is cut there and refused by
-// the server.
+// maxPMILine is one more than the longest line that PMI allows. Longer lines are cut there, and the server
+// refuses them.
 const maxPMILine = 2048
 
-// processState is where a rank's process stands.
+// processState is the state of a rank's process.
 type processState uint8
 
 const (
 	// the kernel is executing the program; left for alive, or for ended if it fails
 	starting processState = iota
 	alive                 // left for ended when the process has been reaped
-	ended                 // the process id may be another's
+	ended                 // the process id may be reused
 )
 
 // A process is a rank.
@@ -32,24 +32,24 @@ type process struct {
 	mu      sync.Mutex
 	state   processState
 	pid     int
-	pending []syscall.Signal // that have come while it was starting
+	pending []syscall.Signal // received while it was starting
 	pmi     int              // this end of the PMI connection; -1 when it is closed
 	hungUp  bool
-	// the rank has something to hand over before a signal that may end it
+	// the rank has measurements to hand over before a signal that may end it
 	measures bool
 
-	line    []byte // the beginning of a PMI line; watch's
+	line    []byte // the beginning of a PMI line; used by watch's goroutine
 	streams []*stream
 	feeder  *feeder // nil unless the rank's input is fed
 
-	recorder  *recorder.Ring // nil where there is none; under the agent's lock
+	recorder  *recorder.Ring // nil without one; under the agent's lock
 	snapshots *os.File       // this end of the connection for snapshots
-	// told when the rank has handed over what it has measured; with room for several signals in a row
+	// signaled when the rank has handed over its measurements; with room for several signals in a row
 	handedOver chan struct{}
 	silent     chan struct{} // closed when nothing more comes over the connection for snapshots
 }
 
-// signal reaches the rank's whole process group.
+// signal sends a signal to the rank's process group.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,9 +65,9 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// begun takes note that the process has been started, says so, and sends it what has been kept for it.
+// begun records that the process has been started, emits Started, and sends it the pending signals.
 func (p *process) begun(pid int) {
-	p.agent.emit(agent.Started{Rank: p.id, PID: pid}) // before anything else that happens to the process
+	p.agent.emit(agent.Started{Rank: p.id, PID: pid}) // before any other event of the process
 	p.mu.Lock()
 	p.pid, p.state = pid, alive
 	for _, sig := range p.pending {
@@ -75,14 +75,15 @@ func (p *process) begun(pid int) {
 	}
 	p.pending = nil
 	p.mu.Unlock()
-	// The kernel told of a process that is stopped by now when nobody knew it yet, and will not tell again.
+	// If the process has already stopped, the kernel reported that before the process was known, and will not
+	// report it again.
 	p.reportChange()
 }
 
-// exited kills what is left of the group of a rank that has ended, and only then frees the rank's process id,
-// which until then nobody else can have.
+// exited kills the remaining processes of an ended rank's group, and only then frees the rank's process id,
+// which cannot be reused until then.
 func (p *process) exited() {
-	p.readPMI() // what it has said before its end comes before its end
+	p.readPMI() // report its last messages before its end
 	p.mu.Lock()
 	sys.SignalGroup(p.pid, syscall.SIGKILL)
 	p.agent.watchdog.forget(p.pid)
@@ -95,7 +96,7 @@ func (p *process) exited() {
 	p.agent.tasks.Done()
 }
 
-// endIO ends the carrying of output and input.
+// endIO ends the forwarding of output and input.
 func (p *process) endIO() {
 	for _, s := range p.streams {
 		s.end()
@@ -106,7 +107,7 @@ func (p *process) endIO() {
 	p.snapshots.Close()
 }
 
-// reply writes a line to the rank. A rank has one request under way, so there is room, unless it breaks the
+// reply writes a line to the rank. A rank has one request at a time, so there is room, unless it violates the
 // protocol: then its connection is closed.
 func (p *process) reply(line string) {
 	p.mu.Lock()
@@ -125,7 +126,7 @@ func (p *process) hangUp() {
 	p.shutdown()
 }
 
-// shutdown has readPMI find the connection's end. The lock is held.
+// shutdown makes readPMI find the end of the connection. The lock is held.
 func (p *process) shutdown() {
 	if p.pmi >= 0 {
 		syscall.Shutdown(p.pmi, syscall.SHUT_RDWR)
@@ -133,8 +134,8 @@ func (p *process) shutdown() {
 	}
 }
 
-// readPMI reports what the rank has sent. It runs on watch's goroutine alone, and so is the only one to close
-// the connection.
+// readPMI reports what the rank has sent. It runs only on watch's goroutine, and only it closes the
+// connection.
 func (p *process) readPMI() {
 	if p.pmi < 0 {
 		return
@@ -176,8 +177,8 @@ func (p *process) closePMI() {
 	p.gone()
 }
 
-// gone tells the PMI service when both the process and its connection have ended: only then is it known how
-// far the rank had come.
+// gone notifies the PMI service when both the process and its connection have ended: only then is it known
+// how far the rank had come.
 func (p *process) gone() {
 	p.mu.Lock()
 	gone := p.state == ended && p.pmi < 0
@@ -190,7 +191,7 @@ func (p *process) gone() {
 // A feeder writes a rank's standard input.
 type feeder struct {
 	pipe  *os.File
-	parts chan []byte // at most one is under way
+	parts chan []byte // holds at most one
 	once  sync.Once
 }
 
@@ -198,12 +199,12 @@ func (p *process) feed(data []byte) {
 	if p.feeder != nil {
 		select {
 		case p.feeder.parts <- data:
-		default: // more than one part at a time is against the contract
+		default: // the contract forbids more than one part at a time
 		}
 	}
 }
 
-// run hands the parts over until the end of the input, or of the rank.
+// run writes the parts until the end of the input, or of the rank.
 func (f *feeder) run(p *process) {
 	for {
 		select {
@@ -224,5 +225,5 @@ func (f *feeder) run(p *process) {
 	}
 }
 
-// close ends the input, and a write that is under way.
+// close ends the input, and a write in progress.
 func (f *feeder) close() { f.once.Do(func() { f.pipe.Close() }) }

@@ -6,8 +6,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// connectRecorder gives a rank the memory for its latest events, which the agent keeps when the rank has
-// ended. Where there is no such memory, the rank records nothing.
+// connectRecorder gives a rank memory for its latest events, which the agent keeps when the rank has ended.
+// Without such memory, the rank records nothing.
 func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 	ring, fd, err := recorder.NewRing()
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *Agent) sendRecords(ranks []int) {
 	}
 }
 
-// closeRecorders gives the memory of all ranks up.
+// closeRecorders releases the recorder memory of all ranks.
 func (a *Agent) closeRecorders() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// readSnapshots reports what the rank says of its state, until the connection ends, or the rank breaks the
-// protocol. The rank goes on without it.
+// readSnapshots reports the rank's messages about its state, until the connection ends or the rank violates
+// the protocol. The rank goes on without the connection.
 func (p *process) readSnapshots() {
 	defer func() {
 		p.snapshots.Close()
@@ -46,23 +46,23 @@ func (p *process) readSnapshots() {
 		case snapshot.HandedOver:
 			select {
 			case p.handedOver <- struct{}{}:
-			default: // nobody asked, or nobody waits any more
+			default: // unrequested, or nobody waits any more
 			}
 		}
 	}
 }
 
-// handOverWithin is how long a signal waits until a rank has handed over what it has measured.
+// handOverWithin is how long a signal waits until a rank has handed over its measurements.
 const handOverWithin = 1500 * time.Millisecond
 
-// mayEnd are the signals of a launcher that end a program which does not handle them. SIGQUIT, which has a
-// program of Go print its stacks, comes at once.
+// mayEnd reports whether a launcher's signal ends a program that does not handle it. SIGQUIT, on which a Go
+// program prints its stacks, is sent at once.
 func mayEnd(sig syscall.Signal) bool {
 	return sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGHUP
 }
 
-// signalAfterHandOver sends a signal once the rank has handed over what it has measured, for it may not live
-// to do so later.
+// signalAfterHandOver sends a signal once the rank has handed over its measurements, since the signal may end
+// it.
 func (p *process) signalAfterHandOver(sig syscall.Signal) {
 	p.ask(snapshot.HandOver)
 	select {
@@ -77,11 +77,11 @@ func (p *process) signalAfterHandOver(sig syscall.Signal) {
 	}
 }
 
-// ask sends the rank a question. One that takes no questions is not waited for.
+// ask sends the rank a request. It does not wait for a rank that reads none.
 func (p *process) ask(question byte) { p.say([]byte{question}) }
 
-// tellFailed tells the rank that another one has failed. A rank reads this connection all the time, unless it
-// is stopped.
+// tellFailed tells the rank that another one has failed. A rank always reads this connection, unless it is
+// stopped.
 func (p *process) tellFailed(rank int) {
 	told := snapshot.AppendFailed(nil, rank)
 	for range 10 {
@@ -97,7 +97,7 @@ func (p *process) tellFailed(rank int) {
 func (p *process) say(b []byte) (full bool) {
 	conn, err := p.snapshots.SyscallConn()
 	if err != nil {
-		return false // it is closed
+		return false // closed
 	}
 	conn.Write(func(fd uintptr) bool {
 		err := syscall.EINTR

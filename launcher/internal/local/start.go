@@ -15,12 +15,11 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// jobVariable marks the environment of a job's processes, so that those which have left their rank's group
-// are found.
+// jobVariable marks the environment of a job's processes, to find those that have left their rank's group.
 const jobVariable = "WEFT_JOB"
 
-// start starts the ranks on a thread of its own, which lives as long as they do: the kernel kills them when
-// it ends.
+// start starts the ranks on a separate thread, which lives as long as they do: the kernel kills them when it
+// ends.
 func (a *Agent) start(c agent.Start) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
 	a.startAll(c)
@@ -34,7 +33,7 @@ func (a *Agent) startAll(c agent.Start) {
 	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ()}
 	var err error
 	if spawner.cpus, err = sys.Affinity(); err != nil {
-		spawner.cpus = nil // then nothing can be bound either, which says so
+		spawner.cpus = nil // then binding fails, too, and reports it
 	}
 	if c.TimerSlack > 0 {
 		if err := sys.SetTimerSlack(c.TimerSlack); err != nil && len(c.Ranks) > 0 {
@@ -53,7 +52,7 @@ func (a *Agent) startAll(c agent.Start) {
 	}
 }
 
-// environ returns what this process's environment and the agent add to that of each rank.
+// environ returns the variables from this process's environment and from the agent for each rank.
 func (a *Agent) environ() []string {
 	return append(Inherited(),
 		jobVariable+"="+a.job, "PMI_FD="+strconv.Itoa(firstInherited))
@@ -65,10 +64,10 @@ type spawner struct {
 	secret  []byte
 	ranks   int
 	environ []string
-	cpus    []int // that this process may use
+	cpus    []int // usable by this process
 }
 
-// start starts one rank. It returns nil where a halt has come in between.
+// start starts one rank. It returns nil if a halt has come meanwhile.
 func (s *spawner) start(r *agent.Rank) *agent.NotStarted {
 	refuse := func(err error) *agent.NotStarted { return &agent.NotStarted{Rank: r.ID, Reason: err.Error()} }
 	p := &process{agent: s.agent, id: r.ID, handedOver: make(chan struct{}, 8), silent: make(chan struct{})}
@@ -89,8 +88,7 @@ func (s *spawner) start(r *agent.Rank) *agent.NotStarted {
 		Env: unique(slices.Concat(s.environ, files.env(), r.Env)), OwnSession: true, DiesWithThread: true,
 		Mark: s.agent.mark,
 	}
-	// From here on signals for the rank are kept until it can get them; a halt that came before means that it
-	// gets none.
+	// From here on, signals for the rank are kept until it can get them. After a halt it gets none.
 	s.agent.add(p)
 	if s.agent.halted.Load() {
 		s.agent.drop(p)
@@ -109,7 +107,7 @@ func (s *spawner) start(r *agent.Rank) *agent.NotStarted {
 	return s.watch(p, r)
 }
 
-// watch begins to carry what the rank and the agent have to say to each other.
+// watch starts the goroutines for the connections between the rank and the agent.
 func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 	a := s.agent
 	a.tasks.Add(1)
@@ -120,7 +118,7 @@ func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 			all.Go(s.copy)
 		}
 		all.Wait()
-		// A rank that has closed its output may live on; the end of its output comes after its own.
+		// A rank that has closed its output may live on; report the end of its output after its own.
 		if len(p.streams) > 0 {
 			<-p.streams[0].over
 		}
@@ -132,7 +130,7 @@ func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 	go p.readSnapshots()
 	err := a.watcher.WatchProcess(p.pid, r.ID)
 	if err != nil {
-		// Nobody else would notice its end.
+		// Otherwise nobody would notice its end.
 		p.signal(syscall.SIGKILL)
 		p.hangUp()
 		p.exited()
@@ -146,7 +144,7 @@ func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 	return &agent.NotStarted{Rank: r.ID, Reason: fmt.Sprintf("watching rank %d: %v", r.ID, err)}
 }
 
-// add adds a rank to those that hear of failures, and tells it of those that were before.
+// add adds a rank to those that are told of failures, and tells it the earlier ones.
 func (a *Agent) add(p *process) {
 	a.mu.Lock()
 	a.ranks[p.id] = p
@@ -157,7 +155,7 @@ func (a *Agent) add(p *process) {
 	}
 }
 
-// drop forgets a rank whose program was not executed.
+// drop removes a rank whose program was not executed.
 func (a *Agent) drop(p *process) {
 	a.mu.Lock()
 	delete(a.ranks, p.id)
@@ -165,7 +163,7 @@ func (a *Agent) drop(p *process) {
 	p.abandon()
 }
 
-// abandon closes this side's ends of what connect has made.
+// abandon closes this side's ends of connect's files.
 func (p *process) abandon() {
 	p.mu.Lock()
 	p.state = ended
@@ -210,8 +208,8 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 	return n
 }
 
-// foreign are the prefixes of variables with which another launcher would talk to the ranks. They can be in
-// this process's own environment when it runs inside such a job.
+// foreign are the prefixes of variables by which another launcher would identify the ranks. This process has
+// them if it runs inside such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
 // outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a
@@ -229,7 +227,7 @@ func Inherited() []string {
 	})
 }
 
-// unique keeps the last setting of each variable: programs differ in which of two they take.
+// unique keeps the last setting of each variable, since programs differ in which of two they use.
 func unique(env []string) []string {
 	last := make(map[string]int, len(env))
 	for i, v := range env {

@@ -17,7 +17,7 @@ type stream struct {
 	rank int
 	kind agent.Stream
 	pipe *os.File
-	over chan struct{} // closed when the rank has ended: what is in the pipe then is all that comes
+	over chan struct{} // closed when the rank has ended: only the contents of the pipe are still read
 	flow *gate
 	emit func(agent.Event)
 }
@@ -46,8 +46,8 @@ func (s *stream) report(data []byte) {
 	}
 }
 
-// end has copy read what is in the pipe and no more, even if a process that the rank has left behind holds
-// it.
+// end makes copy read only the current contents of the pipe, even if a process that the rank has left behind
+// holds it.
 func (s *stream) end() {
 	close(s.over)
 	s.pipe.SetReadDeadline(time.Unix(1, 0))
@@ -76,7 +76,7 @@ func (s *stream) drain(buf []byte) {
 	})
 }
 
-// A gate holds goroutines up while it is shut. The zero value is open.
+// A gate blocks goroutines while it is shut. The zero value is open.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // nil: open; otherwise closed when it opens

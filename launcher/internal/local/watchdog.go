@@ -18,8 +18,8 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// watchdogName is the watchdog's argv[0], which no other way of starting this program gives it. It does not
-// hold the launcher's own name, so that whoever kills the launcher by name spares the watchdog.
+// watchdogName is the watchdog's argv[0], which no other start of this program has. It does not contain the
+// launcher's name, so killing the launcher by name does not kill the watchdog.
 const watchdogName = "rank-watchdog"
 
 // A watchdog is a process that outlives this one: the same program, started again, that reads from a pipe
@@ -31,7 +31,7 @@ type watchdog struct {
 	pid  int
 }
 
-// mainCallsWatchdog is set where this program's main function begins with WatchdogMain.
+// mainCallsWatchdog is set if this program's main function calls WatchdogMain.
 var mainCallsWatchdog atomic.Bool
 
 // WatchdogMain runs the watchdog if this process is one, and then does not return. A program's main function
@@ -62,7 +62,7 @@ func startWatchdog() (*watchdog, error) {
 		return nil, fmt.Errorf("this program's own file: %w", err)
 	}
 	if _, err := os.Stat("/proc/self/exe"); err == nil {
-		self = "/proc/self/exe" // still there when the file has been replaced
+		self = "/proc/self/exe" // valid even if the file has been replaced
 	}
 	reader, writer, err := sys.Pipe()
 	if err != nil {
@@ -75,14 +75,14 @@ func startWatchdog() (*watchdog, error) {
 		return nil, err
 	}
 	defer null.Close()
-	// A session of its own keeps the terminal's signals from it.
+	// In its own session it gets no signals of the terminal.
 	child := sys.Child{
 		Path: self, Args: []string{watchdogName}, Env: []string{"GOMAXPROCS=1"}, OwnSession: true,
-		// Not as standard error, where its own runtime would write.
+		// Not as standard error, to which its own runtime writes.
 		Files: []uintptr{uintptr(reader), uintptr(syscall.Stderr), null.Fd()},
 	}
 	runtime.LockOSThread()
-	sys.SetTimerSlack(watchdogSlack) // which the child inherits
+	sys.SetTimerSlack(watchdogSlack) // the child inherits it
 	pid, err := child.Start()
 	sys.SetTimerSlack(0)
 	runtime.UnlockOSThread()
@@ -110,7 +110,7 @@ func (w *watchdog) forget(group int) { w.tell("forget", strconv.Itoa(group)) }
 // remove makes the watchdog remove a temporary folder if this process dies.
 func (w *watchdog) remove(dir string) { w.tell("remove", dir) }
 
-// removeSocket makes it remove a socket then, and its folder if nothing else is in it.
+// removeSocket makes it remove a socket then, and its folder if that is empty.
 func (w *watchdog) removeSocket(path string) { w.tell("socket", path) }
 
 // stop ends the watchdog when it has nothing left to watch.

@@ -8,24 +8,23 @@ import (
 const (
 	// DefaultMaxLine is the length up to which lines of different ranks never mix by default.
 	DefaultMaxLine = 1 << 20
-	// The beginning of a line that nothing follows, such as a prompt, is shown after promptAfterTerminal on a
-	// terminal and after promptAfter elsewhere, if it is no longer than maxPrompt. In a file it waits for its
-	// end.
+	// The beginning of a line, such as a prompt, is shown after promptAfterTerminal on a terminal and after
+	// promptAfter elsewhere, if it is no longer than maxPrompt. In a file it waits for its end.
 	promptAfterTerminal = 100 * time.Millisecond
 	promptAfter         = time.Second
 	maxPrompt           = 4 << 10
 )
 
-// A lineBuffer holds back the unfinished line of one rank's stream until it is whole.
+// A lineBuffer holds back the unfinished line of one rank's stream until it is complete.
 type lineBuffer struct {
 	sink    *sink
 	label   string // goes before each line
 	maxLine int
 	pending []byte    // the beginning of a line
-	since   time.Time // when the last of pending came
+	since   time.Time // time of the latest addition to pending
 }
 
-// add takes what the rank has written, and passes on what is whole. The data is the buffer's.
+// add takes output of the rank, and passes on complete lines. The buffer owns the data.
 func (b *lineBuffer) add(now time.Time, data []byte) {
 	if end := bytes.LastIndexByte(data, '\n') + 1; end > 0 {
 		if len(b.pending) == 0 {
@@ -48,7 +47,7 @@ func (b *lineBuffer) add(now time.Time, data []byte) {
 // flush passes on what is pending.
 func (b *lineBuffer) flush() {
 	b.sink.put(b, b.pending)
-	b.pending = nil // it is the sink's now
+	b.pending = nil // the sink owns it now
 }
 
 // labelled puts the label before every line, except before the first if that continues one.

@@ -1,4 +1,4 @@
-// Package output shows what the ranks of a job write, line by line. It never waits for whoever reads it.
+// Package output shows what the ranks of a job write, line by line. It never waits for its reader.
 package output
 
 import (
@@ -17,20 +17,20 @@ const lastLineWithin = 200 * time.Millisecond
 
 // Output shows what the ranks of a job write.
 type Output struct {
-	sinks   [agent.Streams]*sink // where both are one file, such as a terminal, they are one sink
-	changed chan struct{}        // told when a sink has written something
+	sinks   [agent.Streams]*sink // one sink for both if they are one file, such as a terminal
+	changed chan struct{}        // signaled when a sink has written something
 	buffers [][agent.Streams]lineBuffer
-	files   [][agent.Streams]*os.File // by rank: where its output goes instead of a sink
+	files   [][agent.Streams]*os.File // by rank: the destination of its output, instead of a sink
 	paused  [agent.Streams]bool
 	failed  [agent.Streams]bool
 
-	ending bool // the job has failed: what ranks say now is compared
+	ending bool // the job has failed: standard error is compared
 	stderr stderrAggregator
 	ended  []bool // by rank: it writes no more
 
 	fileErr     error                // of a file that could not be written
 	promptAfter time.Duration        // 0: unfinished lines are not shown
-	unfinished  map[*lineBuffer]bool // those that hold the beginning of a line that may be a prompt
+	unfinished  map[*lineBuffer]bool // buffers with the beginning of a line that may be a prompt
 }
 
 // New returns an Output that writes to out and err, which may be one file, such as a terminal.
@@ -58,7 +58,7 @@ type Options struct {
 	Label   bool // "[rank] " goes before every line
 }
 
-// Expect prepares for the ranks of a job. A rank that is alone has nobody's lines to mix with.
+// Expect prepares for the ranks of a job. The lines of a single rank cannot mix with others.
 func (o *Output) Expect(ranks int, how Options) {
 	o.buffers = make([][agent.Streams]lineBuffer, ranks)
 	o.files = make([][agent.Streams]*os.File, ranks)
@@ -131,7 +131,7 @@ func (o *Output) End(rank int) {
 	}
 }
 
-// promptDue is when showPrompts is due; zero if it is not.
+// promptDue returns when showPrompts is due; zero if it is not.
 func (o *Output) promptDue() (due time.Time) {
 	for b := range o.unfinished {
 		if at := b.since.Add(o.promptAfter); due.IsZero() || at.Before(due) {
@@ -141,7 +141,7 @@ func (o *Output) promptDue() (due time.Time) {
 	return due
 }
 
-// showPrompts shows the unfinished lines that nothing has followed for some time.
+// showPrompts shows unfinished lines that have not grown for some time.
 func (o *Output) showPrompts(now time.Time) {
 	for b := range o.unfinished {
 		if !now.Before(b.since.Add(o.promptAfter)) {
@@ -154,7 +154,7 @@ func (o *Output) showPrompts(now time.Time) {
 // Changed is signaled when something was written.
 func (o *Output) Changed() <-chan struct{} { return o.changed }
 
-// Due is when Tick has something to show; zero if it has not.
+// Due returns when Tick has something to show; zero for nothing.
 func (o *Output) Due() time.Time {
 	prompts, held := o.promptDue(), o.stderr.due()
 	if prompts.IsZero() || !held.IsZero() && held.Before(prompts) {
@@ -181,7 +181,7 @@ func (o *Output) Flow() (commands []agent.Command) {
 	return commands
 }
 
-// Unwritten is how many bytes wait to be written.
+// Unwritten returns the number of bytes that wait to be written.
 func (o *Output) Unwritten() int {
 	n, _ := o.sinks[agent.Stdout].state()
 	n += o.stderr.size

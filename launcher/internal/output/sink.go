@@ -10,24 +10,23 @@ import (
 )
 
 const (
-	// maxUnwritten is how much may wait in a sink before ranks are made to wait; below minUnwritten they go
-	// on.
+	// Ranks are paused when more than maxUnwritten bytes wait in a sink, and resumed below minUnwritten.
 	maxUnwritten = 1 << 20
 	minUnwritten = 256 << 10
-	// stopTimeout is how long stop waits for a write that is under way. One that the kernel holds is left
+	// stopTimeout bounds how long stop waits for a write in progress. It leaves a write that the kernel holds
 	// alone.
 	stopTimeout = 100 * time.Millisecond
 )
 
-// A sink is a file that the output of many ranks goes to: standard output or error. What is put into it waits
-// in a queue until a goroutine has written it, so that nobody waits for whoever reads the file. The file is
-// never made non-blocking, and may be so, or become so.
+// A sink is a file for the output of many ranks: standard output or error. Output waits in a queue until a
+// goroutine has written it, so that nobody waits for the reader of the file. The sink never makes the file
+// non-blocking, but the file may be or become so.
 type sink struct {
 	name    string // for messages
 	file    *os.File
 	fd      int
 	regular bool          // a file whose writes do not wait for a reader
-	changed chan struct{} // told after each write; holds one message
+	changed chan struct{} // signaled after each write; holds one message
 	stopW   int           // closing it ends the writing
 	stopR   int
 	stopped chan struct{} // closed when the goroutine has ended
@@ -38,7 +37,7 @@ type sink struct {
 	unwritten int
 	closing   bool
 	err       error // of the first write that failed; everything after it is dropped
-	// whose unfinished line is the last in the queue; nil where the last line is finished
+	// its unfinished line is the last in the queue; nil if the last line is finished
 	open *lineBuffer
 }
 
@@ -63,9 +62,8 @@ func newSink(name string, file *os.File, changed chan struct{}) (*sink, error) {
 	return s, nil
 }
 
-// put queues text of a rank's stream, or a line of the launcher's own where from is nil. Text that does not
-// end in a newline is the beginning of a line, which from's next text continues unless another's comes in
-// between.
+// put queues text of a rank's stream, or a line of the launcher if from is nil. Text without a final newline
+// is the beginning of a line, which from's next text continues unless another text comes in between.
 func (s *sink) put(from *lineBuffer, text []byte) {
 	if len(text) == 0 {
 		return
@@ -94,7 +92,7 @@ func (s *sink) add(text []byte) {
 	}
 }
 
-// state returns how many bytes are not written yet, and the error of the first write that failed.
+// state returns the number of unwritten bytes, and the error of the first failed write.
 func (s *sink) state() (unwritten int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +127,7 @@ func (s *sink) write(text []byte) bool {
 	for len(text) > 0 {
 		part := text
 		if !s.regular {
-			// Only so much is sure to go into a pipe or a terminal without waiting for its reader.
+			// Only this much surely goes into a pipe or a terminal without waiting for its reader.
 			part = text[:min(len(text), sys.PipeAtomic)]
 			if writable, err := sys.WaitWritable(s.fd, s.stopR); err != nil {
 				return s.onWritten(0, err)
@@ -142,14 +140,14 @@ func (s *sink) write(text []byte) bool {
 			n, err = 0, nil
 		}
 		if !s.onWritten(max(n, 0), err) {
-			return true // what is queued is dropped, and so is what comes
+			return true // queued and future output is dropped
 		}
 		text = text[max(n, 0):]
 	}
 	return true
 }
 
-// onWritten takes note of a write. It reports whether there may be more.
+// onWritten records the result of a write. It reports whether more may follow.
 func (s *sink) onWritten(n int, err error) bool {
 	s.mu.Lock()
 	s.unwritten -= n
@@ -180,7 +178,7 @@ func (s *sink) stop() (dropped int) {
 	return dropped
 }
 
-// flush waits for a time until everything is written.
+// flush waits until everything is written, at most for limit.
 func (s *sink) flush(limit time.Duration) {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if n, err := s.state(); n == 0 || err != nil {

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// aggregateQuiet is how long nothing has to come before what is held back is shown, and aggregateWithin
-	// how long it is held back altogether.
+	// Output that is held back is shown after aggregateQuiet without further output, or after aggregateWithin
+	// altogether.
 	aggregateQuiet  = 200 * time.Millisecond
 	aggregateWithin = time.Second
-	// maxAggregated is how much of a rank is held back: a rank that says more is not compared with others.
+	// maxAggregated is the maximum length of a rank's text that is held back. A rank that writes more is not
+	// compared with others.
 	maxAggregated = 64 << 10
 )
 
-// stderrAggregator has what ranks write to standard error once their job, or Init, has failed. It is held
-// back for a moment, so that what several ranks say alike is shown once, with the ranks that say it.
+// stderrAggregator holds back what ranks write to standard error after their job, or Init, has failed, so
+// that identical text of several ranks is shown once, with the ranks.
 type stderrAggregator struct {
-	held  []rankStderr // in the order in which ranks began
+	held  []rankStderr // in the order of the ranks' first texts
 	size  int          // bytes in it
 	first time.Time
 	last  time.Time
@@ -36,7 +37,7 @@ type rankStderr struct {
 	text []byte
 }
 
-// hold takes text of a rank; false if there is more of the rank than is held back.
+// hold holds back text of a rank; false if the rank has written more than maxAggregated.
 func (l *stderrAggregator) hold(now time.Time, rank int, text []byte) bool {
 	i := slices.IndexFunc(l.held, func(w rankStderr) bool { return w.rank == rank })
 	if i < 0 {
@@ -59,7 +60,7 @@ func (l *stderrAggregator) has(rank int) bool {
 	return slices.ContainsFunc(l.held, func(w rankStderr) bool { return w.rank == rank })
 }
 
-// due is when what is held has to be shown; zero if nothing is.
+// due returns when to show what is held back; zero for nothing.
 func (l *stderrAggregator) due() (at time.Time) {
 	if l.size == 0 {
 		return at
@@ -70,21 +71,21 @@ func (l *stderrAggregator) due() (at time.Time) {
 	return at
 }
 
-// saidAlike is a text and the ranks that say it, in the order of their numbers.
+// saidAlike is a text and the ranks that wrote it, in rank order.
 type saidAlike struct {
 	text   []byte
-	common []byte // the text without the ranks' own names
+	common []byte // the text without the ranks' own numbers
 	ranks  []int
 }
 
-// ownRank is how an error of package mpi begins: with the rank in the communicator that has it, and the rank
-// in the world where that differs.
+// ownRank matches the beginning of an error of package mpi: its rank in the communicator, and in the world
+// where that differs.
 var ownRank = regexp.MustCompile(`mpi: rank (?:\d+ \(world rank )?(\d+)\)?: `)
 
-// initFailed is how an error of Init begins. All ranks tend to fail alike, before the first has ended.
+// initFailed begins an error of Init. Often all ranks fail alike before the first one has ended.
 var initFailed = []byte("mpi: Init: ")
 
-// withoutOwnRank takes the name of the rank that writes a text out of the errors in it.
+// withoutOwnRank removes the number of the writing rank from the errors in a text.
 func withoutOwnRank(text []byte, rank int) []byte {
 	return ownRank.ReplaceAllFunc(text, func(b []byte) []byte {
 		if m := ownRank.FindSubmatch(b); string(m[1]) != strconv.Itoa(rank) {
@@ -94,7 +95,7 @@ func withoutOwnRank(text []byte, rank int) []byte {
 	})
 }
 
-// take gives what is held, each text once, in the order in which the texts came.
+// take removes and returns the texts held back, each once, in the order of arrival.
 func (l *stderrAggregator) take() (said []saidAlike) {
 	for _, w := range l.held {
 		common := withoutOwnRank(w.text, w.rank)
@@ -114,7 +115,7 @@ func (l *stderrAggregator) take() (said []saidAlike) {
 	return said
 }
 
-// HoldStderr has what ranks write to standard error held back from now on, as the job is ending for a
+// HoldStderr holds back what ranks write to standard error from now on, as the job is ending because of a
 // failure.
 func (o *Output) HoldStderr() { o.ending = len(o.buffers) > 1 }
 
@@ -133,7 +134,7 @@ func (o *Output) holds(now time.Time, e agent.Output) bool {
 	return false
 }
 
-// showStderrWhenDue shows what is held back if it is time to, or if nothing more can come.
+// showStderrWhenDue shows what is held back if it is due, or if nothing more can come.
 func (o *Output) showStderrWhenDue(now time.Time, last bool) {
 	if due := o.stderr.due(); !due.IsZero() && (last || !now.Before(due)) {
 		o.showStderr()

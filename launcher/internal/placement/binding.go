@@ -15,7 +15,7 @@ type Binding struct {
 	CPUs []int
 }
 
-// BindTo is what ranks are bound to.
+// BindTo is the unit to which ranks are bound.
 type BindTo uint8
 
 const (
@@ -75,7 +75,7 @@ func ParseCQCores(text string) (CQCores, error) {
 	return CQCores{From: CQList, CPUs: cpus}, err
 }
 
-// parseProcessors reads a list of processors, which stands where one of certain words could.
+// parseProcessors parses a list of processors. words are the alternatives, for its error.
 func parseProcessors(text, words string) ([]int, error) {
 	if text == "" || text[0] < '0' || text[0] > '9' {
 		return nil, fmt.Errorf("%.40q is neither %s nor a list of processors such as 0-3,8", text, words)

@@ -16,11 +16,11 @@ type Placement struct {
 	CPUs         [][]int // by rank; nil when ranks are not bound
 	Handlers     [][]int // by rank: the processors of its completion handler; nil when ranks have none
 	CoresPerRank int     // 0: ranks share cores, and must not spin
-	// why ranks are not bound by default; empty where they are, or where it goes without saying
+	// why ranks are not bound by default; empty if they are, or if it is obvious
 	Unbound string
 	// each rank is bound to one core, or hardware thread, that no other rank of the job has
 	OwnCore bool
-	locked  []int // the processors that the job wants for itself
+	locked  []int // the processors that the job locks
 	Notes   []string
 }
 
@@ -28,21 +28,21 @@ func (p *Placement) note(text string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(text, args...))
 }
 
-// Processors names processors for the user.
+// Processors formats processors for the user.
 func Processors(cpus []int) string {
 	return fmt.Sprintf("processor%s %s", plural.S(len(cpus)), topology.FormatCPUList(cpus))
 }
 
-// A Request is what a Placement is made from. Cores go by their index in the machine's list.
+// A Request is the input for a Placement. Cores are indices into the machine's list.
 type Request struct {
 	Machine *topology.Machine
-	taken   map[int]bool // processors that other jobs of this user have for themselves
-	avoid   map[int]bool // processors that jobs of other users say they have: others are taken first
+	taken   map[int]bool // processors that other jobs of this user have locked
+	avoid   map[int]bool // processors that jobs of other users claim: others are taken first
 	Ranks   int
-	Each    int // cores that each rank is to have; 0 leaves it to the binding
+	Each    int // cores of each rank; 0 leaves it to the binding
 	Binding Binding
 	CQ      CQCores
-	// completion handlers that each rank may have at once, each on a core of its own; 0 for as many as it has
+	// completion handlers that each rank may have at once, each on its own core; 0 for as many as it has
 	// cores, unless they leave it fewer
 	Handlers int
 }
@@ -84,7 +84,7 @@ func place(in Request) (Placement, error) {
 			p.Handlers = append(p.Handlers, list)
 		}
 	}
-	var rest, free []int // cores that ranks may have, and those of them that no other job has
+	var rest, free []int // cores for ranks, and those of them that no other job has
 	for core := range in.Machine.Cores {
 		if served[core] {
 			continue
@@ -132,7 +132,7 @@ func place(in Request) (Placement, error) {
 	return p, nil
 }
 
-// checkLists refuses processors that the job cannot have, or not twice.
+// checkLists refuses listed processors that do not exist, or that occur twice.
 func (in *Request) checkLists(coreOf map[int]int) error {
 	if in.Binding.To == BindList && len(in.Binding.CPUs) == 0 {
 		return fmt.Errorf("--bind-to: the list of processors is empty")
@@ -169,7 +169,7 @@ func (in *Request) checkLists(coreOf map[int]int) error {
 	return nil
 }
 
-// noteShared tells of listed processors that another job has. The user's word counts all the same.
+// noteShared reports listed processors that another job has. They are used nevertheless.
 func (in *Request) noteShared(p *Placement) {
 	var shared []int
 	for _, cpu := range slices.Concat(in.Binding.CPUs, in.CQ.CPUs) {
@@ -194,7 +194,8 @@ func (in *Request) usable(cores, handlers int) int {
 	return max(cores, 1)
 }
 
-// chooseBinding is what the ranks are bound to: what was asked for, or nothing where that cannot be had.
+// chooseBinding returns the unit to which the ranks are bound: the requested one, or none if that is not
+// possible.
 func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) BindTo {
 	need := in.Ranks * max(in.Each, 1)
 	if in.Each > 1 && need > usable && in.Binding.To != BindList {
@@ -203,8 +204,8 @@ func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) Bin
 	}
 	switch in.Binding.To {
 	case BindDefault:
-		// Where the control group grants less time than there are cores, others run on these cores too, and
-		// it is the kernel that knows which of them is free.
+		// If the control group grants less time than there are cores, others run on these cores, too, and
+		// only the kernel knows which are free.
 		if usable < len(rest) {
 			return BindNone
 		}
@@ -220,7 +221,7 @@ func (in *Request) chooseBinding(p *Placement, usable int, rest, free []int) Bin
 		}
 		return BindCore
 	case BindCore:
-		// More ranks than cores are bound to what is free; fewer are not pushed together on account of other
+		// More ranks than cores are bound to the free cores. Fewer ranks do not share cores because of other
 		// jobs.
 		if len(free) == 0 || len(free) < need && need <= len(rest) {
 			p.note("%s: the ranks are not bound", otherJobs(rest, free))
@@ -258,8 +259,8 @@ func (in *Request) prefer(free []int) []int {
 	return append(quiet, contested...)
 }
 
-// coresEach is how many cores a rank gets that is bound to cores: what was asked for, or by default its share
-// of what is free.
+// coresEach returns the number of cores of a rank that is bound to cores: the requested number, or by default
+// its share of the free cores.
 func (in *Request) coresEach(bind BindTo, free []int) int {
 	share := 1
 	if in.Binding.To == BindDefault && bind == BindCore {
@@ -277,7 +278,7 @@ func otherJobs(rest, free []int) string {
 	return fmt.Sprintf("other weft jobs use %d of %d cores", len(rest)-len(free), len(rest))
 }
 
-// homes gives each rank the cores to be on, or one to be near to.
+// homes returns the cores of each rank, or one to be near to.
 func (in *Request) homes(bind BindTo, each int, rest, free []int, coreOf map[int]int) [][]int {
 	out := make([][]int, in.Ranks)
 	switch bind {
@@ -290,7 +291,7 @@ func (in *Request) homes(bind BindTo, each int, rest, free []int, coreOf map[int
 	case BindCore:
 		stride := each
 		if in.CQ.From == CQAuto && len(free) >= (each+1)*in.Ranks {
-			stride++ // a core is left to the rank's handler, so that it is on the rank's node
+			stride++ // leaves a core to the rank's handler, so that it is on the rank's node
 		}
 		if stride > 1 {
 			free = in.sorted(free, in.Machine.NodeOf)
@@ -310,8 +311,8 @@ func (in *Request) homes(bind BindTo, each int, rest, free []int, coreOf map[int
 	return out
 }
 
-// deal gives each rank as many of the listed processors in turn, from the beginning again where they do not
-// suffice.
+// deal gives each rank the same number of the listed processors in turn, from the beginning again if they do
+// not suffice.
 func (in *Request) deal(each int) [][]int {
 	list := in.Binding.CPUs
 	out := make([][]int, in.Ranks)
@@ -323,7 +324,7 @@ func (in *Request) deal(each int) [][]int {
 	return out
 }
 
-// domain is the number, by core, of what a rank is bound to.
+// domain returns for each core the number of its unit of binding.
 func (in *Request) domain(bind BindTo) []int {
 	if bind == BindSocket {
 		return in.Machine.SocketOf
@@ -331,7 +332,7 @@ func (in *Request) domain(bind BindTo) []int {
 	return in.Machine.NodeOf
 }
 
-// sorted puts cores of the same domain together.
+// sorted groups cores by domain.
 func (in *Request) sorted(cores, domain []int) []int {
 	return slices.SortedStableFunc(slices.Values(cores), func(a,
 		b int) int {
@@ -365,7 +366,7 @@ func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, le
 	return handlers, left
 }
 
-// bind writes down what the ranks may run on. Nobody but a handler may run on its core.
+// bind sets the processors of the ranks. Only a handler may run on its core.
 func (in *Request) bind(p *Placement, bind BindTo, each int, homes [][]int, served map[int]bool) {
 	switch bind {
 	case BindCore:
@@ -377,8 +378,8 @@ func (in *Request) bind(p *Placement, bind BindTo, each int, homes [][]int, serv
 			slices.Sort(cpus)
 			p.CPUs = append(p.CPUs, cpus)
 		}
-		// Several cores that a rank gets only because they are free are left to other jobs, too: the kernel
-		// moves its threads. So are cores that ranks share by default.
+		// If a rank has several cores only because they are free, other jobs may use them, too, since the
+		// kernel moves its threads. The same holds for cores that ranks share by default.
 		if in.Binding.To == BindCore || in.Each > 0 || each == 1 && p.CoresPerRank > 0 {
 			p.locked = slices.Concat(p.CPUs...)
 		}
@@ -409,7 +410,7 @@ func (in *Request) bind(p *Placement, bind BindTo, each int, homes [][]int, serv
 	}
 }
 
-// unservedCPUs lists the processors of certain cores that no handler has, and counts the cores.
+// unservedCPUs returns the processors of wanted cores without a handler, and the number of these cores.
 func (in *Request) unservedCPUs(served map[int]bool, wanted func(core int) bool) (cpus []int,
 	cores int) {
 	for core, threads := range in.Machine.Cores {

@@ -24,7 +24,7 @@ import (
 //
 // Jobs in different network namespaces do not see each other's locks. Programs other than weft ignore them.
 type Locks struct {
-	prefix string // of the names of all users
+	prefix string // of all users' names
 	user   int
 	held   map[int]net.Listener // by processor
 }
@@ -34,8 +34,8 @@ const lockPrefix = "@weft-core-"
 // NewLocks returns the locks of a job that has none yet.
 func NewLocks() *Locks { return newLocks(lockPrefix) }
 
-// Place decides where the ranks and their completion handlers run, and locks the processors that they get for
-// themselves. It releases the processors of an earlier placement.
+// Place decides where the ranks and their completion handlers run, and locks the processors that they have
+// exclusively. It releases the processors of an earlier placement.
 func (l *Locks) Place(in Request) (Placement, error) {
 	in.taken, in.avoid = make(map[int]bool), l.ofOthers()
 	for {
@@ -59,8 +59,8 @@ func newLocks(prefix string) *Locks {
 
 func (l *Locks) name(cpu int) string { return fmt.Sprintf("%s%d-%d", l.prefix, l.user, cpu) }
 
-// hold locks processors, keeps the locks on those of them that it had already, and releases all others. It
-// returns those that another job of this user has locked.
+// hold locks processors, keeps existing locks on them, and releases all others. It returns the processors
+// that another job of this user has locked.
 func (l *Locks) hold(cpus []int) (taken []int) {
 	wanted := make(map[int]bool)
 	for _, cpu := range cpus {
@@ -86,8 +86,7 @@ func (l *Locks) hold(cpus []int) (taken []int) {
 		case errors.Is(err, syscall.EADDRINUSE) && l.ownerOf(l.name(cpu)) == l.user:
 			taken = append(taken, cpu)
 		}
-		// Whatever else prevents the lock, such as a sandbox or another user, is no reason not to run the
-		// job.
+		// Any other obstacle to a lock, such as a sandbox or another user, does not prevent the job.
 	}
 	return taken
 }

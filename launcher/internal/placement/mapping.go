@@ -32,8 +32,8 @@ func ParseMapping(text string) (m Mapping, err error) {
 	return m, fmt.Errorf("%q is neither core nor node nor ppr:N:node", text)
 }
 
-// Assign gives each of n ranks a host, by index, of hosts that have so many slots; n of 0 means as many ranks
-// as there are slots. Where ranks are more than slots, the hosts take more in turn, and over tells so.
+// Assign returns the host, by index, of each of n ranks; slots has the slots of each host, and n of 0 means
+// as many ranks as slots. If there are more ranks than slots, the hosts take more in turn, and over is true.
 func (m Mapping) Assign(slots []int, n int) (of []int, over bool, err error) {
 	if m.PerNode > 0 {
 		slots = slices.Repeat([]int{m.PerNode}, len(slots))
@@ -56,7 +56,7 @@ func (m Mapping) Assign(slots []int, n int) (of []int, over bool, err error) {
 	return of, n > total, nil
 }
 
-// deal gives ranks out until there are n or the slots are used up.
+// deal assigns ranks until there are n or the slots are used up.
 func (m Mapping) deal(of, slots []int, n int) []int {
 	if !m.ByNode {
 		for i := range slots {

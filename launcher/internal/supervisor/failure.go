@@ -20,10 +20,10 @@ const (
 	Silent                 // the rank closed its PMI connection without Finalize, and goes on
 	Stopped                // a signal stopped the rank, and another one failed while it waited
 	Interrupted            // a signal that the launcher passed on ended the rank
-	TimedOut               // the job took longer than it may
+	TimedOut               // the job exceeded its time limit
 	Cancelled              // the caller of Run has cancelled it
 	OutputLost             // output could not be written
-	ReaderGone             // whoever read the output has closed it
+	ReaderGone             // the reader of the output has closed it
 	Deadlocked             // ranks wait for one another, and nothing can release them
 	AgentLost              // an agent is gone, and with it all that is known of its ranks
 	HostLost               // the agent of the rank's host is gone, and the job goes on without the rank
@@ -33,21 +33,21 @@ const (
 // Failure is the cause of a job's failure: the first one in time, as far as can be known.
 type Failure struct {
 	How     How
-	Rank    int // who failed; -1 when it was no rank's doing
+	Rank    int // the failed rank; -1 for none
 	PID     int
 	Host    string
 	Program string
-	Status  int            // the exit status of Exited, Aborted; of Stopped: that of the rank that has failed
+	Status  int            // exit status of Exited and Aborted; for Stopped, of the rank that has failed
 	Signal  syscall.Signal // of Killed, Interrupted, Stopped
-	// the rest of the line for Stranded, Disturbed, Stopped, and those of no rank's doing
+	// the rest of the line for Stranded, Disturbed, Stopped, and for failures without a rank
 	Detail string
 }
 
-// ExitStatus is what the launcher's process should exit with.
+// ExitStatus returns the exit status for the launcher's process.
 func (f *Failure) ExitStatus() int {
 	switch f.How {
 	case Exited, Aborted, Stopped:
-		// A status of 0 modulo 256 would tell of success.
+		// A status of 0 modulo 256 would mean success.
 		return max(f.Status&0xff, 1)
 	case Killed, Interrupted:
 		return 128 + int(f.Signal)

@@ -9,9 +9,9 @@ import (
 type class uint8
 
 const (
-	certain    class = iota // nothing that another rank does brings this about: it is the cause
-	likely                  // the cause, unless one that is certain turns up soon
-	consequent              // what happens to a rank whose peers are gone: surely another is the cause
+	certain    class = iota // no other rank can cause this, so it is the cause
+	likely                  // the cause, unless a certain one turns up soon
+	consequent              // happens to a rank whose peers are gone, so there is another cause
 )
 
 func (f *Failure) class() class {

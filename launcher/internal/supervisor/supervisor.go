@@ -23,7 +23,7 @@ const (
 	// speakAfter is how long ranks that have called Abort wait for the others to end. It is much less than
 	// they wait for the launcher.
 	speakAfter = time.Second
-	// killTimeout is how long a killed process may take to end. The kernel may keep it for ever.
+	// killTimeout is how long a killed process may take to end. The kernel may keep it forever.
 	killTimeout = 10 * time.Second
 	// suspectPoll is the interval at which commitWhenDue retries while an earlier sign is still unexplained.
 	suspectPoll = 10 * time.Millisecond
@@ -38,7 +38,7 @@ const (
 	sameSignal = 100 * time.Millisecond
 )
 
-// phase is where the job stands.
+// phase is the phase of the job.
 type phase uint8
 
 const (
@@ -52,7 +52,7 @@ const (
 	over       // final
 )
 
-// rankState is where a rank stands.
+// rankState is the state of a rank.
 type rankState uint8
 
 const (
@@ -61,10 +61,10 @@ const (
 	disconnected                  // its process lives without PMI connection; Exited leads to ended
 	// its process has ended, and its PMI connection is open; PMIClosed leads to ended
 	exited
-	ended // final: it is known how far it had come and how it ended
+	ended // final: its progress and its end are known
 )
 
-// rank is what is known of a rank.
+// rank is the record of a rank.
 type rank struct {
 	Rank
 	pid        int
@@ -73,27 +73,27 @@ type rank struct {
 	outputOver bool
 	sign       int  // the number of the first sign of its failure; 0: none
 	lost       bool // the job goes on without it
-	suspected  bool // it is being ended since others have lost it
-	aborted    bool // it has called Abort, so is on its way out and may be about to say why
-	lostPeer   bool // it has lost a peer, and what it does since may follow from that
+	suspected  bool // it is being ended because others have lost it
+	aborted    bool // it has called Abort, so it is ending and may be about to say why
+	lostPeer   bool // it has lost a peer, which may explain what it does since
 	over       bool // its process has ended, and its PMI connection
 
-	pmi     pmi.State // as far as its agent has told: once its connection or its process has ended
-	waitsIn int       // the number of the barrier that its agent has told it to wait in, from 1
+	pmi     pmi.State // as its agent reported: known once its connection or its process has ended
+	waitsIn int       // the number of the barrier in which it waits by its agent's report, from 1
 
-	stopped   syscall.Signal // by which it is stopped; 0: it is not
-	stopSign  int            // the number of the sign that it was stopped by
+	stopped   syscall.Signal // the signal that stopped it; 0 if it is not stopped
+	stopSign  int            // the number of the sign by which it was stopped
 	stoppedAt time.Time
 	suspended bool // the user has suspended the job; until it is continued
 }
 
-// Rank is what is known of a rank before its start.
+// Rank describes a rank before its start.
 type Rank struct {
 	Program, Host string
 	Agent         int // the number of the agent that runs it, from 0
 }
 
-// Config says what a job is.
+// Config describes a job.
 type Config struct {
 	Ranks   []Rank
 	Grace   time.Duration // between SIGTERM and SIGKILL
@@ -101,12 +101,12 @@ type Config struct {
 	Survive bool          // a rank that fails does not end the job
 }
 
-// Ready is what has to be done.
+// Ready has the pending actions.
 type Ready struct {
 	Commands   []agent.Command
 	Notices    []string // each a line for the user, without newline
-	Suspend    bool     // the launcher is to stop itself as the user has asked
-	DropOutput bool     // output that is not written yet is to be dropped
+	Suspend    bool     // the launcher must stop itself, as the user has asked
+	DropOutput bool     // drop unwritten output
 }
 
 // A Supervisor makes the decisions about one job. The caller provides the time, calls Tick whenever Next has
@@ -116,10 +116,10 @@ type Supervisor struct {
 	ranks      []rank
 	agents     []agentState
 	space      *pmi.KeySpace // its members are the agents
-	barriers   int           // of PMI, that have been passed
-	askedWaits bool          // agents have been asked to tell of each rank that waits in a barrier
-	known      int           // how many ranks they have told of since the last barrier was passed
-	signs      int           // given out
+	barriers   int           // number of completed PMI barriers
+	askedWaits bool          // agents have been asked to report each rank that waits in a barrier
+	known      int           // number of ranks reported since the last barrier was completed
+	signs      int           // number of signs so far
 	timers     timers
 	ready      Ready
 
@@ -129,17 +129,17 @@ type Supervisor struct {
 	root       rootCause
 	commitAt   time.Time // when root becomes the cause
 	cause      *Failure
-	casualties []*Failure // of ranks that the job goes on without, in the order of their ends
+	casualties []*Failure // failures of ranks that the job goes on without, in the order of their ends
 
 	forwarded map[syscall.Signal]bool
 	lastInt   time.Time
 	firstTerm time.Time
 
-	speakBy time.Time // when ranks that have called Abort wait for the others no longer
-	spoken  bool      // they do not
+	speakBy time.Time // when ranks that have called Abort stop waiting for the others
+	spoken  bool      // they have stopped waiting
 
-	unwritten  int       // bytes of output, as last told
-	progressed time.Time // when that last became less
+	unwritten  int       // bytes of output, as last reported
+	progressed time.Time // when it last decreased
 	deliverBy  time.Time
 }
 
@@ -170,14 +170,14 @@ func New(now time.Time, c Config) *Supervisor {
 	return s
 }
 
-// Ready returns what has come up since the last call.
+// Ready returns the actions that are due since the last call.
 func (s *Supervisor) Ready() Ready {
 	r := s.ready
 	s.ready = Ready{}
 	return r
 }
 
-// Next is when Tick is due; zero if nothing is.
+// Next returns when Tick is due; zero if it is not.
 func (s *Supervisor) Next() time.Time {
 	if len(s.timers) == 0 {
 		return time.Time{}
@@ -185,7 +185,7 @@ func (s *Supervisor) Next() time.Time {
 	return s.timers[0].at
 }
 
-// Process is what is known of the process of a rank.
+// Process describes the process of a rank.
 type Process struct {
 	PID     int // 0 before its start
 	Stopped bool
@@ -195,7 +195,7 @@ type Process struct {
 // Running reports whether the process has been started and has not ended.
 func (p Process) Running() bool { return p.PID != 0 && !p.Ended }
 
-// Process returns what is known of the process of a rank.
+// Process returns the process of a rank.
 func (s *Supervisor) Process(rank int) Process {
 	r := &s.ranks[rank]
 	return Process{PID: r.pid, Stopped: r.stopped != 0 || r.suspended,
@@ -205,13 +205,13 @@ func (s *Supervisor) Process(rank int) Process {
 // Over reports whether the job is over.
 func (s *Supervisor) Over() bool { return s.phase == over }
 
-// Cause is why the job failed; nil if it did not, and if it could not be started.
+// Cause returns why the job failed; nil if it did not, or if it could not be started.
 func (s *Supervisor) Cause() *Failure { return s.cause }
 
-// NotStarted is why the job could not be started; nil if it could.
+// NotStarted returns why the job could not be started; nil if it could.
 func (s *Supervisor) NotStarted() *agent.NotStarted { return s.notStarted }
 
-// RanksOver reports whether only output has to be written.
+// RanksOver reports whether only output remains to be written.
 func (s *Supervisor) RanksOver() bool { return s.phase >= delivering }
 
 func (s *Supervisor) do(c agent.Command) { s.ready.Commands = append(s.ready.Commands, c) }
@@ -225,7 +225,7 @@ func (s *Supervisor) nextSign() int {
 	return s.signs
 }
 
-// Tick lets time pass.
+// Tick advances the time.
 func (s *Supervisor) Tick(now time.Time) {
 	for s.phase != over {
 		t, due := s.timers.due(now)
@@ -282,7 +282,7 @@ func (s *Supervisor) timeOut(now time.Time) {
 		"the job was not over after %s (--timeout); %s", s.config.Timeout, s.progress())})
 }
 
-// progress says how far the ranks of a job have come that takes too long.
+// progress describes how far the ranks of an overdue job have come.
 func (s *Supervisor) progress() string {
 	is := func(state rankState) bool {
 		return slices.ContainsFunc(s.ranks, func(r rank) bool { return r.state == state })
@@ -304,7 +304,7 @@ func (s *Supervisor) Cancel(now time.Time, reason error) {
 	}
 }
 
-// failAll takes a failure into account that is no rank's doing.
+// failAll handles a failure that no rank has caused.
 func (s *Supervisor) failAll(now time.Time, f *Failure) { s.fail(now, f, s.nextSign()) }
 
 func (s *Supervisor) failure(id int, how How) *Failure {
@@ -312,7 +312,7 @@ func (s *Supervisor) failure(id int, how How) *Failure {
 	return &Failure{How: how, Rank: id, PID: r.pid, Host: r.Host, Program: r.Program}
 }
 
-// fail takes a failure into account, whose rank showed the first sign of it with that number.
+// fail handles a failure. sign is the number of its rank's first sign.
 func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
 	if s.survives(f) {
 		s.lose(f)
@@ -355,15 +355,15 @@ func (s *Supervisor) suspectBefore(sign int) bool {
 // commit makes the best explanation the cause, reports it, and ends the job.
 func (s *Supervisor) commit(now time.Time) {
 	s.cause = s.explainByStop(s.root.best, s.root.sign)
-	// Whoever has closed the reader of standard output needs not be told.
+	// A user who has closed the reader of standard output need not be told.
 	if s.cause.How != ReaderGone {
 		s.notice("%s", s.cause)
 	}
 	s.end(now)
 }
 
-// explainByStop names the rank that was stopped before another one gave up: the peers of a stopped rank fail
-// because they wait for it in vain.
+// explainByStop returns a failure that names the rank that was stopped before another one gave up: the peers
+// of a stopped rank fail because they wait for it in vain.
 func (s *Supervisor) explainByStop(f *Failure, sign int) *Failure {
 	if f.class() == certain {
 		return f
@@ -432,7 +432,7 @@ func (s *Supervisor) kill(now time.Time) {
 	s.do(agent.Signal{Signal: syscall.SIGKILL})
 }
 
-// living names the ranks that have not ended, as in "s 0-2,5".
+// living formats the ranks that have not ended, as in "s 0-2,5".
 func (s *Supervisor) living() string {
 	var ids []int
 	for id := range s.ranks {
@@ -449,13 +449,13 @@ func (s *Supervisor) living() string {
 	return "s " + topology.FormatCPUList(ids)
 }
 
-// describe names a rank with what is needed to find it.
+// describe formats a rank with its host and process.
 func (s *Supervisor) describe(id int) string {
 	r := &s.ranks[id]
 	return fmt.Sprintf("rank %d on %s (pid %d, %s)", id, r.Host, r.pid, r.Program)
 }
 
-// checkOver finds that every rank is over.
+// checkOver checks whether every rank is over.
 func (s *Supervisor) checkOver(now time.Time) {
 	if !s.allStarted || s.phase >= delivering {
 		return
@@ -466,7 +466,7 @@ func (s *Supervisor) checkOver(now time.Time) {
 		}
 	}
 	s.countCasualties()
-	// Nothing better than what is known can turn up.
+	// No better explanation can turn up.
 	if s.cause == nil && s.notStarted == nil && s.root.best != nil {
 		s.commit(now)
 	}
@@ -475,8 +475,8 @@ func (s *Supervisor) checkOver(now time.Time) {
 	s.timers.add(now.Add(unreadGrace), unread, 0)
 }
 
-// Unwritten tells how many bytes of output wait to be written. The job is over when its ranks are and none
-// does. A notice that Ready has not returned yet is not among them, and has to be written, too.
+// Unwritten reports the number of bytes of output that wait to be written. The job is over when its ranks are
+// and no output waits. Notices that Ready has not returned yet are not counted, and must be written, too.
 func (s *Supervisor) Unwritten(now time.Time, n int) {
 	if n < s.unwritten {
 		s.progressed = now
@@ -487,8 +487,8 @@ func (s *Supervisor) Unwritten(now time.Time, n int) {
 	}
 }
 
-// checkDelivery gives output up that nobody takes, where the job has failed. That of a job that went well
-// waits for its reader.
+// checkDelivery gives up output that nobody reads if the job has failed. The output of a successful job waits
+// for its reader.
 func (s *Supervisor) checkDelivery(now time.Time) {
 	if s.phase != delivering {
 		return
@@ -509,32 +509,32 @@ func (s *Supervisor) finish(drop bool) {
 	s.ready.DropOutput = drop
 }
 
-// OutputFailed tells that output cannot be written.
+// OutputFailed reports that output cannot be written.
 func (s *Supervisor) OutputFailed(now time.Time, stream string, err error) {
 	f := &Failure{How: OutputLost, Rank: -1, Detail: fmt.Sprintf("%s cannot be written: %v", stream, err)}
 	if err == syscall.EPIPE {
 		f = &Failure{How: ReaderGone, Rank: -1, Detail: "nobody reads " + stream + " any more"}
 	}
-	// A rank that has failed before did so while there was a reader.
+	// A rank that failed before did so while there was a reader.
 	if s.root.best == nil {
 		s.failAll(now, f)
 	}
 }
 
-// Deadlock ends the job because of a deadlock, of which the user has been told.
+// Deadlock ends the job because of a deadlock that has been reported to the user.
 func (s *Supervisor) Deadlock(now time.Time, text string) {
 	s.failAll(now, &Failure{How: Deadlocked, Rank: -1, Detail: text})
 }
 
-// terminating are the signals that by themselves end a program, and so the job.
+// terminating has the signals that end a program by default, and so the job.
 var terminating = map[syscall.Signal]bool{
 	syscall.SIGINT: true, syscall.SIGTERM: true, syscall.SIGQUIT: true, syscall.SIGHUP: true,
 }
 
-// Terminating reports whether a signal ends a program by itself.
+// Terminating reports whether a signal ends a program by default.
 func Terminating(sig syscall.Signal) bool { return terminating[sig] }
 
-// Signal passes a signal of the user's on to the ranks.
+// Signal passes a user's signal to the ranks.
 func (s *Supervisor) Signal(now time.Time, sig syscall.Signal) {
 	if terminating[sig] && !s.terminate(now, sig) {
 		return
@@ -542,11 +542,10 @@ func (s *Supervisor) Signal(now time.Time, sig syscall.Signal) {
 	s.forwarded[sig] = true
 	s.do(agent.Signal{Signal: sig})
 	if terminating[sig] {
-		s.do(agent.Signal{Signal: syscall.SIGCONT}) // a rank that is stopped would not notice
+		s.do(agent.Signal{Signal: syscall.SIGCONT}) // a stopped rank would not notice
 	}
 	if sig == syscall.SIGTSTP {
-		// In sessions of their own ranks do not stop for SIGTSTP. The shell waits for the launcher to stop,
-		// too.
+		// In their own sessions, ranks do not stop on SIGTSTP. The shell waits for the launcher to stop, too.
 		for id := range s.ranks {
 			s.ranks[id].suspended = true
 		}
@@ -555,7 +554,7 @@ func (s *Supervisor) Signal(now time.Time, sig syscall.Signal) {
 	}
 }
 
-// terminate takes note of a terminating signal. It reports whether the ranks are to have it.
+// terminate handles a terminating signal. It reports whether to pass it to the ranks.
 func (s *Supervisor) terminate(now time.Time, sig syscall.Signal) bool {
 	interrupt := &Failure{How: Interrupted, Rank: -1, Signal: sig}
 	if s.phase == delivering {
@@ -584,7 +583,7 @@ func (s *Supervisor) terminate(now time.Time, sig syscall.Signal) bool {
 		s.kill(now)
 		return false
 	}
-	// Ranks that are not started yet would miss it.
+	// Ranks not started yet would miss it.
 	if !s.allStarted {
 		s.failAll(now, interrupt)
 	}

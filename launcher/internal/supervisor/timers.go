@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A timer is an event that is to come. Those that no longer matter are ignored when they come.
+// A timer is a future event. Obsolete timers are ignored when they expire.
 type timer struct {
 	at   time.Time
 	kind timerKind
@@ -21,9 +21,9 @@ const (
 	debounced                    // the best explanation becomes the cause
 	othersSlow                   // ranks that have called Abort wait no longer for the others to end
 	graceOver                    // SIGKILL follows SIGTERM
-	killOverdue                  // what SIGKILL has not ended is left to the kernel
-	jobTimeout                   // the job has taken as long as it may
-	unread                       // output of a job that was ended has not been taken for some time
+	killOverdue                  // processes that SIGKILL has not ended are left to the kernel
+	jobTimeout                   // the job has reached its time limit
+	unread                       // output of an ended job has not been read for some time
 )
 
 // timers is a heap.
@@ -41,7 +41,7 @@ func (t *timers) Pop() any {
 
 func (t *timers) add(at time.Time, kind timerKind, rank int) { heap.Push(t, timer{at, kind, rank}) }
 
-// due takes a timer whose time has come.
+// due removes and returns an expired timer.
 func (t *timers) due(now time.Time) (timer, bool) {
 	if len(*t) == 0 || (*t)[0].at.After(now) {
 		return timer{}, false

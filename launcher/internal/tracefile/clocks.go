@@ -7,14 +7,14 @@ import (
 	"github.com/weft-mpi/weft/internal/trace"
 )
 
-// clock is one that ranks read: those of a host, most often. Its readings become those of rank 0's clock.
+// clock is a clock that ranks read, usually those of one host. Its readings are converted to rank 0's clock.
 type clock struct {
-	points []trace.Offset // by At; what is between two of them is interpolated
-	rough  bool           // only the clocks of the day have been compared
-	late   correction     // what messages have shown
+	points []trace.Offset // by At; offsets in between are interpolated
+	rough  bool           // only the times of day were compared
+	late   correction     // shown by messages
 }
 
-// clocksOf finds the offset of each rank's clock from rank 0's.
+// clocksOf returns the clock of each rank, with its offset from rank 0's.
 func clocksOf(ranks []*trace.Rank) (of []*clock) {
 	known := map[uint64]*clock{}
 	for _, r := range ranks {
@@ -43,13 +43,13 @@ func clocksOf(ranks []*trace.Rank) (of []*clock) {
 	return of
 }
 
-// convert is what rank 0's clock shows when this one shows t.
+// convert returns what rank 0's clock shows when this one shows t.
 func (c *clock) convert(t int64) int64 {
 	t = c.compared(t)
 	return t + c.late.at(t)
 }
 
-// compared is convert as far as it is known from comparisons.
+// compared is convert by comparisons of the clocks alone.
 func (c *clock) compared(t int64) int64 {
 	n := len(c.points)
 	if n == 0 {
@@ -68,8 +68,8 @@ func (c *clock) compared(t int64) int64 {
 	return t + a.Ahead + int64(float64(b.Ahead-a.Ahead)*float64(t-a.At)/float64(b.At-a.At))
 }
 
-// correction is by how much a clock has to be later, at some times that are equally far apart. What is
-// between two of them is interpolated. The zero correction is none.
+// correction is by how much a clock must be later, at equally spaced times. Corrections in between are
+// interpolated. The zero correction is none.
 type correction struct {
 	begin, step int64
 	by          []int64
@@ -81,7 +81,7 @@ func (k *correction) at(t int64) int64 {
 	}
 	i := int((t - k.begin) / k.step)
 	switch {
-	case t < k.begin || i < 0: // the ranks' times are not trusted
+	case t < k.begin || i < 0: // the ranks' times may be wrong
 		return k.by[0]
 	case i >= len(k.by)-1:
 		return k.by[len(k.by)-1]

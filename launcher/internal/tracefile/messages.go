@@ -4,46 +4,47 @@ import (
 	"github.com/weft-mpi/weft/internal/trace"
 )
 
-// message is one that a rank has sent, or received, or both. Times are on the clock of the rank in question.
+// message is a message that a rank has sent, or received, or both. Times are by the clock of the rank in
+// question.
 type message struct {
 	from, to int // indices of ranks
-	// The send has happened between these. What it is known by is written when the message is on its way, so
-	// that it can have come already.
+	// The send happened between these. Its record is written when the message is in flight, and may have
+	// arrived.
 	earliest, sent int64
 	received       int64
-	paired         bool // and not too early
+	paired         bool // both ends are known, and received is not too early
 }
 
-// envelope is what the messages have in common that are received in the order in which they were sent.
+// envelope identifies messages that are received in the order in which they were sent.
 type envelope struct {
 	from, to int32 // world ranks
 	context  uint32
 	tag      int32
 }
 
-// stream is the messages of an envelope, as the two ranks have told of them.
+// stream has the messages of an envelope, as the two ranks reported them.
 type stream struct {
 	sends, matches []half
-	withdrawn      bool // so nobody knows which of them is which
+	withdrawn      bool // a message was cancelled, so sends and matches cannot be paired
 }
 
-// half is what a rank has told of a message.
+// half is one end of a message, as a rank reported it.
 type half struct {
 	earliest, at int64
 	bytes        int64
-	rank, index  int // which of the rank's messages it is
+	rank, index  int // the rank, and the number among its messages
 }
 
-// pairing is what is known of all messages.
+// pairing has the paired messages.
 type pairing struct {
 	messages []message
 	// by rank, and by the number of its Sent or Matched record: the message, or -1
 	of       [][]int
-	unpaired int // records of messages whose other end is not there
+	unpaired int // records of messages without the other end
 }
 
-// pair finds the two ends of each message: the n-th that was sent with an envelope is the n-th that was
-// received with it.
+// pair finds the two ends of each message: the n-th message sent with an envelope is the n-th received with
+// it.
 func pair(ranks []*trace.Rank) *pairing {
 	streams := map[envelope]*stream{}
 	at := func(e envelope) *stream {
@@ -58,7 +59,7 @@ func pair(ranks []*trace.Rank) *pairing {
 	byNumber := map[int32]int{}
 	for i, r := range ranks {
 		byNumber[int32(r.Rank)] = i
-		before := map[uint32]int64{} // by goroutine: its latest record
+		before := map[uint32]int64{} // the latest record of each goroutine
 		for e := range r.Records() {
 			t := r.Epoch + e.Time
 			me := int32(r.Rank)
@@ -92,7 +93,7 @@ func pair(ranks []*trace.Rank) *pairing {
 		for k := range n {
 			a, b := s.sends[k], s.matches[k]
 			if a.bytes != b.bytes {
-				n = k // what has been told does not fit together
+				n = k // the records do not match
 				break
 			}
 			p.of[a.rank][a.index], p.of[b.rank][b.index] = len(p.messages), len(p.messages)
@@ -104,8 +105,8 @@ func pair(ranks []*trace.Rank) *pairing {
 	return p
 }
 
-// settle gives every send a time at which the message has not come yet, as far as that can be: clocks that
-// differ too much, at the same moment, leave a message without its arrow.
+// settle gives every send a time before the message's arrival, if possible. Clocks that differ too much at
+// the same moment leave a message without its arrow.
 func (p *pairing) settle(clocks []*clock) {
 	for i := range p.messages {
 		m := &p.messages[i]

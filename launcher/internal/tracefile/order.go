@@ -3,8 +3,8 @@ package tracefile
 import "time"
 
 const (
-	// maxWindows is into how many windows the time of a job is divided at most, and minWindow how long
-	// each of them is at least.
+	// maxWindows is the maximum number of windows into which the time of a job is divided, and minWindow
+	// their minimum length.
 	maxWindows = 64
 	minWindow  = int64(time.Millisecond)
 )
@@ -12,9 +12,10 @@ const (
 // clockPair is a pair of clocks, by their numbers.
 type clockPair struct{ from, to int }
 
-// order corrects clocks until no message comes before it was sent, as far as that can be. Comparisons are as
-// exact as the fastest message was, and other messages may be faster. It begins with one correction for all
-// of the job, and goes on to more of them while messages do not fit. It returns how many do not in the end.
+// order corrects clocks until no message arrives before it was sent, if possible. Comparisons are as exact as
+// the fastest of their messages, and other messages may be faster. It begins with one correction for the
+// whole job, and uses more of them while messages do not fit. It returns the number of messages that do not
+// fit in the end.
 func order(clocks []*clock, messages []message) (wrong int) {
 	number := map[*clock]int{}
 	var distinct []*clock
@@ -54,7 +55,7 @@ func order(clocks []*clock, messages []message) (wrong int) {
 	return wrong
 }
 
-// tooEarly counts the messages that have come before they were sent.
+// tooEarly returns the number of messages that arrived before they were sent.
 func tooEarly(clocks []*clock, messages []message) (n int) {
 	for i := range messages {
 		if m := &messages[i]; clocks[m.from].convert(m.earliest) >= clocks[m.to].convert(m.received) {
@@ -64,9 +65,9 @@ func tooEarly(clocks []*clock, messages []message) (n int) {
 	return n
 }
 
-// correct gives every clock its corrections at the ends of windows. What a message asks for holds at both
-// ends of its window, so it holds between them. At each end the least corrections that all messages ask for
-// are those of the longest paths between clocks.
+// correct sets every clock's corrections at the ends of windows. A message's constraint holds at both ends of
+// its window, so it holds between them. At each end, the least corrections that satisfy all messages are the
+// longest paths between clocks.
 func correct(clocks, distinct []*clock, number map[*clock]int, messages []message, begin, step int64,
 	windows int) {
 	asked := make([]map[clockPair]int64, windows)
@@ -77,7 +78,7 @@ func correct(clocks, distinct []*clock, number map[*clock]int, messages []messag
 			continue
 		}
 		earliest, received := from.compared(m.earliest), to.compared(m.received)
-		w := max(0, min(int((max(received, begin)-begin)/step), windows-1)) // times are not trusted
+		w := max(0, min(int((max(received, begin)-begin)/step), windows-1)) // times may be wrong
 		if asked[w] == nil {
 			asked[w] = map[clockPair]int64{}
 		}

@@ -1,4 +1,4 @@
-// Package tracefile makes one trace in Perfetto's format of what the ranks of a job have handed over.
+// Package tracefile writes the records of a job's ranks as one trace in Perfetto's format.
 package tracefile
 
 import (
@@ -13,27 +13,27 @@ import (
 	"github.com/weft-mpi/weft/internal/trace"
 )
 
-// Source is what a rank has handed over, and where the rank was.
+// Source has the records of a rank, and its host.
 type Source struct {
 	*trace.Rank
 	Host string
 }
 
-// Summary is what is in a file.
+// Summary describes the contents of a file.
 type Summary struct {
 	Events, Messages int
-	Unpaired         int           // ends of messages whose other end is not there
-	Omitted          map[int]int64 // by rank: events for which there was no room
-	Rough            []string      // hosts whose clocks could only be compared by the clock of the day
+	Unpaired         int           // ends of messages without the other end
+	Omitted          map[int]int64 // by rank: events for which it had no room
+	Rough            []string      // hosts whose clocks were compared only by the time of day
 }
 
-// begins is the time of the first event of a file, in ns: viewers take 0 for no time.
+// begins is the time of the first event of a file, in ns. It is not 0, which viewers take for no time.
 const begins = int64(time.Millisecond)
 
-// counterEvery is how far apart two values of a counter are at least.
+// counterEvery is the minimum time between two values of a counter.
 const counterEvery = int64(100 * time.Microsecond)
 
-// Write writes the trace of some ranks, of which there is one at least.
+// Write writes the trace of at least one rank.
 func Write(w io.Writer, sources []Source) (Summary, error) {
 	sum := Summary{Omitted: map[int]int64{}}
 	ranks := make([]*trace.Rank, len(sources))
@@ -77,7 +77,7 @@ func Write(w io.Writer, sources []Source) (Summary, error) {
 	return sum, out.Flush()
 }
 
-// writer writes the part of one rank, as a sequence of its own.
+// writer writes the part of one rank, as its own sequence.
 type writer struct {
 	out    *bufio.Writer
 	source Source
@@ -98,19 +98,19 @@ type writer struct {
 	channels     map[int64]*counter
 }
 
-// channel is one of the rank: it has one to each peer and endpoint.
+// channel is a channel of the rank, which has one to each peer and endpoint.
 type channel struct {
 	peer     int32
 	endpoint int
 }
 
-// goroutineTrack is the track of a goroutine, with the slices that are open on it.
+// goroutineTrack is the track of a goroutine, with its open slices.
 type goroutineTrack struct {
 	id   uint64
 	open []slice
 }
 
-// slice is a call, or a region, whose number it has.
+// slice is a call, or a region with its number.
 type slice struct{ region int32 }
 
 const ofCall = -1
@@ -119,7 +119,7 @@ const ofCall = -1
 type counter struct {
 	id    uint64
 	value int64
-	told  int64 // when
+	told  int64 // time of the last value
 }
 
 func (t *writer) write() error {
@@ -132,7 +132,7 @@ func (t *writer) write() error {
 	if err != nil {
 		return err
 	}
-	next := 0 // of the ends of messages
+	next := 0 // index of the next end of a message
 	for e := range r.Records() {
 		t.events++
 		at := t.clock.convert(r.Epoch+e.Time) - t.zero + begins
@@ -180,7 +180,7 @@ func (t *writer) lastCounts() error {
 	return nil
 }
 
-// slice writes the beginning or the end of a call or a region, or of a sleep, both.
+// slice writes the beginning or the end of a call or a region, or both ends of a sleep.
 func (t *writer) slice(e *trace.Record, at int64) error {
 	g, err := t.track(e.Goroutine)
 	if err != nil {
@@ -220,8 +220,8 @@ func (t *writer) slice(e *trace.Record, at int64) error {
 	return nil
 }
 
-// end ends the innermost slice of a kind, and with it what is open within. A region that has ended with
-// another one, or on another goroutine, is passed over.
+// end ends the innermost slice of a kind, and all slices within it. It skips a region that has ended with
+// another one, or on another goroutine.
 func (t *writer) end(g *goroutineTrack, region int32, at int64) error {
 	i := len(g.open) - 1
 	for i >= 0 && g.open[i].region != region {
@@ -239,7 +239,7 @@ func (t *writer) end(g *goroutineTrack, region int32, at int64) error {
 	return nil
 }
 
-// message writes an end of a message: an instant on the track of the goroutine that has moved it.
+// message writes one end of a message: an instant on the track of the goroutine that sent or received it.
 func (t *writer) message(e *trace.Record, at int64, number int) error {
 	g, err := t.track(e.Goroutine)
 	if err != nil {
@@ -288,7 +288,7 @@ func (t *writer) communicator(context uint32) string {
 	return printable.Line(name)
 }
 
-// phase counts the channels in each phase. A channel begins in the first one.
+// phase counts the channels in each phase. A channel begins in the first phase.
 func (t *writer) phase(e *trace.Record, at int64) error {
 	c := channel{e.Peer, contextid.Endpoint(e.Context)}
 	before, known := t.phases[c]
@@ -301,7 +301,7 @@ func (t *writer) phase(e *trace.Record, at int64) error {
 	return t.inPhase(e.Bytes, 1, at)
 }
 
-// inPhase counts a channel that comes into a phase, or leaves it.
+// inPhase counts a channel that enters or leaves a phase.
 func (t *writer) inPhase(phase, by, at int64) error {
 	c := t.channels[phase]
 	if c == nil {
@@ -312,7 +312,7 @@ func (t *writer) inPhase(phase, by, at int64) error {
 	return t.count(c, fmt.Sprintf("channels in phase %d", phase), perfetto.Count, by, at)
 }
 
-// count adds to a counter, and tells its value unless it has been told just now.
+// count adds to a counter, and writes its value unless it did so less than counterEvery ago.
 func (t *writer) count(c *counter, name string, unit perfetto.Unit, by, at int64) error {
 	if c.id == 0 {
 		c.id = t.newTrack()
@@ -329,7 +329,7 @@ func (t *writer) count(c *counter, name string, unit perfetto.Unit, by, at int64
 	return t.event(at, &perfetto.Event{Type: perfetto.Counter, Track: c.id, Value: c.value})
 }
 
-// track is the track of a goroutine.
+// track returns the track of a goroutine.
 func (t *writer) track(goroutine uint32) (*goroutineTrack, error) {
 	g := t.tracks[goroutine]
 	if g != nil {
@@ -341,7 +341,8 @@ func (t *writer) track(goroutine uint32) (*goroutineTrack, error) {
 		Parent: t.processTrack(), Name: fmt.Sprintf("goroutine %d", goroutine)}})
 }
 
-// Tracks have the rank in the upper half of their numbers. That of the process is the first of its rank.
+// processTrack returns the number of the process's track. The upper half of a track's number is the rank; the
+// process has the first track.
 func (t *writer) processTrack() uint64 { return (uint64(t.source.Rank.Rank) + 1) << 32 }
 
 func (t *writer) newTrack() uint64 {
@@ -366,7 +367,7 @@ func (t *writer) intern() *perfetto.Interned {
 	return t.pending
 }
 
-// name interns the name of an event. It goes out with the next one.
+// name interns the name of an event. It is written with the next event.
 func (t *writer) name(text string) uint64 {
 	id := t.names[text]
 	if id == 0 {

@@ -1,6 +1,6 @@
 package agree
 
-// Send is a message that is to be sent.
+// Send is a message to be sent.
 type Send struct {
 	To int // index of the member
 	Message
@@ -8,9 +8,9 @@ type Send struct {
 
 // instance is one agreement at one member.
 //
-// Invariants: ballot is the tree's root. What has been heard, and what has been sent, is of this ballot. A
-// member accepts values of its ballot alone, so it keeps the promise of its UP. It is committed only when
-// every member that has not failed has accepted the decision.
+// Invariants: ballot is the tree's root. All recorded messages, received and sent, belong to this ballot. A
+// member accepts only values of its ballot, so it keeps the promise of its UP. It commits only when every
+// member that has not failed has accepted the decision.
 type instance struct {
 	number uint32
 	self   int
@@ -20,14 +20,14 @@ type instance struct {
 	started bool  // the member has contributed
 	own     Value // its contribution
 
-	called   map[int]bool // who has been sent NEWER
-	heard    map[int]bool // whose UP has come
+	called   map[int]bool // members that were sent NEWER
+	heard    map[int]bool // members whose UP has arrived
 	combined Value        // contributions so far
-	prior    accepted     // the value of the highest ballot that a member below, or this one, has accepted
-	upTo     int          // to whom UP has been sent; -1: to nobody yet
+	prior    accepted     // the value of the highest ballot that this member or one below has accepted
+	upTo     int          // the member to which UP was sent; -1 for none yet
 
-	accepted accepted // the last value that this member has accepted, in whatever ballot
-	proposed bool     // it is of this ballot
+	accepted accepted // the last value that this member has accepted, in any ballot
+	proposed bool     // accepted is of this ballot
 	acked    map[int]bool
 	ackSent  bool // to upTo, or by the root to itself
 	told     map[int]bool
@@ -49,7 +49,7 @@ func newInstance(number uint32, self int, t *tree) *instance {
 	return in
 }
 
-// newBallot begins again under the root that is left.
+// newBallot begins again under the new root.
 func (in *instance) newBallot() {
 	in.ballot = in.tree.root
 	in.heard, in.acked, in.told, in.called = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{}
@@ -60,14 +60,14 @@ func (in *instance) newBallot() {
 	}
 }
 
-// start takes this member's contribution.
+// start adds this member's contribution.
 func (in *instance) start(out []Send, v Value) []Send {
 	in.started, in.own = true, v
 	in.combined.combine(&v)
 	return in.advance(out)
 }
 
-// receive takes a message of a member that has not failed and whose ballot is this one's.
+// receive handles a message of this ballot from a member that has not failed.
 func (in *instance) receive(out []Send, from int, m *Message) []Send {
 	if m.Kind == Commit {
 		return in.commit(out, from, m.Value)
@@ -88,7 +88,7 @@ func (in *instance) receive(out []Send, from int, m *Message) []Send {
 		}
 	case Propose:
 		if !in.started || in.upTo < 0 {
-			return out // nobody proposes before every member has promised
+			return out // a root proposes only when every member has promised
 		}
 		if !in.proposed {
 			in.accept(m.Value)
@@ -103,7 +103,7 @@ func (in *instance) accept(v Value) {
 	in.proposed, in.accepted = true, accepted{true, in.ballot, v}
 }
 
-// advance sends what is due.
+// advance sends the messages that are due.
 func (in *instance) advance(out []Send) []Send {
 	if !in.started || in.committed {
 		return out
@@ -141,7 +141,7 @@ func (in *instance) advance(out []Send) []Send {
 	return in.send(out, in.upTo, Ack, Value{})
 }
 
-// sendUp sends UP to the member above, with ACK after it if that was sent before to another one.
+// sendUp sends UP to the member above, followed by ACK if another member has already been sent one.
 func (in *instance) sendUp(out []Send) []Send {
 	m := Message{Instance: in.number, Kind: Up, Ballot: uint32(in.ballot), Value: in.combined}
 	if in.prior.some {
@@ -164,8 +164,8 @@ func (in *instance) commit(out []Send, from int, v Value) []Send {
 	return in.spread(out)
 }
 
-// spread sends the decision to the neighbors in the tree who have not been sent it. The member above has it
-// already, but for one that took its place after a failure.
+// spread sends the decision to the neighbors in the tree that do not have it yet. The member above has it,
+// unless it took that place after a failure.
 func (in *instance) spread(out []Send) []Send {
 	near := in.tree.children(in.self)
 	if above := in.tree.parent(in.self); above >= 0 {
@@ -180,7 +180,7 @@ func (in *instance) spread(out []Send) []Send {
 	return out
 }
 
-// failure takes note of failures that the tree knows already.
+// failure reacts to failures that the tree already knows.
 func (in *instance) failure(out []Send) []Send {
 	if in.committed {
 		in.ballot = in.tree.root
@@ -198,8 +198,8 @@ func (in *instance) failure(out []Send) []Send {
 	return in.advance(out)
 }
 
-// callBallot tells those below of the ballot, if it is not the first. They wait for this member, who has not
-// failed, and may learn of the root's failure from nobody else.
+// callBallot tells the members below of the ballot, if it is not the first. They wait for this member, which
+// has not failed, and may not learn of the root's failure in another way.
 func (in *instance) callBallot(out []Send) []Send {
 	if in.ballot == 0 {
 		return out

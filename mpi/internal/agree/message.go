@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 const (
@@ -26,7 +26,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Message is what two members exchange about one agreement.
+// Message is a message between two members about one agreement.
 type Message struct {
 	Instance uint32 // the number of the agreement in its communicator, from 0
 	Kind     Kind
@@ -48,7 +48,7 @@ const (
 // hasValue reports whether messages of a kind carry a value.
 func (k Kind) hasValue() bool { return k == Up || k == Propose || k == Commit }
 
-// Append writes the message after b.
+// Append appends the encoded message to b.
 func (m *Message) Append(b []byte) []byte {
 	flag := byte(0)
 	if m.HasAccepted {
@@ -65,7 +65,7 @@ func (m *Message) Append(b []byte) []byte {
 	return b
 }
 
-// Parse reads what Append has written.
+// Parse decodes a message that Append has encoded.
 func Parse(b []byte) (Message, error) {
 	if len(b) < headerLen {
 		return Message{}, fmt.Errorf("a message of an agreement has %d bytes, at least %d belong", len(b),

@@ -6,31 +6,31 @@ import (
 	"fmt"
 )
 
-// Table is the agreements of one communicator at one member, and what it knows of failed members.
+// Table holds the agreements of one communicator at one member, and the failed members that it knows.
 //
-// Invariant: a member begins an agreement when it has returned from the one before. So once a value is
-// proposed in an agreement, everybody has returned from those before it, and they are forgotten.
+// Invariant: a member begins an agreement only after it has returned from the one before. So once a value is
+// proposed in an agreement, every member has returned from the earlier ones, and they are forgotten.
 type Table struct {
 	self      int
 	tree      tree
 	instances map[uint32]*instance
-	next      uint32 // the number of the agreement that this member begins next
-	excluded  bool   // another member takes this one for failed
-	history   uint64 // before the latest agreement that this member has begun; 0 if it is not known
-	teller    int    // who told this member the latest decision that it was told; -1 for nobody
+	next      uint32 // number of the next agreement that this member begins
+	excluded  bool   // another member considers this one failed
+	history   uint64 // before the latest agreement that this member has begun; 0 if unknown
+	teller    int    // the member that sent the latest decision; -1 for none
 	misled    *Misled
 }
 
-// Misled says that the member above has had other decisions than this one was told: this one cannot go on.
+// Misled reports that the member above had other decisions than By told this member, which cannot go on.
 type Misled struct{ By, Above int }
 
-// NewTable makes the table of member self of size members.
+// NewTable returns the table of member self of size members.
 func NewTable(self, size int) *Table {
 	return &Table{self: self, tree: tree{failed: make([]bool, size)}, instances: map[uint32]*instance{},
 		teller: -1}
 }
 
-// Start contributes to the next agreement, whose number it returns.
+// Start contributes to the next agreement and returns its number.
 func (t *Table) Start(v Value) (number uint32, out []Send) {
 	number = t.next
 	t.history = t.historyBefore(number)
@@ -39,7 +39,7 @@ func (t *Table) Start(v Value) (number uint32, out []Send) {
 	return number, t.seal(t.forget(in.start(nil, v)))
 }
 
-// Decision is the value of an agreement, once it is decided.
+// Decision returns the value of an agreement, once it is decided.
 func (t *Table) Decision(number uint32) (v Value, ok bool) {
 	in := t.instances[number]
 	if in == nil || !in.committed {
@@ -48,10 +48,11 @@ func (t *Table) Decision(number uint32) (v Value, ok bool) {
 	return in.decision, true
 }
 
-// Excluded reports whether other members take this one for failed: it can take part in nothing any more.
+// Excluded reports whether other members consider this one failed: it cannot take part in agreements any
+// more.
 func (t *Table) Excluded() bool { return t.excluded }
 
-// Failed lists the members that are known to have failed.
+// Failed returns the members that are known to have failed.
 func (t *Table) Failed() []int {
 	var list []int
 	for i, f := range t.tree.failed {
@@ -62,8 +63,8 @@ func (t *Table) Failed() []int {
 	return list
 }
 
-// AwaitedFrom lists the members from whom this one waits for a message, for which it needs a connection to
-// learn of their failure.
+// AwaitedFrom returns the members that this one may wait for. It needs connections to them to learn of their
+// failure.
 func (t *Table) AwaitedFrom(number uint32) []int {
 	in := t.instances[number]
 	if in == nil || in.committed {
@@ -76,7 +77,7 @@ func (t *Table) AwaitedFrom(number uint32) []int {
 	return list
 }
 
-// Fail takes note of a failed member.
+// Fail records a failed member.
 func (t *Table) Fail(i int) (out []Send) {
 	if t.tree.failed[i] || i == t.self {
 		return nil
@@ -88,8 +89,8 @@ func (t *Table) Fail(i int) (out []Send) {
 	return t.seal(t.forget(out))
 }
 
-// Unknown reports whether a message says of a member that it has failed, and this one does not know that: by
-// its ballot, or by the set of a value, in communicators of no more members than a set has elements.
+// Unknown reports whether a message tells of a failure that this member does not know: by its ballot, or by
+// the set of a value, in communicators of no more members than a set has elements.
 func (t *Table) Unknown(m *Message) bool {
 	size := len(t.tree.failed)
 	if int(m.Ballot) > t.tree.root && int(m.Ballot) < size {
@@ -103,7 +104,7 @@ func (t *Table) Unknown(m *Message) bool {
 	return false
 }
 
-// Receive takes a message. An error is a violation of the protocol by its sender.
+// Receive handles a message. An error means that the sender has violated the protocol.
 func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 	if int(m.Ballot) >= len(t.tree.failed) || int(m.Accepted) >= len(t.tree.failed) {
 		return nil, fmt.Errorf("%v of an agreement of %d members in ballot %d", m.Kind, len(t.tree.failed),
@@ -125,7 +126,7 @@ func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 	if t.contradicts(m) {
 		switch {
 		case from != t.tree.parent(t.self):
-			if m.Kind != Newer { // by this it learns, if it is below, that it was misled
+			if m.Kind != Newer { // tells a member below that it was misled
 				out = append(out, Send{from, Message{Instance: m.Instance, Kind: Newer,
 					Ballot: uint32(t.tree.root)}})
 			}
@@ -145,7 +146,7 @@ func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 		return t.seal(in.send(out, from, Newer, Value{})), nil
 	}
 	if m.Kind == Commit && !in.started {
-		t.excluded = true // nothing is decided without this member, unless others take it for failed
+		t.excluded = true // nothing is decided without this member unless others consider it failed
 		return nil, nil
 	}
 	before := in.committed
@@ -156,7 +157,7 @@ func (t *Table) Receive(from int, m *Message) (out []Send, err error) {
 	return t.seal(t.forget(out)), nil
 }
 
-// contradicts reports whether the sender of a message has had other decisions than this member.
+// contradicts reports whether the sender of a message had other decisions than this member.
 func (t *Table) contradicts(m *Message) bool {
 	if mine := t.historyBefore(m.Instance); mine != 0 && m.History != 0 && m.History != mine {
 		return true
@@ -165,11 +166,11 @@ func (t *Table) contradicts(m *Message) bool {
 	return m.Kind == Commit && in != nil && in.committed && in.decision != m.Value
 }
 
-// beginning is the history of members that have decided nothing.
+// beginning is the history before the first decision.
 const beginning = 1
 
-// historyBefore is the history of this member before an agreement: equal at all members that have had the
-// same decisions. It is 0 where it is not known: of agreements that are over, and after one that a member has
+// historyBefore returns the history of this member before an agreement, a hash that is equal at all members
+// with the same decisions. It is 0 if unknown: for agreements that are over, and after one that the member
 // left before it was decided.
 func (t *Table) historyBefore(number uint32) uint64 {
 	switch {
@@ -189,7 +190,7 @@ func (t *Table) historyBefore(number uint32) uint64 {
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 
-// seal puts the history of this member into what it sends.
+// seal sets the history of outgoing messages.
 func (t *Table) seal(out []Send) []Send {
 	for i := range out {
 		out[i].History = t.historyBefore(out[i].Instance)
@@ -197,7 +198,7 @@ func (t *Table) seal(out []Send) []Send {
 	return out
 }
 
-// Misled reports whether this member was told other decisions than the one above, and by whom; nil if not.
+// Misled returns who told this member other decisions than the member above had; nil if nobody did.
 func (t *Table) Misled() *Misled { return t.misled }
 
 func (t *Table) instance(number uint32) *instance {
@@ -209,7 +210,7 @@ func (t *Table) instance(number uint32) *instance {
 	return in
 }
 
-// forget drops agreements before one in which a value is proposed.
+// forget drops the agreements before one in which a value is proposed.
 func (t *Table) forget(out []Send) []Send {
 	for number, in := range t.instances {
 		if in.proposed || in.committed {

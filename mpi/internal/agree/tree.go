@@ -1,7 +1,7 @@
 package agree
 
-// tree is the binary tree of the members that are not known to have failed: member i is below (i-1)/2, or
-// below the next ancestor that is left. Those who have no ancestor left are below the root.
+// tree is the binary tree of the members that are not known to have failed. Member i is below (i-1)/2, or
+// below its next remaining ancestor, or below the root if no ancestor remains.
 type tree struct {
 	failed []bool
 	root   int // the lowest member that has not failed; len(failed) if all have
@@ -40,7 +40,7 @@ func (t *tree) children(i int) []int {
 	return list
 }
 
-// top appends the highest members left in a subtree.
+// top appends the highest remaining members of a subtree.
 func (t *tree) top(list []int, i int) []int {
 	if i >= len(t.failed) {
 		return list

@@ -3,7 +3,7 @@ package agree
 // SetSize is the number of elements of a Value's set. A message must fit the smallest slot.
 const SetSize = 256
 
-// Value is what members contribute and agree on. The agreed value combines all contributions of members that
+// Value is a contribution, and the agreed result. The result combines the contributions of all members that
 // have not failed, and of some that have.
 type Value struct {
 	And uint64               // by bitwise and
@@ -11,7 +11,7 @@ type Value struct {
 	Set [SetSize / 64]uint64 // a set, by union
 }
 
-// Neutral is the contribution that changes nothing.
+// Neutral is the contribution that does not change the result.
 var Neutral = Value{And: ^uint64(0)}
 
 // Add puts an element in the set.
@@ -20,8 +20,8 @@ func (v *Value) Add(i int) { v.Set[i/64] |= 1 << (i % 64) }
 // Has reports whether an element is in the set.
 func (v *Value) Has(i int) bool { return v.Set[i/64]>>(i%64)&1 != 0 }
 
-// combine adds a contribution. It is commutative, associative and idempotent, so that it does no harm when a
-// contribution comes by two ways.
+// combine adds a contribution. It is commutative, associative and idempotent, so a contribution may arrive
+// twice.
 func (v *Value) combine(w *Value) {
 	v.And &= w.And
 	v.Max = max(v.Max, w.Max)

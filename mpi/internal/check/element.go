@@ -10,8 +10,8 @@ import (
 // Element is a type of elements.
 type Element struct {
 	Name string
-	// of what it consists, condensed; equal for types that may stand for one another. 0 stands for any but
-	// values: bytes and what SendVec sends
+	// a hash of its basic types, equal for types that match. 0 matches all types but values: bytes, and
+	// elements of SendVec
 	Layout uint32
 	Size   int
 }
@@ -29,18 +29,18 @@ func ElementOf(t reflect.Type) *Element {
 	return e
 }
 
-// valueLayout marks what SendValue and its like send.
+// valueLayout marks the values of SendValue and similar functions.
 const valueLayout = 1 << 31
 
-// ValueOf describes the values of a type, told from those of others by a hash.
+// ValueOf describes the values of a type, identified by a hash.
 func ValueOf(name string, hash uint32) *Element {
 	return &Element{Name: "value " + name, Layout: hash | valueLayout, Size: 1}
 }
 
-// maxParts bounds the look into arrays.
+// maxParts bounds the parts of arrays that are examined.
 const maxParts = 4096
 
-// appendParts lists the basic types that a type consists of. int and uint are what they are here.
+// appendParts appends the basic types of a type. int and uint have this system's size.
 func appendParts(list []string, t reflect.Type) []string {
 	switch k := t.Kind(); k {
 	case reflect.Array:
@@ -65,8 +65,8 @@ func appendParts(list []string, t reflect.Type) []string {
 	}
 }
 
-// period is the length of the shortest list that makes up parts by repetition: an array of float64 is as good
-// as several float64.
+// period returns the length of the shortest list whose repetition makes parts: an array of float64 matches
+// several float64.
 func period(parts []string) int {
 	for n := 1; n <= len(parts)/2; n++ {
 		if len(parts)%n != 0 {
@@ -83,5 +83,5 @@ func period(parts []string) int {
 	return len(parts)
 }
 
-// fits reports whether elements of two layouts may stand for one another.
+// fits reports whether elements of two layouts match.
 func fits(a, b uint32) bool { return a == b || (a == 0 || b == 0) && (a|b)&valueLayout == 0 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// HeaderSize is the length of the header that a message has in checking mode before its payload.
+// HeaderSize is the length of the header before a message's payload in checking mode.
 const HeaderSize = 64
 
 const (
@@ -13,7 +13,7 @@ const (
 	headerLine = 24 // of the line that sent it
 )
 
-// PutHeader writes the header of a message: what its elements are, and where it was sent.
+// PutHeader writes the header of a message: its element type, and the line that sent it.
 func PutHeader(b []byte, e *Element, s *Site) {
 	h := s.header.Load()
 	if h == nil || h.element != e {
@@ -26,19 +26,19 @@ func PutHeader(b []byte, e *Element, s *Site) {
 	*(*[HeaderSize]byte)(b) = h.bytes
 }
 
-// header is the header of the messages of one type that one call sends.
+// header is a cached header, for messages of one type from one call.
 type header struct {
 	element *Element
 	bytes   [HeaderSize]byte
 }
 
-// Header is the header of a message.
+// Header is the parsed header of a message.
 type Header struct {
 	Layout     uint32
 	Name, Line string
 }
 
-// ParseHeader reads a header. Of one that is too short nothing is known.
+// ParseHeader parses a header. It returns the zero Header if b is too short.
 func ParseHeader(b []byte) (h Header) {
 	if len(b) >= HeaderSize {
 		h.Layout = binary.LittleEndian.Uint32(b)
@@ -47,12 +47,12 @@ func ParseHeader(b []byte) (h Header) {
 	return h
 }
 
-// SameLayout reports whether a receive of elements takes what the header b announces.
+// SameLayout reports whether a receive of elements matches the header b.
 func SameLayout(b []byte, e *Element) bool {
 	return fits(binary.LittleEndian.Uint32(b), e.Layout)
 }
 
-// putText fills b with a text, or its end if it is too long, and zeros.
+// putText fills b with a text and zeros. It keeps the end of a text that is too long.
 func putText(b []byte, s string) {
 	if len(s) > len(b) {
 		s = s[len(s)-len(b):]
@@ -60,7 +60,7 @@ func putText(b []byte, s string) {
 	clear(b[copy(b, s):])
 }
 
-// text is what putText has written.
+// text returns the text that putText has written.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -8,18 +8,19 @@ import (
 	"unsafe"
 )
 
-// Operation is one that is in flight: its request has not been waited for.
+// Operation is an operation in flight: its request has not been waited for.
 type Operation struct {
 	Site *Site
 	With string // "to rank 1, tag 5, on world"
-	// what it reads, which the program must not change, and what it writes, which the program must not touch
+	// memory that it reads, which the program must not change, and memory that it writes, which the program
+	// must not access
 	Reads, Writes [][]byte
 
 	sum   uint64 // of Reads
 	index int    // in Operations.list, plus one; 0 while it is not there
 }
 
-// String describes it for a report.
+// String describes the operation for a report.
 func (o *Operation) String() string {
 	if o.With == "" {
 		return o.Site.String()
@@ -27,7 +28,7 @@ func (o *Operation) String() string {
 	return fmt.Sprintf("%s %s at %s", o.Site.Call, o.With, o.Site.Line)
 }
 
-// Operations are those that a rank has in flight.
+// Operations are the operations of a rank in flight.
 type Operations struct {
 	reporter *Reporter
 	seed     maphash.Seed
@@ -36,16 +37,16 @@ type Operations struct {
 	list     []*Operation
 }
 
-// NewOperations has mistakes told to a reporter.
+// NewOperations returns Operations that report mistakes to r.
 func NewOperations(r *Reporter) *Operations {
 	return &Operations{reporter: r, seed: maphash.MakeSeed()}
 }
 
-// maxRegions bounds the comparison of two operations: of more pieces overlaps are not looked for.
+// maxRegions bounds the comparison of two operations: overlaps of more pieces are not found.
 const maxRegions = 256
 
-// Look reports the operations in flight that a call must not be made beside: one of the two writes what the
-// other one uses. It also looks at the call itself.
+// Look reports the operations in flight that conflict with a call: one of the two writes memory that the
+// other uses. It also checks the call itself.
 func (s *Operations) Look(o *Operation) {
 	if len(o.Reads) > 0 && len(o.Writes) > 0 && o.meets(o) {
 		s.reporter.Report("overlapping buffers", fmt.Sprintf("input and output of %v overlap", o))
@@ -66,7 +67,7 @@ func (s *Operations) Look(o *Operation) {
 // Any reports whether operations are in flight.
 func (s *Operations) Any() bool { return s.count.Load() > 0 }
 
-// Begin notes that an operation is in flight.
+// Begin adds an operation in flight.
 func (s *Operations) Begin(o *Operation) {
 	s.Look(o)
 	o.sum = s.sumOf(o.Reads)
@@ -77,7 +78,7 @@ func (s *Operations) Begin(o *Operation) {
 	s.count.Add(1)
 }
 
-// End notes that an operation has been waited for, and looks whether what it read is as it was.
+// End removes an operation that has been waited for, and checks that the memory it read is unchanged.
 func (s *Operations) End(o *Operation) {
 	if !s.remove(o) || s.sumOf(o.Reads) == o.sum {
 		return
@@ -101,7 +102,7 @@ func (s *Operations) remove(o *Operation) bool {
 	return true
 }
 
-// Drop forgets an operation that the program has no request of.
+// Drop removes an operation without a request.
 func (s *Operations) Drop(o *Operation) { s.remove(o) }
 
 // ReportLeft reports the operations that were never waited for.
@@ -120,7 +121,8 @@ func (s *Operations) sumOf(list [][]byte) (sum uint64) {
 	return sum
 }
 
-// meets reports whether an operation writes what another one uses. With itself it is what it reads.
+// meets reports whether an operation writes memory that another one uses. For the same operation, it compares
+// writes with reads.
 func (o *Operation) meets(other *Operation) bool {
 	if len(o.Writes)*(len(other.Writes)+len(other.Reads)) > maxRegions {
 		return false

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxReports bounds what one rank prints.
+// maxReports is the maximum number of reports of a rank.
 const maxReports = 100
 
 // Reporter prints the mistakes of one rank, each once, and counts them.
@@ -17,12 +17,12 @@ type Reporter struct {
 	seen map[string]bool
 }
 
-// NewReporter makes the reporter of a rank.
+// NewReporter returns the reporter of a rank.
 func NewReporter(rank int, out io.Writer) *Reporter {
 	return &Reporter{rank: rank, out: out, seen: map[string]bool{}}
 }
 
-// Report prints a mistake: its class, and what was found.
+// Report prints a mistake: its class, and a description.
 func (r *Reporter) Report(class, found string) {
 	line := fmt.Sprintf("weft: check: rank %d: %s: %s\n", r.rank, class, found)
 	r.mu.Lock()
@@ -38,7 +38,7 @@ func (r *Reporter) Report(class, found string) {
 	io.WriteString(r.out, line)
 }
 
-// Count is how many mistakes were found.
+// Count returns the number of mistakes found.
 func (r *Reporter) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

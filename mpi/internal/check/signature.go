@@ -8,23 +8,23 @@ import (
 // SignatureSize is the length of an encoded Signature.
 const SignatureSize = 256
 
-// Signature is what a rank has called, as far as all ranks have to call alike.
+// Signature describes a collective call, as far as the calls of all ranks must match.
 type Signature struct {
-	// which collective it is, and its name in package mpi, by which those without an operation are told apart
+	// the collective, and its name in package mpi, which identifies calls without an operation
 	Operation uint32
 	Name      string
 	Form      Form
-	Root      int // -1 where there is none
-	Bytes     int // of the vector or the block; -1 where ranks may differ
+	Root      int // -1 for none
+	Bytes     int // of the vector or the block; -1 if ranks may differ
 	Layout    uint32
 	Element   string // name of the type
 	Operator  string
-	Arguments string // other arguments that all ranks pass alike, in words
+	Arguments string // other arguments that must be the same at all ranks, as text
 	InPlace   bool
 	Line      string
 }
 
-// Form is how a collective is called: calls of different forms do not fit together (MPI 4.1, 6.12, 6.13).
+// Form is the form of a collective call. Calls of different forms do not match (MPI 4.1, 6.12, 6.13).
 type Form uint8
 
 // The forms.
@@ -62,7 +62,7 @@ func (s *Signature) Put(b *[SignatureSize]byte) {
 	putText(b[argumentsAt:], s.Arguments)
 }
 
-// ParseSignature decodes one.
+// ParseSignature decodes a signature.
 func ParseSignature(b *[SignatureSize]byte) Signature {
 	w := binary.LittleEndian
 	return Signature{
@@ -75,8 +75,8 @@ func ParseSignature(b *[SignatureSize]byte) Signature {
 	}
 }
 
-// Digest condenses what a call and its signature have in common with those of other ranks. It differs where
-// Differ finds a class, and may differ where bytes stand for another type.
+// Digest is a hash of the parts of a call and its signature that must match at all ranks. It differs if
+// Differ finds a class, and may differ if bytes match another type.
 type Digest uint64
 
 // With adds a number.
@@ -93,11 +93,11 @@ func (d Digest) WithText(s string) Digest {
 	return d
 }
 
-// AtFinalize is the digest of a rank that calls no more collectives.
+// AtFinalize is the digest of a rank that makes no more collective calls.
 const AtFinalize Digest = 1
 
-// Differ finds in what two calls do not fit together: the class of mistake, and what both have. The class is
-// empty if they fit.
+// Differ returns how two calls do not match: the class of mistake, and the values of both. The class is empty
+// if they match.
 func (s *Signature) Differ(t *Signature) (class, what string) {
 	named := s.Operation >= setup || t.Operation >= setup
 	switch {
@@ -119,13 +119,13 @@ func (s *Signature) Differ(t *Signature) (class, what string) {
 	return "", ""
 }
 
-// Operations that are none of package coll's.
+// Operations that package coll does not have.
 const (
-	setup    = 1<<16 + iota // one that is told by its name: Dup, BcastValue, …
+	setup    = 1<<16 + iota // identified by its name: Dup, BcastValue, …
 	finalize                // the end of the program
 )
 
-// Named is the operation of calls that are told apart by their names, and Finalize that of the program's end.
+// Named is the operation of calls that are identified by their names, and Finalize that of the program's end.
 const (
 	Named    uint32 = setup
 	Finalize uint32 = finalize

@@ -14,16 +14,16 @@ type Site struct {
 	header atomic.Pointer[header] // of its latest message
 }
 
-// String describes it for a report.
+// String describes the call for a report.
 func (s *Site) String() string { return s.Call + " at " + s.Line }
 
 const (
-	depth     = 8    // return addresses that tell calls apart: package mpi nests less deep
-	fastSites = 256  // calls that are found without a lock
-	maxSites  = 4096 // calls that are remembered
+	depth     = 8    // return addresses that identify a call: package mpi nests less deep
+	fastSites = 256  // calls found without a lock
+	maxSites  = 4096 // calls remembered
 )
 
-// Sites finds out which call of the program is being carried out, and remembers it.
+// Sites finds the current call of the program, and caches it.
 type Sites struct {
 	resolve func(callers []uintptr) (call, line string)
 	fast    [fastSites]atomic.Pointer[knownSite]
@@ -36,12 +36,12 @@ type knownSite struct {
 	site Site
 }
 
-// NewSites uses resolve to find a call in a stack that runtime.Callers gives.
+// NewSites returns Sites that use resolve to find a call in a stack of runtime.Callers.
 func NewSites(resolve func(callers []uintptr) (call, line string)) *Sites {
 	return &Sites{resolve: resolve, all: map[[depth]uintptr]*knownSite{}}
 }
 
-// Here is the call of the program in which it is called.
+// Here returns the current call of the program.
 //
 //go:noinline
 func (s *Sites) Here() *Site {

@@ -26,8 +26,8 @@ var allgathervAlgorithms = []algorithm{
 	{"ring", nil, func(s *Schedule, c *Call) { allgatherRing(s, c.Rank, c.Size, *c.Recv) }},
 }
 
-// allgatherDoubling exchanges all that each has with partners at doubling distance. The size is a power of
-// two.
+// allgatherDoubling exchanges all blocks collected so far with partners at doubling distance. The size is a
+// power of two.
 func allgatherDoubling(s *Schedule, rank, size, block int) {
 	held, own := Span{Input, 0, block}, Span{Output, rank * block, block}
 	for distance := 1; distance < size; distance *= 2 {
@@ -47,14 +47,14 @@ func allgatherDoubling(s *Schedule, rank, size, block int) {
 	}
 }
 
-// allgatherBruck (J. Bruck et al., 1997) has every rank collect the blocks of the ranks from itself on and
-// round, in scratch memory, where what it has doubles with each round whatever the size is.
+// allgatherBruck (J. Bruck et al., 1997) has every rank collect the blocks in scratch memory, from its own on
+// and wrapping around. The number of blocks doubles in each round, for any size.
 func allgatherBruck(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)
 	held := s.scratch(total)
 	own := Span{Input, 0, blocks.bytes(rank)}
 	place := blocks.span(Output, rank)
-	// The blocks from one rank on and round, so many of them, in bytes.
+	// length returns the bytes of n blocks from one rank on, wrapping around.
 	length := func(from, n int) int {
 		from %= size
 		if from+n <= size {
@@ -89,7 +89,7 @@ func allgatherBruck(s *Schedule, rank, size int, blocks Blocks) {
 	s.round()
 }
 
-// allgatherRing passes every block round the ring.
+// allgatherRing passes every block around the ring.
 func allgatherRing(s *Schedule, rank, size int, blocks Blocks) {
 	own := Span{Input, 0, blocks.bytes(rank)}
 	left, right := (rank-1+size)%size, (rank+1)%size

@@ -49,8 +49,8 @@ func allreduceHalving(s *Schedule, rank, size, count, elemSize int) {
 	c.postBcast(s)
 }
 
-// allreduceRing sends each segment round the ring twice: to be combined on the way, then to be kept. The
-// combination begins at a different rank for each segment, hence for commutative operators only.
+// allreduceRing sends each segment around the ring twice: first to combine it, then to distribute the result.
+// The combination begins at a different rank for each segment, so the operator must be commutative.
 func allreduceRing(s *Schedule, rank, size, count, elemSize int) {
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}

@@ -23,13 +23,13 @@ var alltoallvAlgorithms = []algorithm{
 	{"scattered", nil, func(s *Schedule, c *Call) {
 		window := alltoallWindow
 		if c.Staged && max(c.Send.longest(c.Size), c.Recv.longest(c.Size)) > stagedMax {
-			window = 1 // so that one message after another has such memory
+			window = 1 // only one message at a time has such memory
 		}
 		outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, *c.Send, *c.Recv, window) })
 	}},
 }
 
-// outOfPlace has a schedule that is built take Input from a copy of Output if the call is in place.
+// outOfPlace builds a schedule that reads a copy of Output instead of Input if the call is in place.
 func outOfPlace(s *Schedule, c *Call, build func()) {
 	if !c.InPlace {
 		build()
@@ -47,10 +47,10 @@ func outOfPlace(s *Schedule, c *Call, build func()) {
 	s.redirect(first, Input, held)
 }
 
-// alltoallPairwise sends to the ranks above and receives from those below, at the same distance, so many
-// distances in a round. Blocks of different lengths are left out where they are empty and there are many
-// ranks: most are where each rank has few partners. Among few ranks they are messages, so that a rank finds
-// out if one that sends it nothing should, or the other way round.
+// alltoallPairwise sends to the ranks above and receives from those below, at the same distance, window
+// distances in a round. If blocks differ in length, empty ones are omitted among many ranks, as most are
+// empty where each rank has few partners. Among few ranks they are messages, so that ranks whose lengths do
+// not match find out.
 func alltoallPairwise(s *Schedule, rank, size int, from, to Blocks, window int) {
 	goes := func(b Blocks, block Span) bool {
 		return block.Len > 0 || b.Counts == nil || size <= emptyBlocksMax
@@ -97,7 +97,7 @@ func alltoallBruck(s *Schedule, rank, size, block int) {
 	received := s.scratch(size / 2 * block)
 	nth := func(p Span, i int) Span { return p.part(i*block, (i+1)*block) }
 
-	// The numbers that move at a distance, packed from or unpacked to their places.
+	// pack copies the blocks that move at a distance from their places, or back.
 	pack := func(distance int, unpack bool) (n int) {
 		for i := distance; i < size; i++ {
 			if i&distance == 0 {

@@ -9,9 +9,9 @@ var barrierAlgorithms = []algorithm{
 	{"two-level", twoLevels, barrierTwoLevel},
 }
 
-// barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the one 2^k
-// above it that all it has heard of have arrived, so that after log2(size) rounds, rounded up, everyone has
-// heard of everyone.
+// barrierDissemination (D. Hensgen, R. Finkel and U. Manber, 1988): in round k every rank tells the rank 2^k
+// above it that all ranks it has heard of have arrived. After log2(size) rounds, rounded up, every rank has
+// heard of all.
 func barrierDissemination(s *Schedule, rank, size int) {
 	for distance := 1; distance < size; distance *= 2 {
 		s.steps = append(s.steps,
@@ -21,8 +21,7 @@ func barrierDissemination(s *Schedule, rank, size int) {
 	}
 }
 
-// barrierFlat has every rank tell rank 0, which then tells every rank: whoever gets a processor twice is
-// through.
+// barrierFlat has every rank tell rank 0, which then tells every rank: a rank needs a processor only twice.
 func barrierFlat(s *Schedule, rank, size int) {
 	all := func(kind Kind) {
 		for peer := 1; peer < size; peer++ {

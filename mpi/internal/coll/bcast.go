@@ -36,8 +36,8 @@ func bcastTree(s *Schedule, rank, size, root, bytes int) {
 }
 
 // bcastScatter scatters blocks down a binomial tree, so that each vertex holds those of its subtree, and then
-// gathers the blocks at all ranks (R. van de Geijn), by recursive doubling or round a ring. What a vertex
-// holds already is not sent to it again.
+// gathers the blocks at all ranks (R. van de Geijn), by recursive doubling or around a ring. No vertex
+// receives a block twice.
 func bcastScatter(s *Schedule, rank, size, root, bytes int, doubling bool) {
 	t := tree{root, size}
 	v := t.vertex(rank)

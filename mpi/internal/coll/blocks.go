@@ -1,22 +1,22 @@
 package coll
 
-// Blocks tells where the block of each rank lies in a buffer, in elements of ElemSize bytes, as the count and
-// displacement arrays of the v-collectives do. Blocks that are written must not overlap. Without Counts every
-// block is ElemSize bytes, one after another; without Displs blocks of different lengths are, too.
+// Blocks describes where the block of each rank lies in a buffer, in elements of ElemSize bytes, as the count
+// and displacement arrays of the v-collectives do. Blocks that are written must not overlap. Without Counts
+// every block has ElemSize bytes. Without Displs the blocks are consecutive.
 type Blocks struct {
 	Counts, Displs []int
 	ElemSize       int
 }
 
-// even are blocks of so many bytes each.
+// even returns consecutive blocks of equal length.
 func even(bytes int) Blocks {
 	return Blocks{ElemSize: bytes}
 }
 
-// Even are blocks of so many bytes each.
+// Even returns consecutive blocks of equal length.
 func Even(bytes int) *Blocks { b := even(bytes); return &b }
 
-// orNone is for blocks that are not given where they are not significant.
+// orNone returns the blocks, or none if b is nil, as where they are not significant.
 func (b *Blocks) orNone() Blocks {
 	if b == nil {
 		return Blocks{}
@@ -31,7 +31,7 @@ func (b Blocks) bytes(rank int) int {
 	return b.Counts[rank] * b.ElemSize
 }
 
-// before is the length of the blocks of all ranks below this one.
+// before returns the length of the blocks of all ranks below a rank.
 func (b Blocks) before(rank int) int {
 	if b.Counts == nil {
 		return rank * b.ElemSize
@@ -50,7 +50,7 @@ func (b Blocks) span(buf Buffer, rank int) Span {
 	return Span{buf, b.Displs[rank] * b.ElemSize, b.bytes(rank)}
 }
 
-// Parts are the parts of a buffer that the blocks take up. Without Counts they take up all of it.
+// Parts returns the parts of a buffer that the blocks cover: all of it without Counts.
 func (b *Blocks) Parts(buf []byte) (parts [][]byte) {
 	switch {
 	case len(buf) == 0:
@@ -69,7 +69,7 @@ func (b *Blocks) Parts(buf []byte) (parts [][]byte) {
 		switch {
 		case s.Len == 0:
 			continue
-		case len(parts) > 0 && s.Off == end: // it goes on
+		case len(parts) > 0 && s.Off == end: // contiguous with it
 			last := &parts[len(parts)-1]
 			*last = buf[end-len(*last) : end+s.Len]
 		default:
@@ -80,7 +80,7 @@ func (b *Blocks) Parts(buf []byte) (parts [][]byte) {
 	return parts
 }
 
-// longest is the length of the longest block.
+// longest returns the length of the longest block.
 func (b Blocks) longest(size int) (n int) {
 	for rank := range size {
 		n = max(n, b.bytes(rank))
@@ -88,7 +88,7 @@ func (b Blocks) longest(size int) (n int) {
 	return n
 }
 
-// extent is the length of a buffer that holds the blocks.
+// extent returns the length of a buffer that holds the blocks.
 func (b Blocks) extent(size int) (n int) {
 	for rank := range size {
 		s := b.span(Output, rank)

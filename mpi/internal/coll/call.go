@@ -59,8 +59,8 @@ type Call struct {
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
 	Pull       bool   // the ranks have mailboxes, and can read each other's memory
 	HugePages  bool   // memory that others often read is moved to huge pages; the same at all ranks
-	// lengths up to which this rank copies memory for one other to read: alone, and if both do so at once.
-	// They may differ between ranks, so rounds do not depend on them
+	// lengths up to which this rank copies memory for one other rank to read: alone, and if both do so at
+	// once. They may differ between ranks, so rounds do not depend on them
 	Stage, StageByBoth int
 	Send, Recv         *Blocks
 	Neighbors          *Neighbors

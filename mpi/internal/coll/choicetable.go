@@ -9,20 +9,20 @@ import (
 	"github.com/weft-mpi/weft/internal/tuning"
 )
 
-// A table of choices is a list of rules, of which the first that holds for a call, and whose algorithm can
-// carry it out, decides:
+// A table of choices is a list of rules. The first one that holds for a call, and whose algorithm can carry
+// it out, decides:
 //
 //	[{"operation": "Allreduce", "minRanks": 4, "maxBytes": 65536, "algorithm": "ring"}]
 //
 // All ranks need the same table.
 
-// rule is a rule that has been checked.
+// rule is a checked rule.
 type rule struct {
 	tuning.Rule
 	index int // of the algorithm
 }
 
-// ReadTable adds the rules of a table to a selection. What is forced by name goes before them.
+// ReadTable adds the rules of a table to a selection. Algorithms forced by name take precedence.
 func (ch *Selection) ReadTable(text []byte) error {
 	var list []tuning.Rule
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -52,7 +52,7 @@ func (ch *Selection) ReadTable(text []byte) error {
 	return nil
 }
 
-// sameBytes reports whether all ranks find the same length of a call, so that they choose alike by it.
+// sameBytes reports whether all ranks see the same length of a call, and so choose alike by it.
 func sameBytes(o Operation) bool {
 	switch o {
 	case OpGatherv, OpScatterv, OpAllgatherv, OpAlltoallv, OpReduceScatter,
@@ -62,14 +62,14 @@ func sameBytes(o Operation) bool {
 	return true
 }
 
-// holds reports whether a rule is for a call.
+// holds reports whether a rule applies to a call.
 func (r *rule) holds(c *Call) bool {
 	n := c.bytes()
 	return c.Size >= r.MinRanks && (r.MaxRanks == 0 || c.Size <= r.MaxRanks) &&
 		n >= r.MinBytes && (r.MaxBytes == 0 || n <= r.MaxBytes)
 }
 
-// fromTable is the index of the algorithm that a table names for a call; -1 if none does.
+// fromTable returns the index of the algorithm that a table names for a call; -1 if none does.
 func (ch *Selection) fromTable(c *Call) int {
 	for i := range ch.rules[c.Operation] {
 		r := &ch.rules[c.Operation][i]
@@ -80,7 +80,7 @@ func (ch *Selection) fromTable(c *Call) int {
 	return -1
 }
 
-// find gives an operation and the index of one of its algorithms.
+// find returns an operation and the index of one of its algorithms, by name.
 func find(name, algorithm string) (Operation, int, error) {
 	for o := range operations {
 		op := &operations[o]

@@ -5,44 +5,44 @@ import (
 	"math/bits"
 )
 
-// The cost model predicts how long an algorithm takes, so that the one that takes the least is chosen. It is
-// that of R. W. Hockney, with a term for reductions, as R. Thakur, R. Rabenseifner and W. Gropp use it
-// ("Optimization of Collective Communication Operations in MPICH", IJHPCA 19(1), 2005), and with one for
-// ranks that outnumber their processors. All ranks find the same, as all parameters are constants (ADR 0058).
+// The cost model predicts how long an algorithm takes, to choose the fastest. It is Hockney's model with a
+// term for reductions, as R. Thakur, R. Rabenseifner and W. Gropp use it ("Optimization of Collective
+// Communication Operations in MPICH", IJHPCA 19(1), 2005), and a term for ranks that outnumber their
+// processors. All ranks compute the same costs, as all parameters are constants (ADR 0058).
 
 // Fabric is what carries messages between the ranks of a call.
 type Fabric uint8
 
 const (
-	Network  Fabric = iota // TCP between hosts, and wherever it is not known
+	Network  Fabric = iota // TCP between hosts, and where the fabric is unknown
 	Loopback               // TCP inside a host
 	Shared                 // shared memory
 	fabricCount
 )
 
-// String is the fabric's name in explanations.
+// String returns the fabric's name in explanations.
 func (f Fabric) String() string {
 	return [fabricCount]string{"TCP between hosts", "TCP inside a host", "shared memory"}[f]
 }
 
-// rates are the parameters of a fabric, in ns and ns for a byte.
+// rates are the parameters of a fabric, in ns and ns per byte.
 type rates struct {
-	latency float64 // of a message of no bytes, one way
+	latency float64 // of an empty message, one way
 	setup   float64 // of a message of setupBytes or more, in addition; of a shorter one a part of it
-	message float64 // of the processor, for each further message that goes at once
+	message float64 // processor time of each further message in flight
 	gap     float64 // for each byte
-	duplex  float64 // for each byte that goes the other way at the same time
-	reduce  float64 // for each byte that is combined
-	copy    float64 // for each byte that is copied
-	turn    float64 // for a rank that waits to get a processor again, where ranks outnumber processors
-	// how much more often ranks wait for a message of more than eagerMax, which is announced first
+	duplex  float64 // for each byte in the opposite direction at the same time
+	reduce  float64 // for each byte combined
+	copy    float64 // for each byte copied
+	turn    float64 // until a waiting rank gets a processor again, where ranks outnumber processors
+	// how much more often ranks wait per message of more than eagerMax, which is announced first
 	moreTurns float64
 }
 
 // setupBytes is the length of a message that takes all of a fabric's setup.
 const setupBytes = 8 << 10
 
-// eagerMax is the length up to which messages are not announced, unless a job sets another.
+// eagerMax is the default length up to which messages are not announced.
 const eagerMax = 16 << 10
 
 // Measured with weft bench tune, bw, bibw and latency: see ADR 0058.
@@ -53,21 +53,21 @@ var ratesOf = [fabricCount]rates{
 		turn: 2500, moreTurns: 2},
 }
 
-// work is what an algorithm does: on the longest way through it, and at all ranks together.
+// work is what an algorithm does: on its critical path, and at all ranks together.
 type work struct {
-	rounds   float64 // that follow one another
-	messages float64 // of the busiest rank, sent and received at the same time counting once
-	bytes    float64 // of the longest way
-	opposite float64 // that go the other way at the same time
+	rounds   float64 // on the critical path
+	messages float64 // of the busiest rank; a send and a receive at the same time count once
+	bytes    float64 // on the critical path
+	opposite float64 // in the opposite direction at the same time
 	reduced  float64
 	copied   float64
 	all      total
 }
 
-// total is what all ranks do together.
+// total is the work of all ranks together.
 type total struct{ waits, messages, bytes, reduced float64 }
 
-// everywhere is the work of an algorithm in which each of n ranks does the same.
+// everywhere returns the work of an algorithm in which each of n ranks does w.
 func (w work) everywhere(n int) work {
 	f := float64(n)
 	w.all = total{w.rounds * f, w.messages * f, w.bytes * f, w.reduced * f}
@@ -77,7 +77,7 @@ func (w work) everywhere(n int) work {
 // sharesProcessors reports whether the ranks outnumber their processors.
 func (c *Call) sharesProcessors() bool { return c.Processors > 0 && c.Processors < c.Size }
 
-// time is how long a call's ranks take for some work, in ns.
+// time returns how long the ranks of a call take for some work, in ns.
 func (c *Call) time(w work) float64 {
 	r := &ratesOf[c.Fabric]
 	path := w.rounds*r.latency + max(w.messages-w.rounds, 0)*r.message + w.bytes*r.gap + w.opposite*r.duplex +
@@ -98,8 +98,8 @@ func announced(bytes, messages float64) float64 {
 	return min(max(bytes/messages/eagerMax-1, 0), 1)
 }
 
-// cheapest is the index of the algorithm with the lowest predicted cost, of those that can carry out a call
-// and have a prediction; without any, it is 0.
+// cheapest returns the index of the algorithm with the lowest predicted cost among those that can carry out
+// the call; 0 if none has a prediction.
 func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 	for i, predict := range op.costs {
 		if fits := op.algorithms[i].fits; predict == nil || fits != nil && !fits(c) {
@@ -112,7 +112,7 @@ func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 	return best, lowest
 }
 
-// Why explains the algorithm that suits a call best: with its predicted time and that of the next best.
+// Why explains the choice of algorithm for a call: its predicted time, and that of the next best.
 func (c *Call) Why() string {
 	op := &operations[c.Operation]
 	chosen := op.suits(c)
@@ -145,7 +145,7 @@ func (c *Call) Why() string {
 	return text
 }
 
-// addCosts lists the costs of an operation's algorithms.
+// addCosts sets the costs of an operation's algorithms.
 func (op *operation) addCosts(o Operation) {
 	if costs[o] == nil {
 		return
@@ -156,7 +156,7 @@ func (op *operation) addCosts(o Operation) {
 	}
 }
 
-// costs are those of the algorithms, by name.
+// costs has the predicted time of each algorithm, by name.
 var costs = [operationCount]map[string]func(c *Call) float64{
 	OpBarrier: {
 		"dissemination": of(func(n, _ float64, c *Call) work { return allRounds(c, log2(c.Size), 0, 0) }),
@@ -271,8 +271,8 @@ func scanWork(n, b float64, c *Call) work {
 	return w
 }
 
-// inLevels is the cost of an operation inside the hosts, one between them, and one inside them again: each is
-// what suits it best. A Barrier inside a host stands for nothing.
+// inLevels returns the cost of an operation inside the hosts, one between them, and one inside them again,
+// each by its cheapest algorithm. OpBarrier for first or last means no operation.
 func inLevels(first, between, last Operation) func(c *Call) float64 {
 	return func(c *Call) float64 {
 		inside := *c
@@ -295,10 +295,10 @@ func inLevels(first, between, last Operation) func(c *Call) float64 {
 
 // The shape of a call, for the costs below.
 
-// log2 is rounded up.
+// log2 returns the logarithm of n, rounded up.
 func log2(n int) float64 { return float64(bits.Len(uint(n - 1))) }
 
-// levels is the logarithm of n to the base of the radix, rounded up.
+// levels returns the logarithm of n to the base radix, rounded up.
 func levels(n int) (l float64) {
 	for reach := 1; reach < n; reach *= radix {
 		l++
@@ -306,27 +306,28 @@ func levels(n int) (l float64) {
 	return l
 }
 
-// splitPof2 is the power of two that recursive doubling and halving work on, and how many ranks are beyond.
+// splitPof2 returns the largest power of two up to n, for recursive doubling and halving, and the number of
+// ranks beyond it.
 func splitPof2(n int) (p, beyond int) {
 	p = 1 << (bits.Len(uint(n)) - 1)
 	return p, n - p
 }
 
-// othersShare is (n-1)/n.
+// othersShare returns (n-1)/n.
 func othersShare(n int) float64 { return float64(n-1) / float64(n) }
 
-// of is the cost of some work.
+// of returns the cost function of some work.
 func of(w func(n, bytes float64, c *Call) work) func(c *Call) float64 {
 	return func(c *Call) float64 { return c.time(w(float64(c.Size), float64(c.bytes()), c)) }
 }
 
-// treeWork is that of a binomial tree down which the whole goes, or up.
+// treeWork returns the work of passing the whole vector down or up a binomial tree.
 func treeWork(n, b float64, c *Call) work {
 	l := log2(c.Size)
 	return work{rounds: l, messages: l, bytes: l * b, all: total{n - 1, n - 1, (n - 1) * b, 0}}
 }
 
-// waiting is the work if the ranks wait so many times, all together.
+// waiting sets how often the ranks wait, all together.
 func (w work) waiting(times float64) work {
 	w.all.waits = times
 	return w
@@ -339,7 +340,8 @@ func knomialWork(n, b float64, c *Call) work {
 		all: total{n - 1, n - 1, (n - 1) * b, 0}}
 }
 
-// scatterWork is that of a scatter of blocks down a binomial tree, then an allgather in so many rounds.
+// scatterWork returns the work of a scatter down a binomial tree, then an allgather in the given number of
+// rounds.
 func scatterWork(rounds func(size int) float64) func(n, b float64, c *Call) work {
 	return func(n, b float64, c *Call) work {
 		l, part := log2(c.Size), b*othersShare(c.Size)
@@ -355,7 +357,7 @@ func scatterWork(rounds func(size int) float64) func(n, b float64, c *Call) work
 
 func ringRounds(size int) float64 { return float64(size - 1) }
 
-// pipelineWork is that of a pipeline in which each rank has so many children, and combines if it reduces.
+// pipelineWork returns the work of a pipeline in which each rank has the given number of children.
 func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Call) work {
 	return func(n, b float64, c *Call) work {
 		g := newSegments(c, c.Count, c.ElemSize)
@@ -368,8 +370,8 @@ func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Ca
 			depth = float64(bits.Len(uint(c.Size)) - 1)
 		}
 		rounds := segments + depth - 1
-		// The first segment comes after as many latencies as there are levels, the others right after it:
-		// where ranks share processors, two of them in a turn.
+		// The first segment arrives after one latency per level, the others right after it: where ranks share
+		// processors, two per turn.
 		w := work{rounds: depth, messages: depth + (segments-1)*float64(children),
 			bytes: rounds * min(length, b) * float64(children),
 			all:   total{segments * (n - 1) / 2, segments * (n - 1), (n - 1) * b, 0}}
@@ -383,32 +385,32 @@ func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Ca
 	}
 }
 
-// exchangeWork is that of one round in which every rank sends to every other.
+// exchangeWork returns the work of one round in which every rank sends to every other.
 func exchangeWork(n, b float64, c *Call) work {
 	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, opposite: (n - 1) * b}.everywhere(c.Size)
 }
 
-// allRounds has every rank exchange some bytes with partners in so many rounds.
+// allRounds returns the work of rounds in which every rank exchanges bytes with a partner.
 func allRounds(c *Call, rounds, bytes, copied float64) work {
 	return work{rounds: rounds, messages: rounds, bytes: bytes, opposite: bytes,
 		copied: copied}.everywhere(c.Size)
 }
 
-// linearWork is that of a root that exchanges a block with every other rank. The others wait, too, if blocks
-// are announced.
+// linearWork returns the work of a root that exchanges a block with every other rank. The others wait, too,
+// if blocks are announced.
 func linearWork(n, b float64, _ *Call) work {
 	waits := 1 + (n-1)*announced(b, 1)
 	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, all: total{waits, n - 1, (n - 1) * b, 0}}
 }
 
-// gatherTreeWork has inner vertices copy what they collect.
+// gatherTreeWork returns the work of a gather up a binomial tree whose inner vertices copy what they collect.
 func gatherTreeWork(n, b float64, c *Call) work {
 	l := log2(c.Size)
 	return work{rounds: l, messages: l, bytes: (n - 1) * b, copied: n / 2 * b,
 		all: total{n / 2, n - 1, n / 2 * l * b, 0}}
 }
 
-// reduceTreeWork is treeWork with a reduction at each level.
+// reduceTreeWork returns treeWork with a reduction at each level.
 func reduceTreeWork(n, b float64, c *Call) work {
 	w := treeWork(n, b, c).waiting(n / 2) // leaves do not wait
 	w.reduced, w.all.reduced = w.bytes, w.all.bytes
@@ -419,8 +421,8 @@ func reduceTreeWork(n, b float64, c *Call) work {
 	return w
 }
 
-// withRemainder adds what the ranks beyond a power of two cost: their vectors go to their partners, and back
-// if there is a result for them.
+// withRemainder adds the cost of the ranks beyond a power of two: they send their vectors to their partners,
+// and receive the result if they need it.
 func (w work) withRemainder(c *Call, b, rounds float64) work {
 	p, beyond := splitPof2(c.Size)
 	w = w.everywhere(p)
@@ -442,7 +444,7 @@ func doublingWork(_, b float64, c *Call) work {
 	return work{rounds: l, messages: l, bytes: l * b, opposite: l * b, reduced: l * b}.withRemainder(c, b, 2)
 }
 
-// halvingWork is that of a reduce-scatter, and of a gather to all or to a root.
+// halvingWork returns the work of a reduce-scatter and a gather to all or to a root.
 func halvingWork(toAll bool) func(n, b float64, c *Call) work {
 	return func(_, b float64, c *Call) work {
 		p, _ := splitPof2(c.Size)
@@ -462,7 +464,7 @@ func ringWork(n, b float64, c *Call) work {
 		reduced: part}.everywhere(c.Size)
 }
 
-// plus is one after the other.
+// plus returns the work of w followed by v.
 func (w work) plus(v work) work {
 	return work{w.rounds + v.rounds, w.messages + v.messages, w.bytes + v.bytes, w.opposite + v.opposite,
 		w.reduced + v.reduced, w.copied + v.copied, total{w.all.waits + v.all.waits,

@@ -1,14 +1,14 @@
 package coll
 
 // In the direct algorithms each rank sends all ranks what they need in one round, and combines what it
-// receives itself. That takes many messages, but a rank waits only once: it suits short messages if a message
-// costs little, as through the mailboxes of ranks that share a host.
+// receives. That takes many messages, but a rank waits only once: it suits short messages that cost little,
+// as through the mailboxes of ranks that share a host.
 
 const directName = "direct"
 
 // The direct algorithms are used between ranks that have mailboxes up to these sizes, in bytes of one
 // message. In an Allreduce every rank combines all vectors, so its limit falls with the number of ranks. In a
-// Scan only the last rank does, and other algorithms share that work out.
+// Scan only the last rank does, and other algorithms distribute that work.
 const (
 	directMax         = 8 << 10
 	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square
@@ -32,7 +32,7 @@ var direct = map[Operation]algorithm{
 	OpExscan:             {directName, nil, scanDirect},
 }
 
-// addDirect lists the direct algorithm of an operation after its others.
+// addDirect appends the direct algorithm of an operation to its algorithms.
 func (op *operation) addDirect(o Operation) {
 	if a, ok := direct[o]; ok {
 		op.direct = len(op.algorithms) + 1
@@ -63,8 +63,8 @@ func suitsMailboxes(c *Call) bool {
 	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox)
 }
 
-// OutgrowsMailboxes reports whether a call would go through the ranks' mailboxes if these took messages of as
-// many bytes as larger ones do. All ranks find the same.
+// OutgrowsMailboxes reports whether a call would go through mailboxes if they took messages of up to larger
+// bytes. The result is the same at all ranks.
 func (c *Call) OutgrowsMailboxes(larger int) bool {
 	n := c.longestMessage()
 	if c.Mailbox == 0 || n <= c.Mailbox || n > larger {
@@ -74,12 +74,12 @@ func (c *Call) OutgrowsMailboxes(larger int) bool {
 	return ok && n <= c.mailboxLimit()
 }
 
-// inMailboxes has the messages of a schedule go through mailboxes if they fit.
+// inMailboxes sends the messages of a schedule through mailboxes if they fit.
 func (s *Schedule) inMailboxes(c *Call) {
 	s.Mailboxes = c.Mailbox > 0 && c.longestMessage() <= c.Mailbox
 }
 
-// longestMessage is the length of the longest message of a direct algorithm, in bytes.
+// longestMessage returns the length of the longest message of a direct algorithm, in bytes.
 func (c *Call) longestMessage() int {
 	if c.Operation == OpReduceScatter {
 		return c.Recv.longest(c.Size)
@@ -158,8 +158,8 @@ func (c *Call) combinesInput() bool {
 	return c.Size == 2 && c.Commutative && c.OwnRight && !c.InOrder
 }
 
-// vectors reserves room for the vectors of all other ranks, of n bytes each, and for its own if all are
-// combined at once.
+// vectors reserves room for the vectors of all other ranks, of n bytes each, and for this rank's own if all
+// are combined at once.
 func (s *Schedule) vectors(c *Call, n int) (all Span, vector func(rank int) Span) {
 	vectors := c.Size - 1
 	if c.InOrder {

@@ -23,7 +23,7 @@ var gathervAlgorithms = []algorithm{
 }
 
 // gatherTree collects the blocks up a binomial tree, each vertex those of its subtree. Receives may be posted
-// in any order; the largest subtree stands first because Scatter, which is this backwards, sends to it first.
+// in any order; the largest subtree is first because Scatter, the reverse, sends to it first.
 func gatherTree(s *Schedule, rank, size, root, block int) {
 	t := tree{root, size}
 	v := t.vertex(rank)

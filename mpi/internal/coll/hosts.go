@@ -1,15 +1,15 @@
 package coll
 
-// Hosts tells which ranks of a communicator share a host. All ranks have the same.
+// Hosts describes which ranks of a communicator share a host. It is the same at all ranks.
 type Hosts struct {
 	of      []int   // the host of each rank, from 0
 	members [][]int // the ranks of each host, ascending
-	// the ranks of a host follow one another, so that combining host by host keeps the order of ranks
+	// the ranks of each host are consecutive, so combining host by host keeps the rank order
 	contiguous bool
 	Inside     Fabric // that carries messages inside a host
 }
 
-// maxRanks is the number of ranks on the host that has the most.
+// maxRanks returns the number of ranks of the host that has the most.
 func (h *Hosts) maxRanks() (n int) {
 	for _, ranks := range h.members {
 		n = max(n, len(ranks))
@@ -17,8 +17,8 @@ func (h *Hosts) maxRanks() (n int) {
 	return n
 }
 
-// NewHosts makes it of the number of each rank's host. It is nil where two levels make no sense: all ranks
-// share a host, or none do.
+// NewHosts makes a Hosts from the number of each rank's host. It returns nil where two levels make no sense:
+// if all ranks share a host, or none do.
 func NewHosts(of []int) *Hosts {
 	h := &Hosts{contiguous: true}
 	number := map[int]int{}
@@ -47,13 +47,13 @@ func (h *Hosts) With(rank int) []int { return h.members[h.of[rank]] }
 // Together reports whether two ranks share a host.
 func (h *Hosts) Together(a, b int) bool { return h.of[a] == h.of[b] }
 
-// Distance is how many hosts come after that of rank a until that of rank b, in a ring of the hosts.
+// Distance returns how many steps rank b's host is after rank a's, in a ring of the hosts.
 func (h *Hosts) Distance(a, b int) int {
 	n := len(h.members)
 	return (h.of[b] - h.of[a] + n) % n
 }
 
-// leader of a host is its lowest rank, or the root.
+// leader returns the leader of a host: the root if it is there, else the lowest rank.
 func (h *Hosts) leader(host, root int) int {
 	if root >= 0 && h.of[root] == host {
 		return root
@@ -78,12 +78,11 @@ func twoLevels(c *Call) bool {
 	return !reduces || c.Commutative || c.Hosts.contiguous
 }
 
-// among appends the steps of a call that some of the ranks make, in the order in which they are listed; root
-// is one of them.
+// among appends the steps of a call of the listed ranks, in this order. root is a rank of the list.
 func (s *Schedule) among(ranks []int, root int, c Call) {
 	rank := c.Rank
 	c.Hosts, c.Size, c.Root, c.Rank = nil, len(ranks), 0, -1
-	c.Mailbox, c.Pull = 0, false // they are of the whole communicator
+	c.Mailbox, c.Pull = 0, false // only the whole communicator has these
 	for i, r := range ranks {
 		if r == rank {
 			c.Rank = i
@@ -104,8 +103,7 @@ func (s *Schedule) among(ranks []int, root int, c Call) {
 	}
 }
 
-// inHost appends a call that the ranks of this rank's host make, betweenHosts one that the leaders of all
-// hosts make.
+// inHost appends a call of the ranks of this rank's host, betweenHosts one of the leaders of all hosts.
 func (s *Schedule) inHost(c *Call, o Operation, root int) {
 	host := c.Hosts.of[c.Rank]
 	sub := *c
@@ -123,8 +121,8 @@ func (s *Schedule) betweenHosts(c *Call, o Operation, root int) {
 	s.among(leaders, root, sub)
 }
 
-// barrierTwoLevel gathers the ranks of each host at its leader, has the leaders pass a Barrier, and lets the
-// others go.
+// barrierTwoLevel has each leader wait for the ranks of its host, the leaders call a Barrier, and then
+// release their ranks.
 func barrierTwoLevel(s *Schedule, c *Call) {
 	s.inHost(c, OpReduce, noRoot)
 	s.betweenHosts(c, OpBarrier, noRoot)
@@ -137,8 +135,8 @@ func bcastTwoLevel(s *Schedule, c *Call) {
 	s.inHost(c, OpBcast, c.Root)
 }
 
-// allreduceTwoLevel reduces inside each host, combines what the leaders have, and passes that on inside the
-// hosts.
+// allreduceTwoLevel reduces inside each host, then among the leaders, and broadcasts the result inside each
+// host.
 func allreduceTwoLevel(s *Schedule, c *Call) {
 	s.inHost(c, OpReduce, noRoot)
 	first := len(s.steps)
@@ -147,7 +145,7 @@ func allreduceTwoLevel(s *Schedule, c *Call) {
 	s.inHost(c, OpBcast, noRoot)
 }
 
-// reduceTwoLevel reduces inside each host, then what the leaders have to the root.
+// reduceTwoLevel reduces inside each host, then from the leaders to the root.
 func reduceTwoLevel(s *Schedule, c *Call) {
 	held := Span{Output, 0, c.bytes()}
 	if c.Rank != c.Root {

@@ -1,14 +1,14 @@
 package coll
 
-// The in-order algorithms bring what all ranks contribute to an element to one place, uncombined, and combine
-// it there in one step, in rank order. So the result depends on the contributions and on nothing else, for
-// operators that are not associative to the last bit, and for those that combine any number of operands at
-// once. The direct and the pulling algorithms do so too if the call says so (Call.InOrder).
+// The in-order algorithms bring all contributions to an element to one rank, uncombined, and combine them
+// there in one step, in rank order. So the result depends on the contributions alone, also for operators that
+// are not associative to the last bit, and for those that combine any number of operands at once. The direct
+// and the pulling algorithms do so too if Call.InOrder is set.
 
 const inOrderName = "in-order"
 
-// inOrderWhole is the largest vector, in bytes, of which every rank gets all ranks' and combines them itself;
-// of a longer one each rank combines a share.
+// inOrderWhole is the largest vector, in bytes, that every rank combines on its own from all ranks' vectors;
+// of longer ones each rank combines a share.
 const inOrderWhole = 1 << 10
 
 var inOrder = map[Operation]algorithm{
@@ -20,7 +20,7 @@ var inOrder = map[Operation]algorithm{
 	OpExscan:             {inOrderName, nil, scanInOrder},
 }
 
-// addInOrder lists the in-order algorithm of an operation after its others.
+// addInOrder appends the in-order algorithm of an operation to its algorithms.
 func (op *operation) addInOrder(o Operation) {
 	if a, ok := inOrder[o]; ok {
 		op.inOrder = len(op.algorithms) + 1
@@ -28,14 +28,14 @@ func (op *operation) addInOrder(o Operation) {
 	}
 }
 
-// combineAll leaves in dst what the vectors in src, one after another, come to.
+// combineAll appends a Combine of the consecutive vectors in src into dst.
 func (s *Schedule) combineAll(dst, src Span) {
 	if dst.Len > 0 {
 		s.steps = append(s.steps, Step{Kind: Combine, Src: src, Dst: dst})
 	}
 }
 
-// exchangeSome is exchangeAll with a few ranks at a time. It leaves the last round open.
+// exchangeSome does what exchangeAll does with a few ranks at a time. It leaves the last round open.
 func (s *Schedule) exchangeSome(rank, size int, out, in func(peer int) Span) {
 	for first := 1; first < size; first += alltoallWindow {
 		if first > 1 {
@@ -53,7 +53,7 @@ func (s *Schedule) exchangeSome(rank, size int, out, in func(peer int) Span) {
 	}
 }
 
-// combineShare combines this rank's share of all ranks' input into dst.
+// combineShare combines this rank's share of every rank's input into dst.
 func (s *Schedule) combineShare(c *Call, dst Span, share func(rank int) Span) {
 	n := dst.Len
 	all := s.scratch(c.Size * n)

@@ -1,12 +1,11 @@
 package coll
 
-// radix is that of the k-nomial trees: a parent has up to radix-1 children at each of log(size) levels, to
-// the base of the radix. Fewer levels than those of a binomial tree suit messages that cost the sender little
-// and take long to arrive.
+// radix is the radix of the k-nomial trees: a parent has up to radix-1 children at each of log(size) levels,
+// to the base radix. Fewer levels than those of a binomial tree suit messages that cost the sender little and
+// take long to arrive.
 const radix = 4
 
-// knomial is the place of a vertex in the tree: its parent, -1 for the top, and the distance of its farthest
-// children.
+// knomial returns the parent of a vertex, -1 for the top, and the distance of its farthest children.
 func knomial(v, size int) (parent, distance int) {
 	parent, distance = -1, 1
 	for ; distance < size; distance *= radix {
@@ -17,7 +16,7 @@ func knomial(v, size int) (parent, distance int) {
 	return parent, distance
 }
 
-// knomialChildren goes through the children of a vertex, the largest subtrees first.
+// knomialChildren calls do for each child of a vertex, the largest subtrees first.
 func knomialChildren(v, distance, size int, do func(child int)) {
 	for distance /= radix; distance > 0; distance /= radix {
 		for digit := 1; digit < radix; digit++ {

@@ -2,20 +2,20 @@ package coll
 
 import "iter"
 
-// Neighbors are those of one rank in a topology: it receives from Sources and sends to Destinations, block by
-// block in their order. NoNeighbor stands where there is none: its block is left alone. A rank may occur
-// several times, and may be this rank itself.
+// Neighbors are the neighbors of one rank in a topology: it receives from Sources and sends to Destinations,
+// one block each in their order. A block of NoNeighbor is left alone. A rank may occur several times, and may
+// be this rank itself.
 //
-// Of the messages between two ranks the n-th that is sent is the n-th that is received, in the order of the
+// The n-th message that one rank sends another is the n-th that the other receives, in the order of the
 // lists. On a Cartesian topology Paired is set: 2i and 2i+1 are the neighbors below and above in dimension i.
-// What is sent downwards is received from above (MPI 4.1, 8.6), so the messages from above are taken first.
-// That matters in periodic dimensions of one or two ranks.
+// A message sent downwards is received from above (MPI 4.1, 8.6), so the messages from above are received
+// first. That matters in periodic dimensions of one or two ranks.
 type Neighbors struct {
 	Sources, Destinations []int
 	Paired                bool
 }
 
-// NoNeighbor is the rank of a neighbor that is not there.
+// NoNeighbor stands for a missing neighbor.
 const NoNeighbor = -2
 
 var neighborAllgatherAlgorithms = []algorithm{
@@ -51,8 +51,8 @@ func neighborExchange(s *Schedule, c *Call, block func(i int) Span) {
 	s.round()
 }
 
-// inOrder returns the index of the source whose message is the k-th. In paired order the sources 2i and 2i+1
-// change places.
+// inOrder returns the index of the source of the k-th message. Where Paired is set, the sources 2i and 2i+1
+// are exchanged.
 func (n *Neighbors) inOrder(k int) int {
 	if n.Paired {
 		return k ^ 1
@@ -63,7 +63,7 @@ func (n *Neighbors) inOrder(k int) int {
 // Own yields the blocks that a rank sends to itself: the index of the destination, and that of the source.
 func (n *Neighbors) Own(rank int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		k := 0 // of the sources, in the order of the messages
+		k := 0 // counts the sources in the order of their messages
 		for i, peer := range n.Destinations {
 			if peer != rank {
 				continue

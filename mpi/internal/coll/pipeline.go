@@ -5,13 +5,13 @@ package coll
 // sends the vector once to each child.
 
 const (
-	// segmentMax is the longest segment, in bytes: the next level begins when one has come, so a shorter one
-	// fills the pipeline sooner, and a longer one has fewer messages. In shared memory a message that is not
-	// announced costs so little that segments are no longer than that.
+	// segmentMax is the longest segment, in bytes. The next level begins when it has one, so shorter segments
+	// fill the pipeline sooner, and longer ones take fewer messages. In shared memory, messages that are not
+	// announced cost so little that segments are no longer than those.
 	segmentMax       = 64 << 10
 	segmentSharedMax = eagerMax
-	// segmentsMin is the fewest segments of a vector that has as many elements: with fewer there is little to
-	// overlap.
+	// segmentsMin is the minimum number of segments of a vector with enough elements: with fewer there is
+	// little to overlap.
 	segmentsMin = 8
 )
 
@@ -27,15 +27,15 @@ func newSegments(c *Call, count, elemSize int) segments {
 	return segments{count, elemSize, max(length, 1)}
 }
 
-// number of segments: an empty vector is one, so that it has a message.
+// number returns the number of segments: one for an empty vector, so that it has a message.
 func (g segments) number() int { return max((g.count+g.length-1)/g.length, 1) }
 
 func (g segments) of(p Span, i int) Span {
 	return p.part(min(i*g.length, g.count)*g.elemSize, min((i+1)*g.length, g.count)*g.elemSize)
 }
 
-// bcastPipelined passes the buffer down a tree in which vertex v has the children radix*v+1 and on: a chain
-// for a radix of 1.
+// bcastPipelined passes the buffer down a tree in which vertex v has radix children from radix*v+1 on: a
+// chain if radix is 1.
 func bcastPipelined(s *Schedule, c *Call, radix int) {
 	t := tree{c.Root, c.Size}
 	v := t.vertex(c.Rank)
@@ -49,7 +49,7 @@ func bcastPipelined(s *Schedule, c *Call, radix int) {
 		if v != 0 && i < n {
 			s.recv(t.rank((v-1)/radix), g.of(buf, i))
 		}
-		sent := i - 1 // it came in the round before
+		sent := i - 1 // received in the round before
 		if v == 0 {
 			sent = i
 		}
@@ -63,8 +63,8 @@ func bcastPipelined(s *Schedule, c *Call, radix int) {
 }
 
 // reducePipelined passes the vector along a chain towards its top, and each rank combines its own elements
-// with what comes from the ranks after it. With rank 0 at the top that keeps the order of ranks, and rank 0
-// sends the result on to the root.
+// with those from the ranks after it. With rank 0 at the top the rank order is kept, and rank 0 sends the
+// result to the root.
 func reducePipelined(s *Schedule, c *Call) {
 	t := tree{0, c.Size}
 	if c.Commutative {
@@ -118,7 +118,7 @@ func reducePipelined(s *Schedule, c *Call) {
 	}
 }
 
-// scanChain passes the combination of the ranks so far from rank to rank, in segments.
+// scanChain passes the combination of the lower ranks from rank to rank, in segments.
 func scanChain(s *Schedule, c *Call) {
 	bytes := c.bytes()
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}

@@ -2,25 +2,24 @@ package coll
 
 import "math/bits"
 
-// pof2 is the power-of-two subset of the ranks that takes part in a recursive halving or doubling: the
-// largest power of two of them, numbered from 0. Of the remaining ranks each forms a pair with a member, its
-// representative, which combines for both. Numbers ascend with ranks, and pairs are neighbors: so a range of
-// numbers stands for a range of ranks, and to combine ranges that double in length is to combine in rank
-// order.
+// pof2 is the subset of the ranks that takes part in a recursive halving or doubling: the largest power of
+// two of them, numbered from 0. Each remaining rank forms a pair with a member, its representative, which
+// combines for both. Numbers ascend with ranks, and the ranks of a pair are consecutive. So a range of
+// numbers stands for a range of ranks, and combining ranges that double in length keeps the rank order.
 type pof2 struct {
 	rank, root int
 	size       int  // a power of two
 	pairs      int  // the ranks below 2*pairs are in pairs
-	member     bool // whether this rank takes part, and not its partner
+	member     bool // this rank takes part, not its partner
 	own        int  // the number of this rank
 
-	// what has been combined so far: the input at first, which need not be copied to be sent, then result
+	// what has been combined so far: at first the input, which can be sent without a copy, then result
 	value    Span
 	result   Span
 	received Span // what a partner sent
 }
 
-// noRoot is for operations in which no rank has to be a member for its own sake.
+// noRoot is the root of operations that have none.
 const noRoot = -1
 
 func newPof2(rank, size, root int, input, result Span) pof2 {
@@ -31,8 +30,8 @@ func newPof2(rank, size, root int, input, result Span) pof2 {
 	return c
 }
 
-// representative is the member of a pair: the higher rank, or the root, which then needs no message of its
-// own to get the result.
+// representative returns the member of a pair: the higher rank, or the root, which then has the result
+// without a further message.
 func (c *pof2) representative(pair int) int {
 	if c.root == 2*pair {
 		return c.root
@@ -40,7 +39,7 @@ func (c *pof2) representative(pair int) int {
 	return 2*pair + 1
 }
 
-// number is the number of a member, which its partner shares.
+// number returns the number of a rank: a member's own, or its representative's.
 func (c *pof2) number(rank int) int {
 	if rank < 2*c.pairs {
 		return rank / 2
@@ -48,7 +47,7 @@ func (c *pof2) number(rank int) int {
 	return rank - c.pairs
 }
 
-// rankOf is the rank of the member with this number.
+// rankOf returns the rank of the member with a number.
 func (c *pof2) rankOf(number int) int {
 	if number < c.pairs {
 		return c.representative(number)
@@ -56,7 +55,7 @@ func (c *pof2) rankOf(number int) int {
 	return number + c.pairs
 }
 
-// preReduce brings the input of those that are not members to their representatives.
+// preReduce sends the input of the other ranks to their representatives, which combine it with theirs.
 func (c *pof2) preReduce(s *Schedule) {
 	switch partner := c.rank ^ 1; {
 	case !c.member:
@@ -73,7 +72,7 @@ func (c *pof2) preReduce(s *Schedule) {
 	s.round()
 }
 
-// postBcast brings the result to those that are not members.
+// postBcast sends the result to the ranks that are not members.
 func (c *pof2) postBcast(s *Schedule) {
 	switch partner := c.rank ^ 1; {
 	case !c.member:
@@ -84,14 +83,14 @@ func (c *pof2) postBcast(s *Schedule) {
 	s.round()
 }
 
-// combine takes up the bytes from one place up to another of what was received. It ends the use of the input.
+// combine combines the received bytes in [from, to) into the result, which replaces the input as value.
 func (c *pof2) combine(s *Schedule, from, to int, left bool) {
 	s.copy(c.result.part(from, to), c.value.part(from, to))
 	s.reduce(c.result.part(from, to), c.received.part(from, to), left)
 	c.value = c.result
 }
 
-// double exchanges the whole with partners at doubling distance; all get the result.
+// double exchanges whole vectors with partners at doubling distance; all members get the result.
 func (c *pof2) double(s *Schedule) {
 	for distance := 1; distance < c.size; distance *= 2 {
 		partner := c.rankOf(c.own ^ distance)
@@ -102,8 +101,8 @@ func (c *pof2) double(s *Schedule) {
 	}
 }
 
-// share is the range of elements for which a number is responsible when partners up to the given distance
-// have halved their ranges.
+// share returns the range of elements that a number is responsible for after partners up to the given
+// distance have halved their ranges.
 func share(number, distance, count int) (from, to int) {
 	from, to = 0, count
 	for d := 1; d < distance; d *= 2 {
@@ -116,8 +115,8 @@ func share(number, distance, count int) (from, to int) {
 	return from, to
 }
 
-// halve has partners at doubling distance take over one half each of the range that both are responsible for.
-// Each number ends with its segment of the result.
+// halve reduces and scatters: at each doubling distance, two partners take one half each of the range that
+// both are responsible for. Each number ends with its segment of the result.
 func (c *pof2) halve(s *Schedule, count, elemSize int) {
 	for distance := 1; distance < c.size; distance *= 2 {
 		number := c.own ^ distance
@@ -131,7 +130,7 @@ func (c *pof2) halve(s *Schedule, count, elemSize int) {
 	}
 }
 
-// allgather is halve backwards: partners exchange their segments until all have all.
+// allgather reverses halve: partners exchange their segments until each has the whole.
 func (c *pof2) allgather(s *Schedule, count, elemSize int) {
 	for distance := c.size / 2; distance > 0; distance /= 2 {
 		number := c.own ^ distance
@@ -142,7 +141,8 @@ func (c *pof2) allgather(s *Schedule, count, elemSize int) {
 	}
 }
 
-// gather is halve backwards towards the root: of two partners the one on its side gets the other's segment.
+// gather reverses halve towards the root: of two partners, the one on the root's side receives the other's
+// segment.
 func (c *pof2) gather(s *Schedule, count, elemSize int) {
 	root := c.number(c.root)
 	for distance := c.size / 2; distance > 0; distance /= 2 {

@@ -1,8 +1,8 @@
 package coll
 
 // In the pulling algorithms each rank reads the bytes that it needs directly from the memory of other ranks:
-// a single copy. Messages without bytes tell when memory may be read, and when it was read. That suits long
-// vectors of ranks that share a host and may read each other's memory.
+// a single copy. Empty messages tell when memory may be read, and when it was read. That suits long vectors
+// of ranks that share a host and may read each other's memory.
 //
 // Every rank has the same number of rounds, and a message of one round is received in that round.
 
@@ -54,7 +54,7 @@ var pulling = map[Operation]algorithm{
 	OpReduceScatterBlock: {pullName, pulls, reduceScatterPull},
 }
 
-// addPulling lists the pulling algorithm of an operation behind its others.
+// addPulling appends the pulling algorithm of an operation to its algorithms.
 func (op *operation) addPulling(o Operation) {
 	if a, ok := pulling[o]; ok {
 		op.pull = len(op.algorithms) + 1
@@ -90,7 +90,7 @@ func (c *Call) pullBcastMin() int {
 	return min(pullBcastMin, directBcastMax/(c.Size*c.Size)+1)
 }
 
-// suitsMessages reports whether messages do better than an Alltoall that pulls.
+// suitsMessages reports whether messages are faster than an Alltoall that pulls.
 func suitsMessages(c *Call) bool {
 	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallLimit
 }
@@ -112,7 +112,7 @@ func (s *Schedule) push(peer int, dst, src Span) {
 // publish lets peers read a span of a buffer.
 func (s *Schedule) publish(span Span) { s.steps = append(s.steps, Step{Kind: Publish, Src: span}) }
 
-// exposing begins a schedule in which peers read the buffers that are named.
+// exposing begins a schedule in which peers read the given buffers.
 func (s *Schedule) exposing(buffers ...Buffer) {
 	s.Mailboxes, s.Pulls = true, true
 	for _, b := range buffers {
@@ -120,7 +120,7 @@ func (s *Schedule) exposing(buffers ...Buffer) {
 	}
 }
 
-// signalAll has every rank tell every other that it has come so far, and wait for that of all.
+// signalAll has every rank signal every other rank, and wait for the signals of all.
 func (s *Schedule) signalAll(c *Call) {
 	nothing := func(int) Span { return Span{} }
 	s.exchangeAll(c.Rank, c.Size, nothing, nothing)
@@ -163,8 +163,8 @@ func bcastPull(s *Schedule, c *Call) {
 // readsHugePages reports whether a Bcast's receivers read from the huge pages that the root's buffer is on.
 func (c *Call) readsHugePages() bool { return c.HugePages && c.bytes() >= hugeBcastMin }
 
-// sharesWork reports whether both of two ranks work for what one of them is to have, from so many bytes on:
-// both are in the call, each on a processor of its own.
+// sharesWork reports whether two ranks, each on its own processor, share the work for one rank's result, from
+// least bytes on.
 func (c *Call) sharesWork(least int) bool {
 	return c.Size == 2 && !c.sharesProcessors() && c.bytes() >= least
 }
@@ -186,7 +186,7 @@ func bcastShared(s *Schedule, c *Call, buf Span) {
 	s.round()
 }
 
-// signalOthers sends a message of no bytes to all other ranks, or receives one from each.
+// signalOthers sends an empty message to all other ranks, or receives one from each.
 func signalOthers(c *Call, message func(peer int, span Span)) {
 	for distance := 1; distance < c.Size; distance++ {
 		message((c.Rank+distance)%c.Size, Span{})
@@ -226,8 +226,7 @@ func bcastPullPieces(s *Schedule, c *Call, buf Span) {
 	s.round()
 }
 
-// reducePull has the root read the vectors of all others, which go on when that is done: what has been read
-// last is combined after that.
+// reducePull has the root read the vectors of all others, combine them, and release their ranks.
 func reducePull(s *Schedule, c *Call) {
 	if c.sharesWork(sharedReduceMin) {
 		reduceShared(s, c)
@@ -255,8 +254,8 @@ func reducePull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// reduceShared has the other rank combine a third of the vector, and write the result to the root, which
-// combines the rest. To copy a byte takes about twice as long as to combine it, so both take as long.
+// reduceShared has the other rank combine a third of the vector and write the result to the root, which
+// combines the rest. Copying a byte takes about twice as long as combining it, so both take equally long.
 func reduceShared(s *Schedule, c *Call) {
 	cut := 2 * c.Count / 3 * c.ElemSize
 	result, own := Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()}
@@ -282,7 +281,7 @@ func reduceShared(s *Schedule, c *Call) {
 	s.round()
 }
 
-// addToPulled ends a Reduce of two ranks at its root that combines its Input.
+// addToPulled ends a Reduce of two ranks at a root that combines its Input into what it has pulled.
 func (s *Schedule) addToPulled(c *Call, result, own Span) {
 	peer := 1 - c.Rank
 	chunk := max(pullChunk/c.ElemSize, 1) * c.ElemSize
@@ -324,8 +323,8 @@ func allreducePull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// reduceScatterPull publishes all blocks but the one that this rank combines itself. In place the result
-// waits until the others have read what is where it goes.
+// reduceScatterPull publishes all blocks but the one that this rank combines. In place, the result is stored
+// only when the others have read the memory that it overwrites.
 func reduceScatterPull(s *Schedule, c *Call) {
 	blocks := c.reduced()
 	mine := blocks.span(Input, c.Rank)
@@ -343,7 +342,7 @@ func reduceScatterPull(s *Schedule, c *Call) {
 	s.round()
 }
 
-// publishOthers begins a schedule with a copy of all but one part of Input for peers to read, if it stages.
+// publishOthers begins a schedule that, if it stages, copies all but one part of Input for peers to read.
 func (s *Schedule) publishOthers(all, but Span) {
 	s.Late = 1 << Input
 	s.publish(all.part(0, but.Off))
@@ -351,7 +350,7 @@ func (s *Schedule) publishOthers(all, but Span) {
 	s.round()
 }
 
-// combinePulled leaves in mine what a part of all ranks' Input comes to.
+// combinePulled combines a part of every rank's Input into mine.
 func (s *Schedule) combinePulled(c *Call, mine, part Span) {
 	f := s.newFold(c, mine.Len)
 	for at := 0; at < mine.Len; at += f.chunk {
@@ -360,13 +359,13 @@ func (s *Schedule) combinePulled(c *Call, mine, part Span) {
 	}
 }
 
-// fold is how vectors that are pulled are combined, up to chunk bytes at a time.
+// fold combines pulled vectors, up to chunk bytes at a time.
 type fold struct {
 	chunk       int
 	first, next Span // scratch
 }
 
-// newFold reserves what combining vectors of n bytes takes.
+// newFold reserves the scratch memory for combining vectors of n bytes.
 func (s *Schedule) newFold(c *Call, n int) (f fold) {
 	atOnce := pullChunk
 	if c.InOrder {
@@ -385,7 +384,7 @@ func (s *Schedule) newFold(c *Call, n int) (f fold) {
 	return f
 }
 
-// pulled leaves in dst what a part of all ranks' Input, a chunk at most, comes to.
+// pulled combines a part of every rank's Input, at most a chunk, into dst.
 func (f *fold) pulled(s *Schedule, c *Call, dst, part Span) {
 	switch n := part.Len; {
 	case c.combinesInput():
@@ -398,7 +397,7 @@ func (f *fold) pulled(s *Schedule, c *Call, dst, part Span) {
 	}
 }
 
-// gatherPulled has the part of all ranks one after another, and combines them at once.
+// gatherPulled pulls the part of every rank into all, and combines these at once.
 func (s *Schedule) gatherPulled(c *Call, dst, part, all Span) {
 	for rank := range c.Size {
 		slot := all.part(rank*dst.Len, (rank+1)*dst.Len)
@@ -411,8 +410,7 @@ func (s *Schedule) gatherPulled(c *Call, dst, part, all Span) {
 	s.combineAll(dst, all)
 }
 
-// foldPulled combines the part of one rank after another. An operator that is not commutative has its
-// operands in rank order.
+// foldPulled combines the parts of one rank after another, in rank order unless the operator is commutative.
 func (s *Schedule) foldPulled(c *Call, dst, part, first, next Span) {
 	if c.Commutative || c.Rank == 0 {
 		s.copy(dst, part)
@@ -443,8 +441,8 @@ func allgatherPull(s *Schedule, c *Call) {
 	s.pullBlocks(c, Span{Input, 0, c.bytes()})
 }
 
-// alltoallPull publishes all blocks but the one that this rank takes itself. That is a round also where no
-// memory is copied for it: at other ranks some may be.
+// alltoallPull publishes all blocks but this rank's own. It has a round for that even if it copies no memory,
+// since other ranks may.
 func alltoallPull(s *Schedule, c *Call) {
 	own := Span{Input, c.Rank * c.bytes(), c.bytes()}
 	s.exposing(Input)
@@ -466,8 +464,8 @@ func (c *Call) stagesBlocks(many bool) bool {
 	return c.bytes() <= stageBlock
 }
 
-// pullBlocks brings a block of Input from every rank, this one too, to Output, in rank order. The block is at
-// the same place in all of them.
+// pullBlocks copies a block of Input from every rank, including this one, to Output, in rank order. The block
+// is at the same place at all ranks.
 func (s *Schedule) pullBlocks(c *Call, block Span) {
 	s.signalAll(c)
 	s.copy(Span{Output, c.Rank * block.Len, block.Len}, block)

@@ -14,9 +14,8 @@ var reduceAlgorithms = []algorithm{
 	{"two-level", twoLevels, reduceTwoLevel},
 }
 
-// reduceTree combines up a binomial tree. A vertex combines what its children send in their order, so that
-// each result stands for a range of vertices. With rank 0 at the top that is the order of ranks, whatever the
-// root.
+// reduceTree combines up a binomial tree. A vertex combines its children's results in their order, so each
+// result covers a range of vertices. With rank 0 at the top this is the rank order, for any root.
 func reduceTree(s *Schedule, rank, size, root, count, elemSize int, commutative bool) {
 	t := tree{0, size}
 	if commutative {

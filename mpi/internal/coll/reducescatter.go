@@ -34,7 +34,7 @@ func (s *Schedule) blockOfResult(c *Call, n int) (output, result Span) {
 	return output, output
 }
 
-// reduceScatterDoubling combines everything everywhere.
+// reduceScatterDoubling combines the whole vector at every rank.
 func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)
 	result := s.scratch(total)
@@ -45,14 +45,14 @@ func reduceScatterDoubling(s *Schedule, rank, size int, blocks Blocks) {
 }
 
 // reduceScatterHalving has partners at halving distance take over the blocks of their half of the ranks. It
-// combines ranks that are not neighbors, hence for commutative operators only.
+// combines ranks that are not consecutive, so the operator must be commutative.
 func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	total := blocks.before(size)
 	result := s.scratch(total)
 	own := result.part(blocks.before(rank), blocks.before(rank+1))
 	c := newPof2(rank, size, noRoot, Span{Input, 0, total}, result)
 	c.preReduce(s)
-	// The blocks of the ranks that a range of numbers stands for.
+	// before returns the length of the blocks of the ranks below a number's.
 	before := func(number int) int {
 		if number < c.pairs {
 			return blocks.before(2 * number)
@@ -85,9 +85,9 @@ func reduceScatterHalving(s *Schedule, rank, size int, blocks Blocks) {
 	s.round()
 }
 
-// reduceScatterPairwise has every rank receive the others' input for its block, from the rank below on
-// downwards and round. What comes from lower ranks and what comes from higher ranks is combined apart, so
-// that the order is kept.
+// reduceScatterPairwise has every rank receive the others' input for its block, from the rank below it on
+// downwards, wrapping around. It combines the vectors of lower and of higher ranks separately, to keep the
+// order.
 func reduceScatterPairwise(s *Schedule, rank, size int, blocks Blocks) {
 	bytes := blocks.bytes(rank)
 	input := Span{Input, 0, blocks.before(size)}

@@ -15,14 +15,14 @@ var exscanAlgorithms = []algorithm{
 	}},
 }
 
-// scanDoubling combines count elements of Input at the ranks up to and with this one into Output, in the
-// order of ranks. Input may be Output.
+// scanDoubling combines count elements of Input at the ranks up to and including this one into Output, in
+// rank order. Input may be Output.
 func scanDoubling(s *Schedule, rank, size, count, elemSize int) {
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
 	received := s.scratch(bytes)
 	value := input
-	// After each round the result stands for twice as many ranks, up to and with this one.
+	// After each round the result covers twice as many ranks, up to and including this one.
 	for distance := 1; distance < size; distance *= 2 {
 		if rank >= distance {
 			s.recv(rank-distance, received)
@@ -45,13 +45,12 @@ func scanDoubling(s *Schedule, rank, size, count, elemSize int) {
 	}
 }
 
-// exscanDoubling combines count elements of Input at the ranks below this one into Output, in the order of
-// ranks. Output is not used at rank 0. Input may be Output.
+// exscanDoubling combines count elements of Input at the ranks below this one into Output, in rank order.
+// Output is not used at rank 0. Input may be Output.
 func exscanDoubling(s *Schedule, rank, size, count, elemSize int) {
 	bytes := count * elemSize
 	input, result := Span{Input, 0, bytes}, Span{Output, 0, bytes}
-	// What goes to the ranks above has this rank's own elements in it, so it is combined apart from the
-	// result.
+	// The vector for the ranks above includes this rank's own elements, so it is separate from the result.
 	inclusive, received, twice := s.scratch(bytes), s.scratch(bytes), s.scratch(bytes)
 	value := input
 	for distance := 1; distance < size; distance *= 2 {

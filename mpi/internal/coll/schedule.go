@@ -59,7 +59,7 @@ const (
 	ReduceRight // Dst = op(Dst, Src): Src comes from higher ranks
 
 	// Pull reads the memory of another rank directly (a single copy): Dst = Src, which is in Input or Output
-	// of Peer. Messages ensure that the bytes are there before it and stay until it is done.
+	// of Peer. Messages ensure that the bytes are ready before it and stay until it is done.
 	Pull
 
 	// Push writes Src to Dst, which is in a buffer of Schedule.Written of Peer. Other messages tell the two
@@ -90,7 +90,7 @@ type Schedule struct {
 	// its messages go through the ranks' mailboxes: shared memory for short messages. All ranks have the same
 	// number of rounds, and a message is sent and received in the same round
 	Mailboxes bool
-	Pulls     bool  // some rank's schedule has a Pull or a Push; no message has bytes then
+	Pulls     bool  // some rank's schedule has a Pull or a Push; all messages are empty then
 	Exposed   uint8 // the buffers from which others pull, or to which they push, a bit for each
 	Written   uint8 // those of them to which others push
 	Late      uint8 // those of them whose spans others may read only after a Publish

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Selection has the algorithms that are forced by name, those of tables, and whether choices are explained.
-// The zero Selection forces nothing.
+// Selection has the algorithms that are forced by name or chosen by tables, and whether choices are
+// explained. The zero Selection forces nothing.
 type Selection struct {
 	rules   [operationCount][]rule
 	Tables  []string              // the files named, which the caller reads
@@ -14,7 +14,7 @@ type Selection struct {
 	explain bool
 }
 
-// tableSuffix ends the name of a file with a table.
+// tableSuffix is the suffix of the name of a file with a table.
 const tableSuffix = ".json"
 
 // ParseSelection reads a selection such as "allreduce:ring,bcast:binomial,explain". A word that ends in .json
@@ -61,7 +61,7 @@ const (
 	Forced
 )
 
-// ForcesMailboxes reports whether an algorithm is forced that goes through mailboxes.
+// ForcesMailboxes reports whether a forced algorithm uses mailboxes.
 func (ch *Selection) ForcesMailboxes() bool {
 	for o, i := range ch.forced {
 		op, forced := &operations[o], int(i)
@@ -92,7 +92,7 @@ func (ch *Selection) Build(s *Schedule, c *Call) (name string, reason Reason) {
 	return op.algorithms[i].name, reason
 }
 
-// Algorithms are the names of the algorithms of an operation.
+// Algorithms returns the names of the algorithms of an operation.
 func Algorithms(o Operation) []string {
 	var names []string
 	for _, a := range operations[o].algorithms {
@@ -101,7 +101,7 @@ func Algorithms(o Operation) []string {
 	return names
 }
 
-// Operations are all operations.
+// Operations returns all operations.
 func Operations() []Operation {
 	all := make([]Operation, operationCount)
 	for o := range all {

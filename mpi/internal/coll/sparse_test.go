@@ -79,7 +79,7 @@ var sparseRanks = flag.Int("sparse.ranks", 256, "most ranks of TestSparseExchang
 
 // By the cost model, a sparse exchange of short messages between hosts takes less time than an Alltoall of
 // lengths and an Alltoallv: among 64 ranks of which each sends to four, and among 1,024 whatever the degree.
-// docs/guide/performance.md has the table.
+// docs/guide/performance.md has the result.
 func TestSparseExchangeIsAheadOfAlltoallv(t *testing.T) {
 	t.Log("ranks degree   exchange         alltoallv        lengths first    (messages of a rank, µs)")
 	for size := 4; size <= *sparseRanks; size *= 4 {

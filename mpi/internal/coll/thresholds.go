@@ -1,6 +1,6 @@
 package coll
 
-// What bounds algorithms, but does not choose between them: see cost.go, direct.go and pull.go for that.
+// Bounds of algorithms. For the choice between algorithms, see cost.go, direct.go and pull.go.
 const (
 	// alltoallWindow exchanges of an Alltoall go in one round of the scattered algorithm.
 	alltoallWindow = 8

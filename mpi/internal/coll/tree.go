@@ -2,8 +2,9 @@ package coll
 
 import "math/bits"
 
-// tree is a binomial tree over the ranks, numbered from its top on and round (vertices). The vertices below
-// v, with v, are v up to v+extent(v): so each subtree is a range, and its blocks are contiguous.
+// tree is a binomial tree over the ranks. Vertices are the ranks numbered from the top on, wrapping around.
+// The subtree of v is the vertices v up to v+extent(v), so each subtree is a range, and its blocks are
+// contiguous.
 type tree struct {
 	top, size int
 }
@@ -16,8 +17,8 @@ func (t tree) rank(vertex int) int {
 	return (vertex + t.top) % t.size
 }
 
-// span is the distance to the parent, 1 for a leaf: the extent of the subtree if the tree were complete. The
-// top has the first power of two that is no less than the size.
+// span returns the distance to the parent, 1 for a leaf: the extent of the subtree if the tree were complete.
+// For the top it is the first power of two that is no less than the size.
 func (t tree) span(vertex int) int {
 	if vertex == 0 {
 		return 1 << bits.Len(uint(t.size-1))
@@ -34,13 +35,14 @@ func (t tree) holds(v, first, last int) bool {
 	return v <= first && last <= v+t.extent(v)
 }
 
-// wrap is the first vertex whose rank is lower than the top's: there a range of vertices is not one of ranks.
+// wrap returns the first vertex whose rank is lower than the top's. A range of vertices across it is not a
+// range of ranks.
 func (t tree) wrap() int {
 	return t.size - t.top
 }
 
-// ranges goes through the subtree of a child of the top in ranges of vertices that are ranges of ranks, too:
-// one, or two if it wraps around.
+// ranges calls do for the ranges of ranks in the subtree of a child of the top: one, or two if it wraps
+// around.
 func (t tree) ranges(child int, do func(first, last int)) {
 	last := child + t.extent(child)
 	if middle := t.wrap(); child < middle && middle < last {

@@ -26,7 +26,7 @@ type completionHandler struct {
 // HandlerPlace is where the completion handler of an endpoint runs, and which others it yields to.
 type HandlerPlace struct {
 	Core int
-	// it yields to the handlers of the same core that are not bulk, but not for ever (N7)
+	// it yields to the handlers of the same core that are not bulk, but not forever (N7)
 	Bulk bool
 }
 

@@ -110,7 +110,7 @@ func (y *failures) failRequestsOf(p *peer) {
 		}
 	}
 	y.e.Windows.onPeerFailed(p)
-	// A receive from any source could wait for ever for the failed rank: it fails too, and may be posted
+	// A receive from any source could wait forever for the failed rank: it fails too, and may be posted
 	// again.
 	for m := range y.e.matching.Posted() {
 		if m.Source == int32(p.rank) || m.Source == AnySource && y.inContext(m.Context, p.rank) {

@@ -13,13 +13,12 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A schedule that pulls, or pushes, takes a call of the mailboxes for each of its rounds, at all ranks as
-// many. Its messages have no bytes of their own: each has the keys of the memory that its sender exposes. A
-// rank that gives the schedule up takes its keys out of use first: what has been read counts only if the key
-// is still in use afterwards, so nobody takes bytes for data that their owner has got back; and for who is
-// writing by the key, its end waits. After the last round nobody reads or writes any more. So a key may stay
-// for the next call, which most often exposes the same memory: that spares both ends a registration, and the
-// reader the way of the line that tells of it.
+// A schedule that pulls, or pushes, uses one call of the mailboxes for each of its rounds, the same number at
+// all ranks. Its messages have no payload: each has the keys of the memory that its sender exposes. A rank
+// that gives up the schedule invalidates its keys first. A read counts only if the key is still valid
+// afterwards, so nobody uses bytes that the owner has reused, and invalidating a key waits for writers. After
+// the last round nobody reads or writes any more. So a key may stay valid for the next call, which most often
+// exposes the same memory: this spares both ends a registration, and the reader a cache miss in the table.
 const (
 	keyBytes     = 8
 	exposedBytes = 2 * keyBytes // for Input and Output
@@ -233,8 +232,8 @@ func (m *Mailboxes) reachLocked(mine []byte, s *coll.Step, buf coll.Buffer, at u
 
 var errUnreadable = errors.New("memory cannot be reached by another rank")
 
-// pullAgain is the time between two tries to reach what cannot be reached at the moment: nothing tells when
-// that is over.
+// pullAgain is the time between two attempts to access memory that cannot be accessed at the moment: nothing
+// signals when it can.
 const pullAgain = 10 * time.Millisecond
 
 // reachLater reads or writes what could not be reached at once: the peer has still to carry out something; or

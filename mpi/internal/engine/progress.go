@@ -95,7 +95,7 @@ func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 		}
 	}
 	if handled {
-		// Placed has told of FINs too, and an event tells of the next only after that.
+		// Placed has reported FINs, too, and an event reports the next ones only after that.
 		busy = g.e.Sends.takeFINsLocked(f) || busy
 	}
 	return f.sender.CopyShared() || f.receiver.Copied() || busy

@@ -1,8 +1,8 @@
 // Package exact adds floating-point numbers as if to unlimited precision, and rounds once, to nearest, ties
-// to even. So a sum depends on the numbers alone, and not on their order or grouping.
+// to even. So a sum does not depend on the order or grouping of the numbers.
 //
-// A sum of zero is -0 if all numbers are -0, else +0: as if the numbers were added one after another. If
-// there is a NaN, or infinities of both signs, the sum is one and the same NaN.
+// A sum of zero is -0 if all numbers are -0, else +0, as if the numbers were added one after another. If
+// there is a NaN, or infinities of both signs, the sum is always the same NaN.
 package exact
 
 import (
@@ -10,11 +10,10 @@ import (
 	"math/big"
 )
 
-// block is how many elements are added at a time: their sums do not wait for one another.
+// block is the number of independent sums computed at a time.
 const block = 64
 
-// Sum64 leaves in each element of dst the sum of the elements of the vectors at its place. The vectors stand
-// one after another, and each is as long as dst.
+// Sum64 stores the elementwise sum of vectors in dst. The vectors are consecutive, each as long as dst.
 func Sum64(dst, vectors []float64) {
 	n := len(dst)
 	if len(vectors) == 2*n {
@@ -61,10 +60,10 @@ func sumBlock64(dst, vectors []float64, n int) {
 	}
 }
 
-// sumEach64 adds one element after another, and reports whether the sums are exact.
+// sumEach64 adds the vectors in a loop, and reports whether the sums are exact.
 func sumEach64(dst, rests, vectors []float64, n int) bool {
 	copy(dst, vectors)
-	lost := 0.0 // not 0 if an error had an error, NaN if something is no number
+	lost := 0.0 // not 0 if adding errors was inexact, NaN if a sum is not finite
 	for from := n; from < len(vectors); from += n {
 		for i, x := range vectors[from:][:len(dst)] {
 			sum, err := twoSum(dst[i], x)
@@ -130,7 +129,7 @@ func sumBlock32(dst, vectors []float32, n int) {
 	}
 }
 
-// signZeros gives sums of zero their sign: every n-th number is an addend of the same sum.
+// signZeros sets the sign of zero sums. Every n-th number is an addend of the same sum.
 func signZeros[T float32 | float64](dst, vectors []T, n int) {
 	for i, total := range dst {
 		if total == 0 && onlyNegativeZeros(vectors[i:], n) {
@@ -148,17 +147,16 @@ func onlyNegativeZeros[T float32 | float64](x []T, n int) bool {
 	return true
 }
 
-// twoSum gives the rounded sum and its error, which together are the exact sum (D. E. Knuth). As long as the
-// errors of several additions add up without an error of their own, the rounded sum and the sum of the errors
-// are the exact sum, and one addition rounds it. That is so unless magnitudes differ by far.
+// twoSum returns the rounded sum and its error, which together are the exact sum (D. E. Knuth). As long as
+// the errors of several additions are added exactly, the rounded sum and the sum of the errors are the exact
+// sum, and one addition rounds it. This holds unless magnitudes differ by far.
 func twoSum(a, b float64) (sum, err float64) {
 	sum = a + b
 	other := sum - a
 	return sum, (a - (sum - other)) + (b - other)
 }
 
-// sum32 adds every n-th number in float64, and makes the last bit say whether something is left: so what is
-// rounded to float32 is rounded as the exact sum would be.
+// sum32 adds every n-th number in float64, and rounds the exact sum once.
 func sum32(x []float32, n int) float32 {
 	sum, low, lost := float64(x[0]), 0.0, false
 	for at := n; at < len(x); at += n {
@@ -173,7 +171,8 @@ func sum32(x []float32, n int) float32 {
 	return round32(sum, low)
 }
 
-// round32 rounds the exact sum of two numbers.
+// round32 rounds the exact sum of two numbers. It first rounds to odd in float64: if low is not 0, the last
+// bit of the intermediate result is 1, so the second rounding equals that of the exact sum.
 func round32(sum, low float64) float32 {
 	sum, low = twoSum(sum, low)
 	if bits := math.Float64bits(sum); low != 0 && bits&1 == 0 && low == low {
@@ -207,10 +206,10 @@ func plain32(x float32) float32 {
 	return x
 }
 
-// precision holds every sum of float64 exactly: all their bits, and some for carries.
+// precision is enough for every sum of float64: all bits of the format, and some for carries.
 const precision = 2200
 
-// slowSum64 adds every n-th number, of any magnitudes.
+// slowSum64 adds every n-th number exactly, for any magnitudes.
 func slowSum64(x []float64, n int) float64 {
 	total := new(big.Float).SetPrec(precision)
 	var special float64 // the sum of infinities and NaNs

@@ -31,7 +31,7 @@ func (l *Layout) twice() (int, bool) {
 	if _, twice := of.Twice(); !twice {
 		return 0, false
 	}
-	// What l selects from has bytes twice. Whether both are selected is seen in memory alone.
+	// The layout that l selects from has bytes twice. Only offsets in memory show whether l selects both.
 	var all []interval
 	for position := 0; position < l.n; {
 		from, n := l.Span(position)
@@ -43,7 +43,7 @@ func (l *Layout) twice() (int, bool) {
 
 type interval struct{ from, to int }
 
-// overlap gives where two intervals overlap, if any do. It sorts them.
+// overlap returns where two intervals overlap, if any do. It sorts them.
 func overlap(all []interval) (at int, found bool) {
 	slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
 	for i := 1; i < len(all); i++ {
@@ -84,7 +84,7 @@ func (l *Layout) twiceHere() (int, bool) {
 	return overlap(all)
 }
 
-// sorted reports whether each dimension's parts are apart by at least what is inside it.
+// sorted reports whether the stride of each dimension is at least the extent of one of its parts.
 func (l *Layout) sorted(dims []dim) bool {
 	extent := l.block
 	for i := len(dims) - 1; i >= 0; i-- {
@@ -97,10 +97,10 @@ func (l *Layout) sorted(dims []dim) bool {
 	return true
 }
 
-// seen is a set of elements of a stretch of memory.
+// seen is a set of elements in a stretch of memory.
 type seen [seenElements / 64]uint64
 
-// seenElements makes the set 32 KiB. maxStretches is how many stretches a list is looked at for, at most.
+// seenElements makes the set 32 KiB. maxStretches bounds the passes over a list, one for each stretch.
 const (
 	seenElements = 1 << 18
 	maxStretches = 16
@@ -108,8 +108,8 @@ const (
 
 var seenSets = sync.Pool{New: func() any { return new(seen) }}
 
-// twiceInList gives an element that ranges of a list share, if there is one. For a list within a few
-// stretches of memory one look for each is enough; others are sorted.
+// twiceInList returns an element that two ranges of a list share, if there is one. It makes one pass for each
+// stretch of memory if these are few, and else sorts the ranges.
 func (l *list) twiceInList() (int, bool) {
 	if l.ascending {
 		return 0, false

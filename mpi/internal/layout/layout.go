@@ -1,5 +1,4 @@
-// Package layout is where the elements of a view are, and how they are copied to contiguous memory and back.
-// It does no I/O.
+// Package layout describes where the elements of a view are, and copies them to contiguous memory and back.
 package layout
 
 import (
@@ -10,34 +9,33 @@ import (
 	"sort"
 )
 
-// Layout is a sequence of bytes at offsets of some memory: blocks within repetitions, or a list of ranges.
-// Views are passed by value, so it is small: what is more than blocks at equal distances is elsewhere.
-// The offsets of a Layout that selects from another are positions in the sequence of that one. The zero
-// Layout has no bytes, and no other has none. Constructors check that all offsets are within the memory, so
-// that no use has to.
+// Layout is a sequence of bytes at offsets in memory: blocks within repetitions, or a list of ranges. Views
+// are passed by value, so it is small: more holds everything beyond blocks at equal distances. The offsets of
+// a Layout that selects from another are positions in the sequence of that one. Only the zero Layout is
+// empty. Constructors check that all offsets are within the memory, so that users need not.
 type Layout struct {
-	n     int // bytes in all
+	n     int // total bytes
 	start int // offset of the first
-	block int // bytes that are contiguous, inside all repetitions; 0 of a list
-	// from a block to the next, where there are no dims: n/block blocks, or one, which is all
+	block int // contiguous bytes, inside all repetitions; 0 for a list
+	// from a block to the next, where there are no dims: n/block blocks
 	stride int
 
-	more *more // nil where that is all; never changed, copies of a Layout share it
+	more *more // nil if not needed; never changed, copies of a Layout share it
 }
 
-// more is what only some layouts have.
+// more has the fields that only some layouts need.
 type more struct {
-	dims []dim   // in place of stride: the outermost first, two at least
+	dims []dim   // in place of stride: the outermost first, at least two
 	list *list   // in place of blocks; nil for none
 	of   *Layout // nil for memory
 }
 
-// list is ranges of elements, two at least.
+// list is at least two ranges of elements.
 type list struct {
-	at, length []int // without lengths, one element each
+	at, length []int // without lengths, ranges have one element
 	size       int   // bytes of an element
-	step       int   // bytes from an element to the next; size where length is not nil
-	ends       []int // of a list that others select from: positions where its ranges end
+	step       int   // bytes from an element to the next; size if length is not nil
+	ends       []int // positions where the ranges end, if another layout selects from the list
 	ascending  bool  // no range begins before the end of the one before it
 }
 
@@ -49,7 +47,7 @@ const maxDims = 16
 // errTooMuch is the error for sizes that exceed any memory.
 var errTooMuch = errors.New("there are more elements than can be counted")
 
-// Whole is n elements of size bytes from an element on.
+// Whole returns the layout of n elements of size bytes, beginning with element from.
 func Whole(from, n, size int) Layout {
 	return Layout{n: n * size, start: from * size, block: n * size}
 }
@@ -64,8 +62,8 @@ func (l *Layout) SetRows(n int, block, stride int32) {
 	}
 }
 
-// Rows reports whether l is blocks at equal distances in memory, of which none overlap, from its start on: or
-// one block, with the length and the stride 0.
+// Rows reports whether l consists of blocks at equal distances in memory that do not overlap. If l is one
+// block, the stride is 0.
 func (l *Layout) Rows() (start, block, stride int, ok bool) {
 	switch {
 	case l.more != nil:
@@ -76,8 +74,8 @@ func (l *Layout) Rows() (start, block, stride int, ok bool) {
 	return l.start, l.block, l.stride, max(l.stride, -l.stride) >= l.block
 }
 
-// Elements are the elements of a list of single ones of size bytes, which are step bytes apart from the
-// beginning of the memory on; nil for any other layout.
+// Elements returns the elements of a list of single elements of size bytes, counted from the beginning of the
+// memory at step bytes each; nil for any other layout.
 func (l *Layout) Elements(size int) (at []int, step int) {
 	if l.more == nil || !l.more.list.isOf(size) || l.more.of != nil || l.start != 0 {
 		return nil, 0
@@ -88,8 +86,8 @@ func (l *Layout) Elements(size int) (at []int, step int) {
 // Extend makes a Layout without bytes the first n bytes of memory.
 func (l *Layout) Extend(n int) { l.n, l.block = n, n }
 
-// Strided is count blocks of block elements, which begin stride elements apart, of total elements of size
-// bytes. With a negative stride the blocks come from the last to the first.
+// Strided returns count blocks of block elements, which begin stride elements apart, out of total elements of
+// size bytes. With a negative stride the last block in memory comes first.
 func Strided(total, size, count, block, stride int) (Layout, error) {
 	if count < 0 || block < 0 {
 		return Layout{}, fmt.Errorf("Strided with %d blocks of %d elements", count, block)
@@ -118,8 +116,8 @@ func Strided(total, size, count, block, stride int) (Layout, error) {
 	return l, nil
 }
 
-// Sub is a block of an n-dimensional array, whose last index changes fastest, of at most total elements of
-// size bytes.
+// Sub returns a block of an n-dimensional array of at most total elements of size bytes. The last index
+// changes fastest.
 func Sub(total, size int, shape, start, extent []int) (Layout, error) {
 	if len(start) != len(shape) || len(extent) != len(shape) {
 		return Layout{}, fmt.Errorf("Sub with a shape of %d dimensions, a start of %d and a size of %d",
@@ -153,7 +151,7 @@ func Sub(total, size int, shape, start, extent []int) (Layout, error) {
 		switch {
 		case extent[d] == 1:
 		case depth == 0 && l.block == stride:
-			l.block *= extent[d] // all that is inside is contiguous
+			l.block *= extent[d] // everything inside is contiguous
 		case depth == maxDims:
 			return Layout{}, fmt.Errorf("Sub of more than %d dimensions", maxDims)
 		default:
@@ -167,7 +165,7 @@ func Sub(total, size int, shape, start, extent []int) (Layout, error) {
 	return l, nil
 }
 
-// repeat has the blocks be in repetitions, of what another layout selects or of memory (nil).
+// repeat sets the repetitions of the blocks, and the layout that l selects from (nil for memory).
 func (l *Layout) repeat(dims []dim, of *Layout) {
 	l.stride, l.more = 0, nil
 	switch {
@@ -182,8 +180,8 @@ func (l *Layout) repeat(dims []dim, of *Layout) {
 	}
 }
 
-// Indexed is length[i] elements from at[i] on, for each i in turn, of total elements of size bytes. Without
-// lengths each is one element. The slices are kept.
+// Indexed returns length[i] elements from at[i] on, for each i in turn, out of total elements of size bytes.
+// Without lengths each range is one element. It keeps the slices.
 func Indexed(total, size int, at, length []int) (Layout, error) {
 	if length != nil && len(length) != len(at) {
 		return Layout{}, fmt.Errorf("Indexed with %d places and %d lengths", len(at), len(length))
@@ -217,11 +215,11 @@ func Indexed(total, size int, at, length []int) (Layout, error) {
 	return l, nil
 }
 
-// Bytes is how long the sequence is.
+// Bytes returns the length of the sequence.
 func (l *Layout) Bytes() int { return l.n }
 
-// Scattered reports whether there are bytes that are not contiguous in memory, in order. A layout without
-// bytes is contiguous.
+// Scattered reports whether the bytes are not contiguous and in order in memory. An empty layout is
+// contiguous.
 func (l *Layout) Scattered() bool { return l.n != l.block || l.more != nil }
 
 // Contiguous reports whether the bytes are contiguous in memory, in order, and where they begin.
@@ -234,7 +232,7 @@ func (l *Layout) list() *list {
 	return l.more.list
 }
 
-// of is what l selects from; nil for memory.
+// of returns the layout that l selects from; nil for memory.
 func (l *Layout) of() *Layout {
 	if l.more == nil {
 		return nil
@@ -242,7 +240,7 @@ func (l *Layout) of() *Layout {
 	return l.more.of
 }
 
-// manyDims are the repetitions of blocks, where there are two at least.
+// manyDims returns the repetitions of blocks if there are at least two.
 func (l *Layout) manyDims() []dim {
 	if l.more == nil {
 		return nil
@@ -261,7 +259,7 @@ func (l *Layout) appendDims(to []dim) []dim {
 	return to
 }
 
-// lengthOf is the length of a range of a list, in bytes.
+// lengthOf returns the length of a range of a list, in bytes.
 func (l *list) lengthOf(i int) int {
 	if l.length == nil {
 		return l.size
@@ -269,12 +267,12 @@ func (l *list) lengthOf(i int) int {
 	return l.length[i] * l.size
 }
 
-// Of makes l, whose offsets are positions in the sequence of outer, a selection of the bytes of outer.
+// Of returns l as a selection of the bytes of outer: offsets of l are positions in the sequence of outer.
 func (l Layout) Of(outer *Layout) Layout {
 	switch {
 	case l.n == 0:
 		return Layout{}
-	case outer.block == outer.n: // a range of what outer selects from
+	case outer.block == outer.n: // a contiguous range of outer's source
 		l.start += outer.start
 		return l.from(outer.of())
 	case outer.list() == nil && outer.manyDims() == nil:
@@ -296,7 +294,7 @@ func (l Layout) Of(outer *Layout) Layout {
 	return l.from(&parent)
 }
 
-// from is l, of the bytes of another layout or of memory (nil).
+// from returns l as a selection from another layout, or from memory (nil).
 func (l Layout) from(of *Layout) Layout {
 	if of == nil {
 		return l
@@ -309,8 +307,8 @@ func (l Layout) from(of *Layout) Layout {
 	return l
 }
 
-// within makes a selection from blocks at equal distances one of what these blocks are selected from. It can
-// be that where each of its strides leads from a place in a block to the same place in another, or stays
+// within turns a selection from blocks at equal distances into a selection from the memory or layout below
+// these blocks. That is possible if each of its strides leads to the same place in another block, or stays
 // within the block.
 func (l Layout) within(outer *Layout) (Layout, bool) {
 	b, stride := outer.block, outer.stride
@@ -329,7 +327,7 @@ func (l Layout) within(outer *Layout) (Layout, bool) {
 			low, high = low+min(span, 0), high+max(span, 0)
 		}
 	}
-	rows := 1 // that a block of l takes
+	rows := 1 // rows of outer in a block of l
 	if low == 0 && high == l.block && l.block%b == 0 {
 		rows = l.block / b
 	} else if low < 0 || high > b {
@@ -350,7 +348,7 @@ func (l Layout) within(outer *Layout) (Layout, bool) {
 	return m, true
 }
 
-// listWithin is within for a list of single elements of blocks of one element, which do not overlap.
+// listWithin is within for a list of single elements, and blocks of one element that do not overlap.
 func (l Layout) listWithin(outer *Layout, stride int) (Layout, bool) {
 	p := l.list()
 	if p.length != nil || p.step != outer.block || p.size != outer.block || l.start%outer.block != 0 ||
@@ -362,7 +360,8 @@ func (l Layout) listWithin(outer *Layout, stride int) (Layout, bool) {
 	return l, true
 }
 
-// Span is where the byte at a position is in memory, and how many bytes from there on are contiguous.
+// Span returns the offset in memory of the byte at a position, and how many bytes from there on are
+// contiguous.
 func (l *Layout) Span(at int) (offset, n int) {
 	offset, n = l.spanHere(at)
 	if of := l.of(); of != nil {
@@ -372,7 +371,7 @@ func (l *Layout) Span(at int) (offset, n int) {
 	return offset, n
 }
 
-// spanHere is Span in what l selects from.
+// spanHere is Span in the layout that l selects from.
 func (l *Layout) spanHere(at int) (offset, n int) {
 	if p := l.list(); p != nil {
 		i, from := p.find(at)
@@ -392,7 +391,7 @@ func (l *Layout) spanHere(at int) (offset, n int) {
 	return offset, n
 }
 
-// find gives the range of a list in which a position is, and the position where that begins.
+// find returns the range of a list that contains a position, and the position where that range begins.
 func (l *list) find(at int) (i, from int) {
 	switch {
 	case l.length == nil:

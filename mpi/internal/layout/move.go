@@ -2,7 +2,7 @@ package layout
 
 import "unsafe"
 
-// Cursor copies the bytes of a layout of some memory, in pieces. Those that follow one another cost least.
+// Cursor copies the bytes of a layout in pieces. Consecutive pieces are fastest.
 type Cursor struct {
 	Layout *Layout
 	Memory unsafe.Pointer
@@ -11,7 +11,7 @@ type Cursor struct {
 	entry, begins int
 }
 
-// Gather copies the bytes from a position on to dst.
+// Gather fills dst with the bytes from a position on.
 func (c *Cursor) Gather(at int, dst []byte) {
 	if at == 0 && (c.Layout.more == nil || len(dst) == c.Layout.n) {
 		c.Layout.Gather(c.Memory, dst)
@@ -102,7 +102,7 @@ func (l *Layout) Scatter(mem unsafe.Pointer, src []byte) {
 	}
 }
 
-// moveBy is a Cursor's move without one.
+// moveBy is Cursor.move without a Cursor.
 func (l *Layout) moveBy(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
 	list := l.list()
 	if list == nil {
@@ -113,8 +113,8 @@ func (l *Layout) moveBy(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, 
 	l.moveList(mem, entry, begins, at, flat, n, scatter)
 }
 
-// moveList copies n bytes from a position on, which is in a range or after it. It gives the range in which
-// the last byte is, and where that begins.
+// moveList copies n bytes from a position on, which is in the range entry or after it. It returns the range
+// of the last byte, and the position where that range begins.
 func (l *Layout) moveList(mem unsafe.Pointer, entry, begins, at int, flat unsafe.Pointer, n int,
 	scatter bool) (int, int) {
 	p := l.more.list
@@ -144,8 +144,8 @@ func (l *Layout) moveList(mem unsafe.Pointer, entry, begins, at int, flat unsafe
 	}
 }
 
-// moveElements copies elements of a list of single ones, if they have a size that there is a loop for, and
-// are elements of memory, or of a list of single ones there.
+// moveElements copies entries of a list of single elements, if there is a loop for their size, and the list
+// selects from memory or from another list of single elements. It reports whether it has.
 func (l *Layout) moveElements(mem unsafe.Pointer, at []int, flat unsafe.Pointer, scatter bool) bool {
 	list := l.more.list
 	if of := l.more.of; of != nil {
@@ -198,8 +198,8 @@ func (l *list) isOf(size int) bool { return l != nil && l.length == nil && l.siz
 // listsElements reports whether l is a list of single elements of memory, of a size.
 func (l *Layout) listsElements(size int) bool { return l.list().isOf(size) && l.more.of == nil }
 
-// moveListed copies count entries of a list of single elements: those that another list gives (at), or, where
-// that is nil, those from first on, step apart.
+// moveListed copies count entries of a list of single elements: those at first + at[i]*step, or, if at is
+// nil, at first + i*step.
 func (l *Layout) moveListed(mem unsafe.Pointer, at []int, first, step, count int, flat unsafe.Pointer,
 	scatter bool) bool {
 	mem = unsafe.Add(mem, l.start)
@@ -252,10 +252,10 @@ func (l *Layout) moveSpan(mem unsafe.Pointer, offset int, flat unsafe.Pointer, n
 	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(from), n))
 }
 
-// fewWords is how many words are copied by a loop.
+// fewWords is the number of words up to which a loop copies.
 const fewWords = 4
 
-// moveBlocks copies n bytes from a position on, of a layout that is no list.
+// moveBlocks copies n bytes from a position on, of a layout without a list.
 func (l *Layout) moveBlocks(mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
 	if dims := l.manyDims(); dims != nil {
 		l.moveDims(dims, mem, at, flat, n, scatter)
@@ -283,10 +283,10 @@ func (l *Layout) moveBlocks(mem unsafe.Pointer, at int, flat unsafe.Pointer, n i
 	}
 }
 
-// moveDims is moveBlocks of several dimensions.
+// moveDims is moveBlocks for several dimensions.
 func (l *Layout) moveDims(dims []dim, mem unsafe.Pointer, at int, flat unsafe.Pointer, n int, scatter bool) {
 	last := len(dims) - 1
-	var index [maxDims]int // of the part in which the position is, in each dimension
+	var index [maxDims]int // of the position's part, in each dimension
 	inBlock := 0
 	offset := l.start
 	if at > 0 {
@@ -301,7 +301,7 @@ func (l *Layout) moveDims(dims []dim, mem unsafe.Pointer, at int, flat unsafe.Po
 	inner, outer := dims[last], dims[last-1]
 	for {
 		var m int         // bytes copied in this step
-		dimension := last // whose index advances by count
+		dimension := last // its index advances by count
 		count := 1
 		switch {
 		case inBlock > 0 || n < l.block:
@@ -331,7 +331,7 @@ func (l *Layout) moveDims(dims []dim, mem unsafe.Pointer, at int, flat unsafe.Po
 	}
 }
 
-// moveGrid copies whole blocks: count at equal distances, in each of some rows.
+// moveGrid copies whole blocks: in each row, count of them at equal distances.
 func (l *Layout) moveGrid(mem unsafe.Pointer, offset, rows, rowStride, count, stride int, flat unsafe.Pointer,
 	scatter bool) {
 	of := l.of()
@@ -384,7 +384,7 @@ func (l *Layout) moveGrid(mem unsafe.Pointer, offset, rows, rowStride, count, st
 	}
 }
 
-// grid is moveGrid for blocks that the processor copies in a few steps.
+// grid is moveGrid for blocks that fit a few registers.
 func grid[W any](mem unsafe.Pointer, offset, rows, rowStride, count, stride int, flat unsafe.Pointer,
 	scatter bool) {
 	list := unsafe.Slice((*W)(flat), rows*count)
@@ -406,8 +406,7 @@ func grid[W any](mem unsafe.Pointer, offset, rows, rowStride, count, stride int,
 	}
 }
 
-// Copy copies the bytes of a layout to those of another, which is as long: through buf where they lie
-// together at neither end.
+// Copy copies the bytes of a layout to another of the same length. It uses buf if neither is contiguous.
 func Copy(to, from *Cursor, buf []byte) {
 	total := from.Layout.Bytes()
 	if offset, ok := from.Layout.Contiguous(); ok {

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package malicetest makes devices of a rank that holds the job's secret and breaks the rules. The engine
-// above such a device is a good one, so that the peers are led deep into each protocol before something is
-// wrong. It is for tests: of the engine, with all ranks in one process, and of whole jobs.
+// Package malicetest makes devices for a rank that has the job's secret and breaks the rules. The engine
+// above such a device is honest, so that the peers get deep into each protocol before something is wrong. It
+// is for tests of the engine, with all ranks in one process, and of whole jobs.
 package malicetest
 
 import (
@@ -18,14 +18,14 @@ import (
 
 // A Misdeed is a protocol violation by a malicious (Byzantine) rank.
 type Misdeed interface {
-	Stop() // ends it, before the rank does
+	Stop() // ends the misdeeds, before the rank ends
 	Deeds() int64
-	// Tell registers a function that is called before the first misdeed, while no peer has seen any. Later
-	// ones are only counted. It is for a rank that may be ended at any time afterwards.
+	// Tell registers a function that is called before the first misdeed, while no peer has noticed any. Later
+	// ones are only counted. It is for a rank that may be killed at any time afterwards.
 	Tell(first func())
 }
 
-// deeds counts what a malicious rank has done.
+// deeds counts the misdeeds of a malicious rank.
 type deeds struct {
 	count atomic.Int64
 	first func()
@@ -42,18 +42,18 @@ func (d *deeds) add() {
 	}
 }
 
-// Kind is a way to be malicious: it makes a device of a good one. All that is done depends on the seed, and
-// on when the peers say what.
+// Kind makes a malicious device from an honest one. Its misdeeds depend on the seed, and on the timing of the
+// peers' messages.
 type Kind func(d transport.Device, seed uint64) (transport.Device, Misdeed)
 
-// Requests changes the descriptors of rings, the bytes of slots (kinds, lengths, indices, credits), where
-// Writes go, and immediates; it repeats, leaves out and invents requests.
+// Requests changes the descriptors of rings, the bytes of slots (kinds, lengths, indices, credits), the
+// targets of Writes, and immediates; it repeats, omits and invents requests.
 func Requests(d transport.Device, seed uint64) (transport.Device, Misdeed) {
 	l := newLies(seed)
 	return malicious{d, l}, l
 }
 
-// Rings is Requests over shared memory, which changes what is shared with a peer as well.
+// Rings is Requests over shared memory, which also changes the memory shared with a peer.
 func Rings(d transport.Device, seed uint64) (transport.Device, Misdeed) {
 	l := newLies(seed)
 	l.shared, l.rate = true, 1+l.rate/3
@@ -65,19 +65,19 @@ type malicious struct {
 	*lies
 }
 
-// lies is what a malicious rank does, and how often it did.
+// lies has the settings and the count of a malicious rank's misdeeds.
 type lies struct {
 	mu    sync.Mutex
 	rand  *rand.Rand
-	after int // requests that are honest first
-	rate  int // one of so many is not
+	after int // number of honest requests at first
+	rate  int // one in so many later requests is a lie
 	lie   int // the kind of lie, or -1 for all
 	own   transport.MR
-	keys  []transport.Segment // that the peers have given
+	keys  []transport.Segment // given by the peers
 	deeds
 
-	shared bool          // what is shared is changed, too
-	over   chan struct{} // closed when that ends
+	shared bool          // also changes shared memory
+	over   chan struct{} // closed when the changes to shared memory end
 	pokers sync.WaitGroup
 }
 
@@ -162,7 +162,7 @@ type maliciousQP struct {
 	*lies
 }
 
-// MapRegion keeps to the rules: nothing checks what is done to the memory, and everything is allowed there.
+// MapRegion is honest: any use of the mapped memory is allowed and unchecked.
 func (q *maliciousQP) MapRegion(key transport.Key) (mem []byte, unmap func() error, ok bool) {
 	if m, is := q.QP.(transport.Mapper); is {
 		return m.MapRegion(key)
@@ -170,7 +170,7 @@ func (q *maliciousQP) MapRegion(key transport.Key) (mem []byte, unmap func() err
 	return nil, nil, false
 }
 
-// due reports whether the next request is no honest one, and which lie it is.
+// due reports whether the next request is a lie, and which.
 func (q *maliciousQP) due(to []transport.Segment) (lie int, due bool) {
 	for _, s := range to {
 		if len(q.keys) < 64 {
@@ -186,8 +186,8 @@ func (q *maliciousQP) due(to []transport.Segment) (lie int, due bool) {
 	return q.lie, true
 }
 
-// PostSend posts something else now and then. The engine's lock is held: no two calls of a queue pair run at
-// a time.
+// PostSend sometimes posts something else. The engine's lock is held, so calls of a queue pair are
+// serialized.
 func (q *maliciousQP) PostSend(wr *transport.SendWR) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,7 +234,7 @@ func (q *maliciousQP) PostSend(wr *transport.SendWR) error {
 	return nil
 }
 
-// WriteInline writes something else now and then, as PostSend does.
+// WriteInline sometimes writes something else, as PostSend does.
 func (q *maliciousQP) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,7 +244,7 @@ func (q *maliciousQP) WriteInline(to *transport.Segment, head, payload []byte, t
 		return q.QP.WriteInline(to, head, payload, tail)
 	}
 	if uint64(len(head)+len(payload))+transport.TailSize > to.Length {
-		return false // as the provider would say
+		return false // as the provider may, too
 	}
 	switch lie {
 	case 0:
@@ -285,7 +285,7 @@ func (q *maliciousQP) WriteInline(to *transport.Segment, head, payload []byte, t
 // The kinds of lies that concern any request are those of misplace and inventBefore.
 const kindsOfLies = 12
 
-// misplace changes where a request goes.
+// misplace changes the target of a request.
 func (q *maliciousQP) misplace(lie int, to []transport.Segment) bool {
 	for i := range to {
 		switch lie {
@@ -302,14 +302,14 @@ func (q *maliciousQP) misplace(lie int, to []transport.Segment) bool {
 	return len(to) > 0
 }
 
-// inventBefore posts a request that there is no reason for.
+// inventBefore posts a request without a reason.
 func (q *maliciousQP) inventBefore(lie int) {
 	wr := &transport.SendWR{Op: transport.OpWriteImm, Imm: q.rand.Uint32() >> q.rand.IntN(32)}
 	switch lie {
 	case 8: // an immediate that nobody waits for
-	case 9: // a Write into what the peer has given, at any place
+	case 9: // a Write to any place of a region that the peer has given
 		wr = q.invented(transport.OpWrite)
-	case 10: // a Read of it
+	case 10: // a Read of that region
 		wr = q.invented(transport.OpRead)
 	case 11: // a message that has no place in the protocol
 		wr = q.invented(transport.OpSend)
@@ -329,7 +329,7 @@ func (q *maliciousQP) someKey() transport.Segment {
 	return q.keys[q.rand.IntN(len(q.keys))]
 }
 
-// invented is a request that the engine has not asked for.
+// invented returns a request that the engine has not made.
 func (q *maliciousQP) invented(op transport.Opcode) *transport.SendWR {
 	n := 8 * (1 + q.rand.IntN(64))
 	b := q.own.Bytes()[:n]

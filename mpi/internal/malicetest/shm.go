@@ -13,9 +13,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// sharedState is what a rank can write of what it shares with one peer over shared memory, but for the rings
-// of messages: indices, counts and frames in the block that the peer reads, what it says of the other
-// direction in its own block, and the entries by which the peer finds its regions.
+// sharedState is the memory shared with one peer that a rank can write, except for the rings of messages:
+// indices, counts and frames in the block that the peer reads, its own block for the other direction, and the
+// entries by which the peer finds its regions.
 type sharedState struct {
 	words []*uint64
 	ring  []byte
@@ -23,7 +23,7 @@ type sharedState struct {
 	mapped [][2]uintptr
 }
 
-// sharedStateOf finds it in a queue pair. A rank that breaks the rules has the provider's code in its own
+// sharedStateOf finds the shared memory of a queue pair. A malicious rank has the provider's code in its
 // memory, and can do the same.
 func sharedStateOf(qp transport.QP) (s sharedState) {
 	v := reflect.ValueOf(qp).Elem()
@@ -57,8 +57,8 @@ func sharedStateOf(qp transport.QP) (s sharedState) {
 	return s
 }
 
-// mapAgain maps memory that is shared a second time: who wants to can go on writing there when the connection
-// has ended.
+// mapAgain maps shared memory a second time: a malicious rank can still write there when the connection has
+// ended.
 func (s *sharedState) mapAgain(p unsafe.Pointer, n uintptr) unsafe.Pointer {
 	const mayMove = 1
 	again, _, e := syscall.Syscall6(syscall.SYS_MREMAP, uintptr(p), 0, n, mayMove, 0, 0)
@@ -86,7 +86,7 @@ func (s *sharedState) poke(l *lies) {
 		*word += uint64(int64(8 * (l.rand.IntN(65) - 32)))
 	case 2:
 		*word ^= 1 << l.rand.IntN(64)
-	case 3, 4: // a frame that stands in the ring
+	case 3, 4: // a frame in the ring
 		at := l.rand.IntN(len(s.ring)) &^ 7
 		spoil(l.rand, s.ring[at:])
 	case 5, 6:
@@ -104,7 +104,7 @@ func (s *sharedState) poke(l *lies) {
 	}
 }
 
-// invent adds a frame that looks like one: its kind, flags, numbers and offsets are each likely or odd.
+// invent adds a plausible frame: its kind, flags, numbers and offsets are each likely or odd.
 func (s *sharedState) invent(r *rand.Rand) {
 	tail := s.words[0]
 	at := int(*tail%uint64(len(s.ring))) &^ 7
@@ -132,7 +132,7 @@ func (s *sharedState) invent(r *rand.Rand) {
 	*tail += 24 + (n+7)&^7
 }
 
-// pokeNowAndThen goes on until the rank's lies end.
+// pokeNowAndThen calls poke until the rank's lies end.
 func (s *sharedState) pokeNowAndThen(l *lies) {
 	for {
 		l.mu.Lock()

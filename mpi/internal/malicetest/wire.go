@@ -13,29 +13,29 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Frames is for devices over TCP: it changes the frames of a rank, which have no proof of who made them.
+// Frames is for devices over TCP: it changes the frames of a rank, which are not authenticated.
 func Frames(d transport.Device, seed uint64) (transport.Device, Misdeed) {
 	p := newTap(seed)
 	return tapped{d, p}, p
 }
 
-// tapped is a device over TCP whose frames are changed on their way to the peers: to these it is this rank
-// that makes them so.
+// tapped is a device over TCP whose frames are changed on their way to the peers. To these, this rank seems
+// to send them so.
 type tapped struct {
 	transport.Device
 	*tap
 }
 
-// tap passes on what goes through the connections of one rank, and changes what that rank says: bytes of
-// frames, and their order; it repeats and leaves out, mixes connections, holds back, and cuts.
+// tap forwards the connections of one rank, and changes what that rank sends: bytes of frames and their
+// order. It repeats, omits and delays pieces, mixes connections, and cuts.
 type tap struct {
 	all sync.WaitGroup
 	deeds
 
 	mu     sync.Mutex
 	rand   *rand.Rand
-	rate   int    // one of so many pieces is changed
-	old    []byte // a piece that some connection had
+	rate   int    // one in so many pieces is changed
+	old    []byte // an earlier piece of some connection
 	closed bool
 	open   []interface{ Close() error }
 }
@@ -70,7 +70,8 @@ func (e tappedEndpoint) Connect(ctx context.Context, rank uint32, addr string) e
 	return e.Endpoint.Connect(ctx, rank, addr)
 }
 
-// listen stands before an address. The tapped rank is who connects, or whom one connects to.
+// listen returns an address that forwards to addr. The tapped rank is the one that connects, or the one at
+// addr.
 func (p *tap) listen(addr string, connects bool) (string, error) {
 	const scheme = "tcp:"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,10 +118,10 @@ func (p *tap) Stop() {
 	p.all.Wait()
 }
 
-// startUp is more bytes than each side says before the first frame.
+// startUp is more than the bytes that each side sends before the first frame.
 const startUp = 2 << 10
 
-// pass passes one direction of a connection on; its bytes are the tapped rank's, or not.
+// pass forwards one direction of a connection. lies is set if the tapped rank sends it.
 func (p *tap) pass(from, to net.Conn, lies bool) {
 	defer from.Close()
 	defer to.Close()
@@ -157,7 +158,7 @@ func (p *tap) change(b []byte) (out []byte, cut bool) {
 		return nil, false
 	case 1:
 		return append(bytes.Clone(b), b...), false
-	case 2: // of another time, or another lane
+	case 2: // from another time or lane
 		return append(bytes.Clone(before), b...), false
 	case 3:
 		return before, false

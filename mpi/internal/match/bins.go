@@ -2,8 +2,8 @@ package match
 
 import "math/bits"
 
-// bin is what waits for one source of one context. The bin of AnySource has the receives that name no source,
-// and all messages of the context once more in the order of arrival.
+// bin has the receives and messages of one source of one context. The bin of AnySource has the receives from
+// any source, and all messages of the context, in the order of arrival.
 type bin[P, M any] struct {
 	posted     queue[Posted[P]]
 	unexpected queue[Message[M]]
@@ -13,10 +13,10 @@ type bin[P, M any] struct {
 // full. Ranks and contexts are numbers that this job hands out to itself, so the hash needs no secret.
 type bins[P, M any] struct {
 	slots []slot[P, M] // a power of two, or none yet
-	shift int          // leaves as many bits of a hash as number the slots
+	shift int          // leaves the bits of a hash that number the slots
 	used  int
-	spare []*bin[P, M] // released, empty, to be used again
-	last  slot[P, M]   // what was found last: most often it is wanted again
+	spare []*bin[P, M] // released and empty, for reuse
+	last  slot[P, M]   // the latest found: most often it is needed again
 }
 
 type slot[P, M any] struct {
@@ -39,8 +39,7 @@ func (s slot[P, M]) context() uint32 {
 	return uint32(s.key >> 32)
 }
 
-// at is the index of the key's slot, or of the free slot where it belongs. There is at least one slot, and
-// one is free.
+// at returns the index of the key's slot, or of the free slot for it. There must be a free slot.
 func (t *bins[P, M]) at(k uint64) int {
 	mask := len(t.slots) - 1
 	i := int(k * 0x9E3779B97F4A7C15 >> t.shift)
@@ -50,7 +49,7 @@ func (t *bins[P, M]) at(k uint64) int {
 	return i
 }
 
-// find returns nil if nothing has ever waited for this source.
+// find returns the bin, or nil if there is none.
 func (t *bins[P, M]) find(context uint32, source int32) *bin[P, M] {
 	k := key(context, source)
 	if b := t.recent(k); b != nil {
@@ -59,7 +58,7 @@ func (t *bins[P, M]) find(context uint32, source int32) *bin[P, M] {
 	return t.search(k)
 }
 
-// recent is find for what was found last, and nil for anything else.
+// recent is find for the latest found bin, and returns nil for any other.
 func (t *bins[P, M]) recent(k uint64) *bin[P, M] {
 	if t.last.key == k {
 		return t.last.bin
@@ -78,7 +77,7 @@ func (t *bins[P, M]) search(k uint64) *bin[P, M] {
 	return s.bin
 }
 
-// obtain finds the bin or makes it.
+// obtain returns the bin, and makes it if necessary.
 func (t *bins[P, M]) obtain(context uint32, source int32) *bin[P, M] {
 	if b := t.find(context, source); b != nil {
 		return b
@@ -97,7 +96,7 @@ func (t *bins[P, M]) obtain(context uint32, source int32) *bin[P, M] {
 	return b
 }
 
-// reserve makes room for so many bins in all.
+// reserve makes room for a total of n bins.
 func (t *bins[P, M]) reserve(n int) {
 	if 4*n <= 3*len(t.slots) {
 		return
@@ -116,7 +115,7 @@ func (t *bins[P, M]) rehash(size int) {
 	}
 }
 
-// release takes the empty bins of a context out of the table.
+// release removes the empty bins of a context.
 func (t *bins[P, M]) release(context uint32) {
 	before := t.used
 	t.last = slot[P, M]{}

@@ -10,7 +10,7 @@ const indexThreshold = 16
 // entry is the entry of a receive or a message in a queue. The zero entry is in none.
 type entry[E any] struct {
 	owner      *E
-	queue      *queue[E] // nil while it is in none
+	queue      *queue[E] // nil if it is in none
 	prev, next *entry[E] // in the queue
 	tag        int32
 	sequence   uint64
@@ -24,7 +24,7 @@ type entry[E any] struct {
 type queue[E any] struct {
 	first, last *entry[E]
 	length      int
-	anyTag      chain[E]   // those that accept AnyTag, while there is an index
+	anyTag      chain[E]   // entries that accept AnyTag, if there is an index
 	chains      []chain[E] // the others by hash of tag; their number is a power of two; nil without an index
 	spare       []chain[E] // empty chains of an earlier index
 }

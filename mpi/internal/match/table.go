@@ -24,7 +24,7 @@ type Posted[P any] struct {
 	Context uint32
 	Source  int32 // a rank of the context, or AnySource
 	Tag     int32 // 0 or more, or AnyTag
-	Value   P     // the owner's, not looked at
+	Value   P     // the owner's, not used here
 
 	entry entry[Posted[P]]
 }
@@ -35,7 +35,7 @@ type Message[M any] struct {
 	Context uint32
 	Source  int32 // a rank of the context
 	Tag     int32 // 0 or more
-	Value   M     // the owner's, not looked at
+	Value   M     // the owner's, not used here
 
 	// Receives with its source and receives from AnySource look for it, so it is in two queues.
 	bySource, byContext entry[Message[M]]

@@ -21,7 +21,7 @@ type callSites struct {
 	bySite  map[[2]string]*callPlace
 }
 
-// stack is the innermost part of one, which has the call of package mpi in it.
+// stack is the innermost part of a stack, which includes the call of package mpi.
 type stack [24]uintptr
 
 // callPlace is a place with the counts of its calls.
@@ -41,14 +41,14 @@ func newCallSites() *callSites {
 	return &callSites{byStack: map[stack]*callPlace{}, bySite: map[[2]string]*callPlace{}}
 }
 
-// event takes an event of the engine, on the goroutine that makes the call.
+// event handles an event of the engine, on the goroutine that makes the call.
 func (c *callSites) event(e engine.Event) {
 	switch e.Kind {
 	case engine.EventCallBegin, engine.EventCallEnd, engine.EventSlept:
 	default:
 		return
 	}
-	if e.Call == engine.CallFinalize { // waiting for the others there is no work
+	if e.Call == engine.CallFinalize { // waiting for the others does not count
 		return
 	}
 	var callers stack
@@ -67,7 +67,7 @@ func (c *callSites) event(e engine.Event) {
 	}
 }
 
-// at is the place of a stack. The lock is held.
+// at returns the place of a stack. The lock is held.
 func (c *callSites) at(callers stack) *callPlace {
 	s := c.byStack[callers]
 	if s != nil {
@@ -119,7 +119,8 @@ func (s *callPlace) total() (total callCount) {
 	return total
 }
 
-// encoded is what the launcher gets. Where a rank only slept, as in Finalize, there is no call to tell of.
+// encoded returns the counts, encoded for the launcher. It omits places where a rank only slept, as in
+// Finalize.
 func (c *callSites) encoded() ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +136,7 @@ func (c *callSites) encoded() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// leaveCallSites hands the counts over.
+// leaveCallSites hands over the counts.
 func (o *Observer) leaveCallSites() {
 	data, err := o.sites.encoded()
 	if err == nil {

@@ -10,17 +10,17 @@ import (
 )
 
 // callStats counts a rank's calls and the time spent in them, for weft run --stats. It is a hook of the
-// engine, so ranks that nobody asks for it do without.
+// engine, so it costs nothing without that option.
 type callStats struct {
 	calls [engine.Calls]struct {
 		count atomic.Uint64
 		time  atomic.Int64 // ns; of all goroutines together
 	}
-	posted     atomic.Uint64 // messages whose receive was posted when they came
-	unexpected atomic.Uint64 // messages that came before their receive
+	posted     atomic.Uint64 // messages that arrived after their receive
+	unexpected atomic.Uint64 // messages that arrived before their receive
 }
 
-// event takes an event of the engine. It allocates nothing.
+// event handles an event of the engine. It allocates nothing.
 func (s *callStats) event(e engine.Event) {
 	switch e.Kind {
 	case engine.EventCallEnd:
@@ -35,7 +35,7 @@ func (s *callStats) event(e engine.Event) {
 	}
 }
 
-// line is what weft run --stats shows of it.
+// line returns the counts as weft run --stats shows them.
 func (s *callStats) line(rank int) string {
 	if s == nil {
 		return ""

@@ -19,10 +19,10 @@ func newExitHooks(hooks []func(last bool)) *exitHooks {
 	return &exitHooks{hooks: hooks}
 }
 
-// run runs them at the end of the rank, once.
+// run runs the hooks at the end of the rank, once.
 func (x *exitHooks) run() { x.call(true) }
 
-// handOver runs them while the rank may go on.
+// handOver runs the hooks while the rank may go on.
 func (x *exitHooks) handOver() { x.call(false) }
 
 func (x *exitHooks) call(last bool) {

@@ -31,14 +31,15 @@ const (
 	metricsTimeout = 10 * time.Second
 )
 
-// metricsServer serves a rank's counters in Prometheus' text format, to its own user or to who has a token.
+// metricsServer serves a rank's counters in Prometheus' text format, to its own user or to clients with a
+// token.
 type metricsServer struct {
 	server   *http.Server
 	listener net.Listener
 	path     string // of the socket; empty for TCP
 }
 
-// metricsAddress is what WEFT_METRICS asks for: a path, or an address for TCP.
+// metricsAddress returns the address in WEFT_METRICS: a path, or an address for TCP.
 func metricsAddress(set setting.Value, rank, size int) (path, address string, err error) {
 	text := set.String()
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
@@ -60,7 +61,7 @@ func metricsAddress(set setting.Value, rank, size int) (path, address string, er
 	return "", net.JoinHostPort(host, strconv.FormatUint(number, 10)), nil
 }
 
-// readToken reads the token that callers over TCP have to know.
+// readToken reads the token that callers over TCP must have.
 func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 	name := file.String()
 	if name == "" {
@@ -91,7 +92,7 @@ func readToken(file setting.Value) (token [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(word)), nil
 }
 
-// startMetrics begins to serve the counters of a rank if a setting asks for it; nil if not.
+// startMetrics starts to serve the counters of a rank; nil without the setting.
 func startMetrics(wanted, tokenFile setting.Value, h *engine.Hub, log *slog.Logger) (*metricsServer,
 	error) {
 	if wanted.String() == "" {
@@ -134,15 +135,15 @@ func startMetrics(wanted, tokenFile setting.Value, h *engine.Hub, log *slog.Logg
 	return m, nil
 }
 
-// close ends it.
+// close stops the server.
 func (m *metricsServer) close() {
 	if m != nil {
 		m.server.Close()
 	}
 }
 
-// listenOwn listens at a path of the file system, for this process's user alone. A socket that nobody listens
-// at any more is replaced.
+// listenOwn listens at a path of the file system, for this process's user alone. It replaces a socket without
+// a listener.
 func listenOwn(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -165,7 +166,7 @@ func listenOwn(path string) (net.Listener, error) {
 	return ownListener{l.(*net.UnixListener)}, nil
 }
 
-// ownListener accepts callers of this process's user, and turns others away.
+// ownListener accepts callers of this process's user, and rejects others.
 type ownListener struct{ *net.UnixListener }
 
 func (l ownListener) Accept() (net.Conn, error) {
@@ -186,10 +187,10 @@ var gauges = map[string]bool{"Connections": true, "Registered": true, "Collectiv
 	"Phase": true, "Lanes": true, "Holes": true, "MaxHoles": true, "LongestHole": true,
 	"HandlerCore": true, "HandlerBulk": true}
 
-// named are the numbers that stand in the labels.
+// named are the fields that become labels.
 var named = map[string]bool{"Peer": true, "Endpoint": true, "Number": true}
 
-// metricsText is the counters in Prometheus' text format. Names are those of the fields of mpi.Stats.
+// metricsText returns the counters in Prometheus' text format, named by the fields of mpi.Stats.
 func metricsText(st engine.Stats, labels string) string {
 	t := &metricsTable{values: map[string][]string{}}
 	t.add("weft_", reflect.ValueOf(st), labels)
@@ -213,13 +214,13 @@ func metricsText(st engine.Stats, labels string) string {
 	return b.String()
 }
 
-// metricsTable has the values of each metric together, as the format asks for.
+// metricsTable groups the values by metric, as the format requires.
 type metricsTable struct {
-	names  []string            // what begins each metric, in order
-	values map[string][]string // by that
+	names  []string            // the beginning of each metric, in order
+	values map[string][]string // by this beginning
 }
 
-// add adds the numbers of a struct, and of those that it embeds.
+// add adds the numbers of a struct, including embedded ones.
 func (t *metricsTable) add(prefix string, v reflect.Value, labels string) {
 	for _, field := range reflect.VisibleFields(v.Type()) {
 		f := v.FieldByIndex(field.Index)
@@ -257,7 +258,7 @@ func (t *metricsTable) add(prefix string, v reflect.Value, labels string) {
 	}
 }
 
-// snake is a name in lower case, with _ between its words.
+// snake returns a name in lower case, with _ between its words.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {

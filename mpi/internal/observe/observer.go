@@ -51,7 +51,7 @@ type Communicator struct {
 	Held    []int   // ranks in the world whose parts of a window this rank has locked
 }
 
-// Communicators are those of a rank that are not freed.
+// Communicators are the communicators of a rank that are not freed.
 type Communicators interface {
 	// List returns them in the order of their ids.
 	List() []Communicator

@@ -17,8 +17,8 @@ const (
 	mutexRate = 10
 )
 
-// A profiler returns the bytes of the profile so far, or of a CPU profile what is new, and ends it if it is
-// the last one.
+// A profiler returns the bytes of the profile so far, or the new part of a CPU profile, and ends the profile
+// if it is the last call.
 type profiler func(last bool) ([]byte, error)
 
 // startProfile begins the profile that a setting selects; nil for none.
@@ -46,7 +46,7 @@ func startProfile(kind setting.Value) (profiler, error) {
 		}, nil
 	case "heap":
 		return func(last bool) ([]byte, error) {
-			runtime.GC() // the profile is that of the latest collection
+			runtime.GC() // the profile describes the latest collection
 			return lookup(last)
 		}, nil
 	case "block":
@@ -59,7 +59,7 @@ func startProfile(kind setting.Value) (profiler, error) {
 	return nil, fmt.Errorf("%s=%q: %s", kind.Name, kind, kind.Meaning)
 }
 
-// leaveProfile hands the profile over.
+// leaveProfile hands over the profile.
 func (o *Observer) leaveProfile(last bool) {
 	data, err := o.profile(last)
 	if err == nil {

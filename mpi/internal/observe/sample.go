@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// sample describes the state of the rank, with its counters. From Finalize on the counters are those of the
-// latest sample before it.
+// sample describes the state of the rank, with its counters. From Finalize on, it repeats the counters of the
+// latest sample.
 func (r *Reporter) sample() *snapshot.Sample {
 	s := r.latest
 	s.State, s.Up = *r.Snapshot(), time.Since(r.began)
@@ -29,7 +29,7 @@ func (r *Reporter) sample() *snapshot.Sample {
 	return &s
 }
 
-// count takes the engine's counters.
+// count copies the engine's counters.
 func (r *Reporter) count(s *snapshot.Sample) {
 	st := r.observer.Load().rank.Hub.Stats()
 	s.Asleep, s.Registered = st.Asleep, uint64(st.Registered+st.Collective)
@@ -52,7 +52,7 @@ func (r *Reporter) count(s *snapshot.Sample) {
 	}
 }
 
-// memoryInUse is how many bytes the Go runtime has from the system and has not given back.
+// memoryInUse returns the number of bytes that the Go runtime has from the system.
 func memoryInUse() uint64 {
 	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

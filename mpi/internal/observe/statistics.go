@@ -67,7 +67,7 @@ func table(rank int, st engine.Stats) string {
 	return b.String()
 }
 
-// contended is how many waits for its lock make a single endpoint worth a table.
+// contended is the number of waits for its lock from which a single endpoint is shown in a table.
 const contended = 100
 
 // endpointTable returns the table of the endpoints of a rank that uses several, has completion handlers, or
@@ -97,8 +97,8 @@ func endpointTable(b *strings.Builder, st engine.Stats) {
 	w.Flush()
 }
 
-// readTable is what it shows of each peer whose RDMA Reads this rank has answered: their bytes, and how many
-// of them it copied for a byte that it moved (R2 of docs/internals/conformance.md).
+// readTable writes a line for each peer whose RDMA Reads this rank has answered: their bytes, and the bytes
+// copied per byte moved (R2 of docs/internals/conformance.md).
 func readTable(b *strings.Builder, st engine.Stats) {
 	for _, c := range st.Channels {
 		if c.ReadBytes > 0 {
@@ -108,9 +108,9 @@ func readTable(b *strings.Builder, st engine.Stats) {
 	}
 }
 
-// laneTable is what it shows of the lanes to each peer that has several, or has lost one: how many there are,
-// those lost and those come back, bytes sent again, segments dropped because they were there, and the holes
-// in what arrives: open now, most at once, all, and for how long.
+// laneTable writes a line for each peer with several lanes, or with a lost one: the number of lanes, lost and
+// restored ones, bytes sent again, segments dropped as duplicates, and the holes in the received sequence:
+// open now, most at once, all, and for how long.
 func laneTable(b *strings.Builder, st engine.Stats) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "to\tlanes\tdown\tup\tsent again\tdropped\tholes open\tmost\tclosed\tlongest\tin all\t")

@@ -15,7 +15,7 @@ type tracer struct {
 	leaders []int
 }
 
-// newHook returns a hook with a trace, which may be nil, that calls all of some functions; nil for neither.
+// newHook returns a hook with a trace, which may be nil, and functions to call; nil for neither.
 func newHook(t *tracer, tell []func(engine.Event)) *engine.Hook {
 	h := &engine.Hook{}
 	if t != nil {
@@ -36,7 +36,7 @@ func newHook(t *tracer, tell []func(engine.Event)) *engine.Hook {
 	return h
 }
 
-// newTracer begins a trace in so many bytes of memory.
+// newTracer begins a trace in a number of bytes of memory.
 func newTracer(bytes int) *tracer {
 	t := &tracer{buffer: trace.NewBuffer(bytes, engine.Epoch)}
 	t.head.Wall = engine.Epoch.UnixNano()

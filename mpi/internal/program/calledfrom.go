@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CalledFrom finds in a stack which function of package mpi the program has called, and where. Both are empty
-// for a stack without functions of the program.
+// CalledFrom finds in a stack the function of package mpi that the program has called, and the source line.
+// Both are empty for a stack without functions of the program.
 func CalledFrom(callers []uintptr) (call, site string) {
 	frames := runtime.CallersFrames(callers)
 	for {
@@ -28,7 +28,7 @@ func CalledFrom(callers []uintptr) (call, site string) {
 // mpiPackage is the prefix of the names of functions of package mpi.
 const mpiPackage = Module + "mpi."
 
-// bareName is the name of a function without its receiver and its type parameters.
+// bareName returns the name of a function without its receiver and its type parameters.
 func bareName(name string) string {
 	if from, to := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']'); from >= 0 && to > from {
 		name = name[:from] + name[to+1:]

@@ -2,11 +2,11 @@ package program
 
 import "encoding/binary"
 
-// minFunction divides the distances of functions.
+// minFunction is the alignment of functions.
 const minFunction = 32
 
-// calls gives each direct call and jump in a segment: where it returns to, and what it calls. Instructions
-// are not told apart, so it gives some that are none.
+// calls passes each direct call and jump in a segment to each: its return address, and its target. It does
+// not decode instructions, so some are false.
 func calls(s segment, each func(returns, callee uintptr) bool) {
 	const call, jump = 0xe8, 0xe9 // with a distance of 32 bits
 	for i := 0; i+5 <= len(s.data); i++ {

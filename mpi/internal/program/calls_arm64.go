@@ -2,10 +2,10 @@ package program
 
 import "encoding/binary"
 
-// minFunction divides the distances of functions.
+// minFunction is the alignment of functions.
 const minFunction = 16
 
-// calls gives each direct call and jump in a segment: where it returns to, and what it calls.
+// calls passes each direct call and jump in a segment to each: its return address, and its target.
 func calls(s segment, each func(returns, callee uintptr) bool) {
 	const branch, branchAndLink = 0x5, 0x25 // the upper 6 bits; the others are the distance in words
 	for i := 0; i+4 <= len(s.data); i += 4 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Goroutine is one goroutine in a dump of all.
+// Goroutine is a goroutine in a dump of all goroutines.
 type Goroutine struct {
 	ID       uint64
 	State    string
@@ -15,8 +15,8 @@ type Goroutine struct {
 	Function string // the function of Site
 	Owner    Owner
 	Caller   Owner  // owner of the innermost function outside the runtime and the standard library
-	Parent   uint64 // the goroutine that started it; 0 if that is not known
-	Began    string // the line of the program that started it, if one did
+	Parent   uint64 // the goroutine that started it; 0 if unknown
+	Began    string // the line of the program that started it; empty if none did
 	Call     string // the function of package mpi that the program has called; empty if it is in none
 	Durable  bool   // it is durably blocked (testing/synctest)
 	Bubble   string // the number of its bubble of testing/synctest; empty if it is in none
@@ -26,13 +26,13 @@ type Goroutine struct {
 type Owner uint8
 
 const (
-	OfRuntime Owner = iota // nobody else: it calls nothing
+	OfRuntime Owner = iota // only the runtime: it calls nothing
 	OfLibrary              // the standard library, which may call the program
-	OfItself               // weft, which calls the program only in place of what waits
+	OfItself               // weft, which calls the program only on behalf of a waiting call
 	OfProgram              // the program
 )
 
-// ownerOf is whom a function belongs to.
+// ownerOf returns the owner of a function.
 func ownerOf(function string) Owner {
 	switch {
 	case Owns(function):
@@ -45,8 +45,8 @@ func ownerOf(function string) Owner {
 	return OfLibrary
 }
 
-// ParseGoroutines reads a trace of all goroutines, as runtime.Stack writes it. What it does not understand it
-// leaves out.
+// ParseGoroutines parses a trace of all goroutines in the format of runtime.Stack. It skips what it does not
+// recognize.
 func ParseGoroutines(trace string) []Goroutine {
 	var list []Goroutine
 	for block := range strings.SplitSeq(trace, "\n\n") {
@@ -63,7 +63,7 @@ func ParseGoroutines(trace string) []Goroutine {
 		for i := 1; i+1 < len(lines); i++ {
 			at, is := strings.CutPrefix(lines[i+1], "\t")
 			if !is {
-				continue // what tells of frames that are left out
+				continue // the mark for omitted frames
 			}
 			function, created := strings.CutPrefix(lines[i], "created by ")
 			function, parent, _ := strings.Cut(function, " in goroutine ")
@@ -97,7 +97,7 @@ func ParseGoroutines(trace string) []Goroutine {
 	return list
 }
 
-// withoutArguments cuts the arguments from a line that names a function.
+// withoutArguments removes the arguments from a line that names a function.
 func withoutArguments(line string) string {
 	if at := strings.LastIndexByte(line, '('); at > 0 {
 		return line[:at]
@@ -105,15 +105,15 @@ func withoutArguments(line string) string {
 	return line
 }
 
-// idle are goroutines of the standard library that call no function of the program, by their innermost
-// function.
+// idle has the innermost functions of goroutines of the standard library that call no function of the
+// program.
 var idle = map[string]bool{
 	"os/signal.signal_recv": true, // a signal comes from outside, and goes to a channel
 }
 
-// MayAct reports whether a goroutine that does not wait in a call of weft may act: it is not one of weft's,
-// and can go on without another goroutine of the program. What waits on a channel or in a select may wait for
-// time to pass; but the channels of package testing are those of other tests.
+// MayAct reports whether a goroutine that does not wait in a call of weft may act: it is not weft's own, and
+// can go on without another goroutine of the program. A goroutine that waits on a channel or in a select may
+// wait for time to pass, except on the channels of package testing, which belong to other tests.
 func (g Goroutine) MayAct() bool {
 	switch g.Owner {
 	case OfRuntime, OfItself:
@@ -138,7 +138,7 @@ const (
 	maxTrace = 4 << 20
 )
 
-// Goroutines lists the goroutines of this process. All reports whether none is left out.
+// Goroutines returns the goroutines of this process. all reports whether none is omitted.
 func Goroutines() (list []Goroutine, all bool) {
 	var trace []byte
 	size := 0
@@ -149,15 +149,15 @@ func Goroutines() (list []Goroutine, all bool) {
 	return ParseGoroutines(string(trace[:size])), size < len(trace)
 }
 
-// GoroutineID is the number of the calling goroutine.
+// GoroutineID returns the number of the calling goroutine.
 func GoroutineID() uint64 {
 	number, _, _ := strings.Cut(strings.TrimPrefix(self(), "goroutine "), " ")
 	id, _ := strconv.ParseUint(number, 10, 64)
 	return id
 }
 
-// RunsTest reports whether the calling goroutine is that of a test, and not of another one, whose *testing.T
-// is at an address. Where the trace does not tell, it says yes.
+// RunsTest reports whether the calling goroutine is that of the test whose *testing.T is at an address. If
+// the trace does not show it, it returns true.
 func RunsTest(t uintptr) bool {
 	buf := make([]byte, minTrace)
 	return runsTest(string(buf[:runtime.Stack(buf, false)]), t)
@@ -167,14 +167,14 @@ func runsTest(trace string, t uintptr) bool {
 	const runner = "\ntesting.tRunner("
 	at := strings.LastIndex(trace, runner)
 	if at < 0 {
-		return len(trace) == minTrace // the outermost frames may be cut off
+		return len(trace) == minTrace // the outermost frames may be missing
 	}
 	first, _, _ := strings.Cut(trace[at+len(runner):], ",")
 	is, err := strconv.ParseUint(first, 0, 64)
 	return err != nil || uintptr(is) == t
 }
 
-// Bubble is the number of the calling goroutine's bubble of testing/synctest; empty if it is in none.
+// Bubble returns the number of the calling goroutine's bubble of testing/synctest; empty if it is in none.
 func Bubble() string {
 	_, number, _ := strings.Cut(strings.TrimSuffix(self(), "]:"), " synctest bubble ")
 	return number
@@ -183,7 +183,7 @@ func Bubble() string {
 // InBubble reports whether the calling goroutine is in a bubble of testing/synctest.
 func InBubble() bool { return Bubble() != "" }
 
-// self is the first line of the calling goroutine's trace.
+// self returns the first line of the calling goroutine's trace.
 func self() string {
 	var buf [256]byte
 	head, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "\n")

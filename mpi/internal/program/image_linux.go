@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// image gives the segments of the executable that this package is in: its code, and its data. What is never
-// written is not copied: it may be most of what a rank has in memory.
+// image returns the segments of the executable that contains this package: its code, and its data. It does
+// not copy read-only segments, which may be most of a rank's memory.
 func image() (code, data []segment, err error) {
 	mappings, err := executableMappings()
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// starters are the functions by which a program has one of its own functions called later without a goroutine
-// that shows it before. Everything else that calls a function of the program later is a goroutine: of the
-// program, or of the standard library in its place (a server, a command that is waited for, a signal).
+// starters are the functions through which a function of the program can be called later although no
+// goroutine shows it. Anything else that calls a function of the program later is a goroutine: of the
+// program, or of the standard library on its behalf (a server, a command that is waited for, a signal).
 var starters = map[string]bool{
 	"time.AfterFunc":       true,
 	"context.AfterFunc":    true,
 	"runtime.SetFinalizer": true,
 	"runtime.AddCleanup":   true,
-	"plugin.Open":          true, // what it loads may call each of them
+	"plugin.Open":          true, // a loaded plugin may call each of them
 }
 
-// exported is the beginning of the name of a function that C may call, in a thread that is no goroutine.
+// exported is the prefix of a function that C may call, in a thread without a goroutine.
 const exported = "_cgoexp_"
 
 // Later returns how a function of the program may be called later although no goroutine shows it, as the end
 // of a sentence about the program; empty if none can. The runtime does not list timers, finalizers and
-// cleanups, so the machine code is searched for calls that could have made one. What is unknown counts as
+// cleanups, so Later searches the machine code for calls that could have made one. Anything unknown counts as
 // possible.
 var Later = sync.OnceValue(func() string {
 	if _, known := modules(); !known {
@@ -48,8 +48,8 @@ var searched = sync.OnceValue(func() <-chan struct{} {
 	return done
 })
 
-// Searched waits for so long until Later answers at once, and reports whether it does. The first call begins
-// the search, which may take longer, in a goroutine of its own.
+// Searched waits for at most within until Later's search is done, and reports whether it is. The first call
+// starts the search, which may take longer, in a separate goroutine.
 func Searched(within time.Duration) bool {
 	select {
 	case <-searched():
@@ -59,23 +59,23 @@ func Searched(within time.Duration) bool {
 	}
 }
 
-// segment is a part of the executable as it lies in memory.
+// segment is a part of the executable in memory.
 type segment struct {
 	at   uintptr
 	data []byte
 }
 
-// function is a function of the program's machine code, with what was inlined into it.
+// function is a function of the program's machine code, with the functions inlined into it.
 type function struct {
 	code  segment
 	owned bool
 }
 
-// search looks for a call of a starter from a function of the program, and for a starter that is used as a
-// value, through which anybody may call it.
+// search finds a call of a starter from a function of the program, or a starter that is used as a value,
+// which any code may call.
 func search(code, data []segment) string {
 	var functions []function
-	entries := map[uintptr]string{} // of the starters
+	entries := map[uintptr]string{} // entry points of the starters
 	weft, called := false, ""
 	for _, s := range code {
 		eachFunction(s, func(f function, name string) {
@@ -100,7 +100,7 @@ func search(code, data []segment) string {
 			return text
 		}
 	}
-	low, high := ^uintptr(0), uintptr(0) // looking into entries takes longer
+	low, high := ^uintptr(0), uintptr(0) // a map look-up takes longer
 	for at := range entries {
 		low, high = min(low, at), max(high, at)
 	}
@@ -118,7 +118,7 @@ func search(code, data []segment) string {
 	return ""
 }
 
-// eachFunction gives the functions in a segment of code, and their names.
+// eachFunction calls each for the functions in a segment of code, with their names.
 func eachFunction(s segment, each func(f function, name string)) {
 	size := uintptr(len(s.data))
 	for at := uintptr(0); at < size; at += minFunction {
@@ -134,8 +134,8 @@ func eachFunction(s segment, each func(f function, name string)) {
 			f := runtime.FuncForPC(s.at + at)
 			return f != nil && f.Entry() == entry
 		}
-		// The runtime tells the function of an address, and takes the longer for it the longer the function
-		// is: its end is looked for in steps that double, and then halve.
+		// The runtime finds the function of an address, in a time that grows with the function's length. So
+		// search for its end in steps that double, and then halve.
 		step := uintptr(minFunction)
 		for ; inside(at + step); step *= 2 {
 			at += step
@@ -145,7 +145,7 @@ func eachFunction(s segment, each func(f function, name string)) {
 				at += step
 			}
 		}
-		// The name at the entry is the function's own: inlined ones lie behind it.
+		// The name at the entry is the function's own: inlined functions follow it.
 		if name := runtime.FuncForPC(entry).Name(); name != "" {
 			code := segment{entry, s.data[entry-s.at : min(at+minFunction, size)]}
 			each(function{code, owned(name)}, name)
@@ -153,7 +153,7 @@ func eachFunction(s segment, each func(f function, name string)) {
 	}
 }
 
-// startsLater tells which starter the program calls in a function: directly, or as one that was inlined.
+// startsLater returns the starter that the program calls in a function, directly or inlined.
 func (f *function) startsLater(entries map[uintptr]string) (text string) {
 	calls(f.code, func(returns, callee uintptr) bool {
 		starter := entries[callee]
@@ -176,13 +176,13 @@ func (f *function) startsLater(entries map[uintptr]string) (text string) {
 	return text
 }
 
-// owned reports whether a function is the program's. What weft's launcher starts later calls nothing of a
-// rank.
+// owned reports whether a function is the program's. The functions that weft's launcher starts later call
+// nothing of a rank.
 func owned(function string) bool {
 	return Owns(function) && !strings.HasPrefix(function, Module+"launcher")
 }
 
-// generic is a function's name without type arguments.
+// generic returns a function's name without type arguments.
 func generic(name string) string {
 	name, _, _ = strings.Cut(name, "[")
 	return name

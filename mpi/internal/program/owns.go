@@ -1,5 +1,5 @@
-// Package program knows the program that this process runs: which functions are its own, rather than weft's
-// or the standard library's, and whether it may call some of them later although no goroutine shows that.
+// Package program examines the program that this process runs: which functions are its own, not weft's or the
+// standard library's, and whether some of them may be called later although no goroutine shows that.
 package program
 
 import (
@@ -28,8 +28,9 @@ func OfWeft(function string) bool {
 	return false
 }
 
-// Owns reports whether a function, given by its full name, is the program's: neither weft's own nor of the
-// standard library. The paths of the standard library begin without a dot, and so may those of the program.
+// Owns reports whether a function, given by its full name, is the program's: neither weft's own nor the
+// standard library's. The first element of a standard library path has no dot, and the program's may have
+// none, too.
 func Owns(function string) bool {
 	if OfWeft(function) {
 		return false
@@ -43,7 +44,8 @@ func Owns(function string) bool {
 	return inModules(path, paths)
 }
 
-// packageOf is the path of a function's package. The dots of its last element are escaped in function names.
+// packageOf returns the path of a function's package. The dots of its last element are escaped in function
+// names.
 func packageOf(function string) string {
 	name, _, _ := strings.Cut(function, "[")
 	slash := strings.LastIndexByte(name, '/') + 1
@@ -61,8 +63,7 @@ func inModules(path string, modules []string) bool {
 	return false
 }
 
-// modules are the paths of the modules that the program consists of. It reports false if the program does not
-// say.
+// modules returns the paths of the program's modules. It reports false if the program does not list them.
 var modules = sync.OnceValues(func() (paths []string, known bool) {
 	info, known := debug.ReadBuildInfo()
 	if !known {

@@ -1,5 +1,5 @@
-// Package together has the common code of packages with collective calls: a communicator of their own, and
-// one error for all ranks.
+// Package together has the common code of packages with collective calls: a separate communicator, and one
+// error for all ranks.
 package together
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// Dup is c.Dup, which fails at all ranks or at none: a rank at which it fails could not free the others from
-// calls on a communicator that it has not got. It frees them from Dup itself, by revoking c. What the
-// communicator is for stands in the error.
+// Dup is c.Dup, but fails at all ranks or at none: a rank at which Dup fails could not release the others
+// from calls on a communicator that it does not have. It releases them from Dup by revoking c. The error
+// includes purpose.
 func Dup(c *mpi.Comm, purpose string) (*mpi.Comm, error) {
 	comm, err := c.Dup()
 	made := uint64(1)
@@ -35,7 +35,8 @@ func Dup(c *mpi.Comm, purpose string) (*mpi.Comm, error) {
 	return nil, err
 }
 
-// Leave frees the other ranks of c from their calls when this one leaves its own because a rank has failed.
+// Leave releases the other ranks of c from their calls when this one leaves its call because a rank has
+// failed.
 func Leave(c *mpi.Comm, err error) error {
 	if errors.Is(err, mpi.ErrProcFailed) || errors.Is(err, mpi.ErrRevoked) {
 		c.Revoke()
@@ -46,8 +47,8 @@ func Leave(c *mpi.Comm, err error) error {
 // Error is an error that all ranks return because one of them, the lowest, has it.
 type Error struct {
 	Rank int
-	text string // with the rank, if there are others
-	kind error  // what the error at Rank wraps; nil if it is none that travels
+	text string // includes the rank, if there are others
+	kind error  // the error that the one at Rank wraps; nil if it is not sent
 }
 
 func (e *Error) Error() string { return e.text }
@@ -61,8 +62,8 @@ type sent struct {
 	Kind  int // index, or -1
 }
 
-// Agree returns an error at all ranks if one has one: that of the lowest, with the same text everywhere. It
-// wraps the same error number of the system, or the same of kinds, which all ranks pass alike.
+// Agree returns the same error at all ranks if some rank has one: that of the lowest such rank. It wraps the
+// same system error number, or the same one of kinds, which must be the same at all ranks.
 func Agree(c *mpi.Comm, err error, kinds ...error) error {
 	fine := int8(1)
 	if err != nil {

@@ -14,12 +14,11 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// spinFor is longer than it takes to copy some MiB, and short beside what is worth sleeping for: to wake a
-// rank costs some 50 µs.
+// spinFor is longer than a copy of some MiB, and much longer than the 50 µs of waking a rank.
 const spinFor = 2 * time.Millisecond
 
-// SpinFor is how long a waiting rank that has a number of cores may poll before it sleeps: a while where it
-// has a core for itself, not at all where ranks share cores.
+// SpinFor returns how long a waiting rank with a number of cores may poll before it sleeps: spinFor if it has
+// a core of its own, 0 if ranks share cores.
 func (j *Job) SpinFor(cores int) time.Duration {
 	if cores == 0 || j.Together() {
 		return 0
@@ -27,9 +26,9 @@ func (j *Job) SpinFor(cores int) time.Duration {
 	return spinFor
 }
 
-// Cores is how many cores this rank may use; 0 where ranks share cores. weft run tells; elsewhere each rank
-// has an equal share of what this process may use of its host. Where it is not known how many ranks are on
-// the host, that is one core.
+// Cores returns the number of cores that this rank may use; 0 if ranks share cores. weft run gives it;
+// elsewhere each rank has an equal share of the cores that this process may use. If the number of ranks on
+// the host is unknown, it is one core.
 func (j *Job) Cores() (int, error) {
 	local := j.way.local()
 	var cores int
@@ -57,9 +56,9 @@ func (j *Job) Cores() (int, error) {
 	return cores, nil
 }
 
-// Endpoints is how many endpoints this rank has, given the number that the user has set, or 0, and the number
-// of its cores. Unless the user has set it, the number is the same at all ranks: weft run tells it, or else
-// rank 0, which has one for each of its cores. All ranks call it together.
+// Endpoints returns the number of endpoints of this rank, given the number that the user has set, or 0, and
+// the number of its cores. Unless the user has set it, the number is the same at all ranks: weft run gives
+// it, or else rank 0, which has one for each of its cores. All ranks call it together.
 func (j *Job) Endpoints(ctx context.Context, set, cores int) (int, error) {
 	n := set
 	if n == 0 {
@@ -76,14 +75,14 @@ func (j *Job) Endpoints(ctx context.Context, set, cores int) (int, error) {
 				return 0, err
 			}
 		}
-		// Ranks where the user has set the number take part: he may have set it for some only.
+		// Ranks where the user has set the number take part: it may be set for some only.
 		if err := j.way.Barrier(ctx); err != nil || set > 0 {
 			return n, err
 		}
 	}
 	text, err := j.way.Get(ctx, pmi.EndpointsKey)
 	switch {
-	case j.weft && errors.Is(err, pmi.ErrNotFound): // of a version that does not tell it
+	case j.weft && errors.Is(err, pmi.ErrNotFound): // from a version that does not put it
 		return n, nil
 	case err != nil:
 		return 0, fmt.Errorf("the number of endpoints of each rank: %w", err)

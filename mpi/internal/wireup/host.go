@@ -11,9 +11,8 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-// Neighbors reports whether other ranks of the job can be expected on this host, and whether some can on
-// others. Where the launcher has not said how many there are, both can. A world of one counts as a neighbor
-// of itself.
+// Neighbors reports whether other ranks of the job may be on this host, and whether some may be elsewhere.
+// Both are true if the launcher does not say. A world of one counts as a neighbor of itself.
 func (j *Job) Neighbors() (here, elsewhere bool) {
 	size := int(j.Identity.Size)
 	if size == 1 || j.Together() {
@@ -23,22 +22,22 @@ func (j *Job) Neighbors() (here, elsewhere bool) {
 	return local != 1, local < size
 }
 
-// kernelBound reports whether a provider reaches only processes of the same kernel, in the same network
-// namespace, where the names of its sockets are.
+// kernelBound reports whether a provider reaches only processes of the same kernel and network namespace,
+// which holds the names of its sockets.
 func kernelBound(provider string) bool {
 	return slices.ContainsFunc(fabrics.All, func(f fabric.Fabric) bool {
 		return f.Local && f.Name == provider
 	})
 }
 
-// kernelKey is the name under which a card tells which kernel its rank runs on.
+// kernelKey is the key of a card for the kernel that its rank runs on.
 const kernelKey = "kernel"
 
 const unknownKernel = "unknown"
 
-// kernel identifies the running kernel and this process's network namespace. Hosts of equal names differ in
-// it, and so do containers with networks of their own. It only says where a try is worthwhile: the proof that
-// two ranks share memory is that one has got the other's descriptor.
+// kernel identifies the running kernel and this process's network namespace. It tells apart hosts of equal
+// names and containers with their own networks. It only says where an attempt is worthwhile: ranks share
+// memory if one has received the other's descriptor.
 var kernel = sync.OnceValue(func() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 )
 
-// netInterface is a network interface of this machine, with those of its addresses at which a peer can reach
-// it.
+// netInterface is a network interface of this machine, with the addresses at which a peer can reach it.
 type netInterface struct {
 	name     string
 	up       bool
 	prefixes []netip.Prefix
 }
 
-// Interfaces are the addresses of this machine at which peers reach it, in the order of the setting: the
-// first address of each interface that it names, and of each that is in a network that it gives as CIDR.
-// There is one at least. Where nothing is set and ranks may be on other hosts, it is the address on the way
-// to those.
+// Interfaces returns the addresses of this machine at which peers reach it, at least one, in the order of the
+// setting: the first address of each interface that it names, and of each interface in a network that it
+// gives as CIDR. Without the setting, if ranks may be on other hosts, it is the local address on the route to
+// them.
 func (j *Job) Interfaces() ([]netip.Addr, error) {
 	if !j.set.IsSet(setting.Interface) {
 		_, elsewhere := j.Neighbors()
@@ -33,8 +32,8 @@ func (j *Job) Interfaces() ([]netip.Addr, error) {
 	return interfaces(j.set)
 }
 
-// knownHosts are hosts of the job, this one perhaps among them, as far as other launchers tell: Hydra names
-// the host of the rank, PMI_PORT that of the launcher or its proxy, and Slurm all.
+// knownHosts returns hosts of the job that other launchers name, possibly including this one: Hydra names the
+// rank's host, PMI_PORT the host of the launcher or its proxy, and Slurm all hosts.
 func knownHosts(getenv func(string) string) (hosts []string) {
 	add := func(host string) {
 		if host != "" {
@@ -54,7 +53,7 @@ func knownHosts(getenv func(string) string) (hosts []string) {
 	return hosts
 }
 
-// maxTried bounds the hosts of a list that are looked up; one that can be found is enough.
+// maxTried is the maximum number of hosts of a list to look up: one that resolves is enough.
 const maxTried = 4
 
 func interfaces(set setting.Values) ([]netip.Addr, error) {
@@ -65,7 +64,7 @@ func interfaces(set setting.Values) ([]netip.Addr, error) {
 	var known []netInterface
 	for _, i := range all {
 		n := netInterface{name: i.Name, up: i.Flags&net.FlagUp != 0}
-		addrs, _ := i.Addrs() // one that has gone since has none
+		addrs, _ := i.Addrs() // none if the interface has vanished
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
 				n.prefixes = append(n.prefixes, p)
@@ -80,8 +79,7 @@ func interfaces(set setting.Values) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// choose finds the addresses that a list of names and networks asks for. One that is asked for twice comes
-// once.
+// choose returns the addresses that a list of interface names and networks selects, without duplicates.
 func choose(list string, known []netInterface) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for want := range strings.SplitSeq(list, ",") {

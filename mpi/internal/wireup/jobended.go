@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// Reporter is a connection as that of package snapshot, over which this rank tells rank 0 its state; nil
-// where there is a launcher, or nobody wants to know.
+// Reporter returns a connection, as described in package snapshot, over which this rank reports its state to
+// rank 0; nil under a launcher, or if nobody asks.
 func (j *Job) Reporter() net.Conn {
 	if r, ok := j.way.(rank0); ok && r.Watched() {
 		return r.Client.Reporter()
@@ -22,9 +22,9 @@ func (j *Job) UnderPMI() bool {
 	return ok
 }
 
-// WhenEnded has one of two functions called, from a goroutine of its own, when the job fails elsewhere: a
-// rank is lost, or another rank has ended the job with a status. A launcher ends the process itself; so this
-// is for jobs without one.
+// WhenEnded calls one of two functions, from a separate goroutine, when the job fails elsewhere: a rank is
+// lost, or another rank has ended the job with a status. It is for jobs without a launcher, which would end
+// the process.
 func (j *Job) WhenEnded(lost func(why error), aborted func(code int, why error)) {
 	direct, ok := j.way.(rank0)
 	if !ok {

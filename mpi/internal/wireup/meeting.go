@@ -29,7 +29,7 @@ type Meeting struct {
 	passed chan struct{} // closed when they leave it
 }
 
-// NewMeeting makes the meeting of a job. aborted is called when a rank ends the job with a status.
+// NewMeeting returns the meeting of a job. aborted is called when a rank ends the job with a status.
 func NewMeeting(name string, size int, aborted func(rank, code int)) *Meeting {
 	m := &Meeting{name: name, size: size, aborted: aborted, values: map[string]string{},
 		passed: make(chan struct{})}

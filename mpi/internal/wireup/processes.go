@@ -7,17 +7,17 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// processKey is the name under which a card tells the identity of its rank's process.
+// processKey is the key of a card for the identity of its rank's process.
 const processKey = "process"
 
-// processes are those of other ranks, as far as somebody has asked.
+// processes are the processes of other ranks that were asked for.
 type processes struct {
 	mu sync.Mutex
-	of map[uint32]*sys.Watch // nil while it is looked up, and for a rank of another host
+	of map[uint32]*sys.Watch // nil during the look-up, and for a rank of another host
 }
 
-// Running reports whether a rank's process is one of this host and is known to run: see fabric.Config.
-// The first call for a rank has its card looked up.
+// Running reports whether a rank's process is on this host and known to run: see fabric.Config. The first
+// call for a rank starts the look-up of its card.
 func (j *Job) Running(rank uint32) bool {
 	p := &j.processes
 	p.mu.Lock()

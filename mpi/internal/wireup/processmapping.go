@@ -10,11 +10,11 @@ import (
 	"github.com/weft-mpi/weft/internal/pmi"
 )
 
-// mappingKey is under which launchers tell which ranks are on one host, as MPICH defined it.
+// mappingKey is the key for the ranks of each host, as defined by MPICH.
 const mappingKey = "PMI_process_mapping"
 
-// Hosts gives the number of each rank's host, from 0; nil where the launcher does not tell, or all ranks
-// are on one host. All ranks get the same.
+// Hosts returns the number of each rank's host, from 0; nil if the launcher does not give it, or if all ranks
+// are on one host. It is the same at all ranks.
 func (j *Job) Hosts(ctx context.Context) ([]int, error) {
 	if _, elsewhere := j.Neighbors(); !elsewhere || !j.UnderPMI() {
 		return nil, nil
@@ -31,8 +31,8 @@ func (j *Job) Hosts(ctx context.Context) ([]int, error) {
 	return parseMapping(text, int(j.Identity.Size)), nil
 }
 
-// parseMapping reads (vector,(FIRST,HOSTS,RANKS),…): each block is of hosts with consecutive numbers, which
-// have as many consecutive ranks each. It is nil unless that makes so many ranks.
+// parseMapping parses (vector,(FIRST,HOSTS,RANKS),…): each block is a number of consecutive hosts with a
+// number of consecutive ranks each. It returns nil if that does not make size ranks.
 func parseMapping(text string, size int) (hosts []int) {
 	text, ok := strings.CutPrefix(strings.ReplaceAll(text, " ", ""), "(vector,(")
 	if !ok {

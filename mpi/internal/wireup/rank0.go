@@ -12,21 +12,21 @@ import (
 	"github.com/weft-mpi/weft/internal/allocation"
 )
 
-// A scheduler's word about where rank 0 runs, as a process finds it.
+// environment is where a process finds a scheduler's information about rank 0.
 type environment struct {
 	getenv   func(string) string
 	readFile func(string) ([]byte, error)
 	hostname func() (string, error)
 }
 
-// rank0Port is where rank 0 waits, where a scheduler tells its host and nothing tells the port.
+// rank0Port is the port of rank 0 if a scheduler gives its host and nothing gives the port.
 const rank0Port = "5700"
 
-// Each of these functions finds the address of rank 0 in what one scheduler tells; "" where it does not tell.
-// rank is this process's.
+// Each of these functions returns the address of rank 0 by the variables of one scheduler; "" if it is not
+// there. rank is this process's rank.
 
-// kubernetesRank0 goes by the names of pods. Those of an Indexed Job and of a JobSet end in the index, and
-// are hosts in the domain of a headless service, if the pods' template names one as their subdomain.
+// kubernetesRank0 uses the names of pods. Those of an Indexed Job and of a JobSet end in the index, and are
+// hosts in the domain of a headless service, if the pods' template names one as their subdomain.
 func kubernetesRank0(e *environment, rank string) (string, error) {
 	name, err := e.hostname()
 	if err != nil {
@@ -53,7 +53,7 @@ func kubernetesRank0(e *environment, rank string) (string, error) {
 	return net.JoinHostPort(base+"-0."+domain, rank0Port), nil
 }
 
-// domainOf finds the domain of a host in the text of /etc/hosts, where the kubelet writes it.
+// domainOf returns the domain of a host by the text of /etc/hosts, where the kubelet writes it.
 func domainOf(host string, text []byte) string {
 	for line := range bytes.Lines(text) {
 		line, _, _ = bytes.Cut(line, []byte("#"))
@@ -66,8 +66,8 @@ func domainOf(host string, text []byte) string {
 	return ""
 }
 
-// slurmRank0 is the first node of the step, where srun starts task 0. The port is the step's own: one that
-// Slurm has reserved, or else one that hardly another step has.
+// slurmRank0 returns the first node of the step, where srun starts task 0. The port is one that Slurm has
+// reserved for the step, or else one that another step is unlikely to have.
 func slurmRank0(e *environment, _ string) (string, error) {
 	list, tasks := e.getenv("SLURM_STEP_NODELIST"), e.getenv("SLURM_STEP_NUM_TASKS")
 	if list == "" || tasks == "" {
@@ -86,8 +86,8 @@ func slurmRank0(e *environment, _ string) (string, error) {
 	return net.JoinHostPort(nodes[0], port), nil
 }
 
-// awsRank0 is the main node of a multi-node job of AWS Batch, if that has number 0. The main node itself is
-// not told its address.
+// awsRank0 returns the main node of a multi-node job of AWS Batch, if that has number 0. The main node itself
+// does not get its address.
 func awsRank0(e *environment, rank string) (string, error) {
 	main, host := e.getenv("AWS_BATCH_JOB_MAIN_NODE_INDEX"),
 		e.getenv("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS")
@@ -106,7 +106,7 @@ func awsRank0(e *environment, rank string) (string, error) {
 	return net.JoinHostPort(host, rank0Port), nil
 }
 
-// torchRank0 is what torchrun and those in its manner tell everybody.
+// torchRank0 returns the address that torchrun and compatible launchers give to all ranks.
 func torchRank0(e *environment, _ string) (string, error) {
 	host, port := e.getenv("MASTER_ADDR"), e.getenv("MASTER_PORT")
 	if host == "" || port == "" {

@@ -110,8 +110,8 @@ func newPlace(set setting.Values, address, rankName, rank, sizeName, size string
 	return c, err
 }
 
-// WhenStuck is how long nothing may move until the user is told, 0 for never; and what is done about a job
-// that hangs.
+// WhenStuck returns how long nothing may move until a report, 0 for never, and what to do about a job that
+// hangs.
 func WhenStuck(set setting.Values) (after time.Duration, action deadlock.Action, err error) {
 	if text := set.Of(setting.Stuck).String(); text != "never" {
 		if after, err = set.Of(setting.Stuck).Duration(); err != nil {

@@ -132,18 +132,17 @@ func agree(ctx context.Context, kv keyValues, g given) ([secretSize]byte, error)
 	return [secretSize]byte(b), nil
 }
 
-// mark tells secrets apart without telling them.
+// mark returns a mark that identifies a secret without revealing it.
 func mark(secret [secretSize]byte) string {
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte("weft mark of a secret"))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// maxInFile bounds what is read of a secret's file.
+// maxInFile bounds the size of a secret's file.
 const maxInFile = 4096
 
-// readFile makes the secret from a file that nobody else knows: it is the hash of all its bytes, so that it
-// does not matter how the file writes them.
+// readFile makes the secret from a private file: it is the hash of all bytes, so any format will do.
 func readFile(name string) (secret [secretSize]byte, err error) {
 	// Opening something else than a file must not wait for another process.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

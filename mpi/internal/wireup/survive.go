@@ -17,7 +17,7 @@ import (
 // if a rank dies while it waits for a PMI reply, so ranks send no PMI requests between Init and Finalize.
 // Failed ranks are detected by their connections, or reported by rank 0 if it is the coordinator.
 
-// errBeforeStart ends Init, because the launcher's barrier would wait for the failed rank for ever.
+// errBeforeStart ends Init, because the launcher's barrier would wait for the failed rank forever.
 var errBeforeStart = errors.New("a rank has failed before all ranks had come to Init")
 
 // prepareToSurvive is called before the first PMI request.
@@ -39,7 +39,7 @@ func (j *Job) prepareToSurvive(set setting.Values) error {
 func (j *Job) SurvivesAlone() bool { return j.survives }
 
 // lateAnswer bounds the wait in Init for the launcher's answer after the report of a failed rank. If that
-// rank had left Init, the answer is on its way.
+// rank had left Init, the answer is in flight.
 const lateAnswer = 2 * time.Second
 
 // untilFailure returns a context that ends lateAnswer after the launcher has reported a failed rank.

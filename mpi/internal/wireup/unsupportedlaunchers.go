@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// unsupported are the launchers that weft cannot get a rank's peers from, with what they say in the
-// environment. size and rank name variables; unknown says that a rank of 0 without a size may be one of
-// several, both that the names are so common that only both together tell.
+// unsupported are the launchers from which weft cannot get a rank's peers, with their variables. size and
+// rank name variables; unknown is set if a rank of 0 without a size may be one of several, and both if the
+// names are so common that only both together count.
 var unsupported = []struct {
 	size, rank    string
 	unknown, both bool
@@ -54,9 +54,9 @@ const noPMI = "without PMI, by which it would find its peers: start it with `wef
 const noLauncher = "or give all ranks WEFT_COORDINATOR=HOST:PORT, where rank 0 waits for the others, and " +
 	"WEFT_SECRET_FILE=FILE"
 
-// unreachable is the error of a process that was started as one of several, by a launcher that weft cannot
-// speak to; nil if there is none. Otherwise every rank would silently become a world of one. A job of one
-// process is one, whoever has launched it. WEFT_SIZE=1 is the user's word that it is.
+// unreachable returns an error if an unsupported launcher has started this process as one of several:
+// otherwise every rank would silently become a world of one. A job of one process is a world of one under any
+// launcher, and by WEFT_SIZE=1 the user says that a process is alone.
 func unreachable() error {
 	alone := false
 	if os.Getenv("WEFT_SIZE") == "1" {

@@ -1,6 +1,6 @@
 // Package wireup is the bootstrap of a rank: the process learns its rank and its job, gets the job's secret,
-// and finds its peers. It speaks PMI-1.1 to its launcher, or a protocol of its own to rank 0 if there is no
-// launcher.
+// and finds its peers. It uses PMI-1.1 with its launcher, or the coordinator's protocol with rank 0 if there
+// is no launcher.
 package wireup
 
 import (
@@ -37,7 +37,7 @@ type Job struct {
 }
 
 // Join joins the job of this process. Without a launcher that is a job of one rank, unless the environment
-// says the rank and the address of rank 0.
+// gives the rank and the address of rank 0.
 func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	client, err := pmi.FromEnv()
 	if err != nil {
@@ -99,7 +99,7 @@ func joinDirectly(ctx context.Context, set setting.Values) (*Job, error) {
 
 func cardKey(rank uint32) string { return "weft-card-" + strconv.Itoa(int(rank)) }
 
-// Publish tells the peers our addresses, and returns when all of them have told theirs.
+// Publish publishes this rank's addresses, and returns when all peers have published theirs.
 func (j *Job) Publish(ctx context.Context, card Card) error {
 	ctx, cancel := j.untilFailure(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	return j.keepCards(ctx)
 }
 
-// Lookup is the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
+// Lookup returns the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
 // goroutine.
 func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
@@ -146,29 +146,29 @@ func (j *Job) card(ctx context.Context, rank uint32) (string, error) {
 	return j.cards[rank], nil
 }
 
-// answerWithin bounds what the launcher answers at once. A barrier has no such bound: it waits for other
+// answerWithin bounds the wait for the launcher's answers. A barrier has no such bound: it waits for other
 // ranks.
 const answerWithin = 30 * time.Second
 
-// Barrier returns when every rank of the job has called it, or with an error when ctx ends; the launcher
-// cannot be spoken to after that.
+// Barrier waits until every rank of the job has called it. It returns an error when ctx ends; then the
+// connection to the launcher is unusable.
 func (j *Job) Barrier(ctx context.Context) error {
 	return j.way.Barrier(ctx)
 }
 
-// Finalize tells the launcher that this rank ends as it should.
+// Finalize tells the launcher that this rank ends normally.
 func (j *Job) Finalize() error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	err := j.way.Finalize(ctx)
 	var lost *coordinator.LostError
 	if j.survives && errors.As(err, &lost) {
-		return nil // nobody is left to tell it to
+		return nil // the job is over already
 	}
 	return err
 }
 
-// Leave drops the connection to the launcher without a word: to it this rank has failed.
+// Leave drops the connection to the launcher without a farewell, so the launcher considers this rank failed.
 func (j *Job) Leave() error {
 	return j.way.Close()
 }
@@ -176,7 +176,7 @@ func (j *Job) Leave() error {
 const (
 	// directWithin is how long Abort waits for rank 0 to take it, where there is no launcher.
 	directWithin = 2 * time.Second
-	// hangUpWithin is how long Abort waits for the launcher's next step. Only one that is stopped takes so
+	// hangUpWithin is how long Abort waits for the launcher's next step. Only a stopped launcher takes so
 	// long.
 	hangUpWithin = 10 * time.Second
 )
@@ -188,6 +188,6 @@ func (j *Job) Abort(code int) {
 	}
 }
 
-// PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that it looks for
-// the cause of the job's failure elsewhere. It does not wait.
+// PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that the cause of
+// the job's failure is sought elsewhere. It does not wait.
 func (j *Job) PeerLost(rank int) { j.way.PeerLost(rank) }

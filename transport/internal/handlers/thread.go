@@ -124,7 +124,7 @@ func (p *pollerThread) run() {
 	}
 }
 
-// pollReady queues a turn for each ready queue, and waits for one for up to d (d < 0: for ever).
+// pollReady queues a turn for each ready queue, and waits for one for up to d (d < 0: forever).
 func (p *pollerThread) pollReady(d time.Duration) {
 	p.since = 0
 	n, err := p.poller.Await(p.ready[:], d)

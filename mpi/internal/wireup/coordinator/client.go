@@ -16,20 +16,20 @@ import (
 	"github.com/weft-mpi/weft/internal/deadlock"
 )
 
-// ErrNotFound says that nothing is filed under a key.
+// ErrNotFound means that a key has no value.
 var ErrNotFound = errors.New("key not found")
 
-// Config is what a rank is told of its job.
+// Config describes the job to a rank.
 type Config struct {
 	Rank, Size int
 	Address    string // HOST:PORT where rank 0 listens
 	Secret     [secretSize]byte
 	Within     time.Duration // deadline of the start
 	Kernel     string        // equal at ranks of one kernel
-	Survive    bool          // when ranks are lost, rank 0 too; the same at all ranks
+	Survive    bool          // the loss of ranks, even of rank 0; the same at all ranks
 
-	// Stuck is how long no message may move until rank 0 tells on standard error what the ranks wait for; 0
-	// for never. StuckAction is what it does besides.
+	// Stuck is how long no message may move until rank 0 reports on standard error what the ranks wait for; 0
+	// for never. StuckAction is what it does then.
 	Stuck       time.Duration
 	StuckAction deadlock.Action
 
@@ -38,13 +38,13 @@ type Config struct {
 	authTimeout time.Duration
 }
 
-// An AbortError says that a rank has ended the job.
+// An AbortError reports that a rank has ended the job.
 type AbortError struct {
 	Rank, Code int
-	How        string // what is known besides
+	How        string // further information
 }
 
-// These stand for the rank of an AbortError where a hang has ended the job.
+// Values of an AbortError's rank if a hang has ended the job.
 const (
 	StuckRank   = math.MaxUint32     // a deadlock
 	UnmovedRank = math.MaxUint32 - 1 // nothing had moved for long
@@ -60,7 +60,7 @@ func (e *AbortError) Error() string {
 	return fmt.Sprintf("rank %d has ended the job with status %d%s", e.Rank, e.Code, e.How)
 }
 
-// A LostError says that a rank has gone without a farewell.
+// A LostError reports that a rank has left without a farewell.
 type LostError struct {
 	Rank int
 	How  string
@@ -68,39 +68,39 @@ type LostError struct {
 
 func (e *LostError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.How) }
 
-// Client is a rank's place in the job. Its calls may come from any goroutine.
+// Client is a rank's membership in the job. Its methods may be called from any goroutine.
 type Client struct {
 	config Config
 	server *server // at rank 0
 	link   *link
 	job    string
 	local  int
-	rank0  netip.Addr // of rank 0's host, as kindStart has it
+	rank0  netip.Addr // of rank 0's host, from kindStart
 
-	calls    sync.Mutex   // one put or get is under way
-	answers  chan message // of it
+	calls    sync.Mutex   // held during a put or get
+	answers  chan message // of the put or get
 	barriers sync.Mutex
 	released chan struct{}
 
-	asks       chan byte       // what rank 0 wants to know
-	casualties chan *LostError // of a job that goes on; as long as there are ranks, and closed at the end
+	asks       chan byte       // requests of rank 0
+	casualties chan *LostError // of a job that goes on; with room for all ranks, and closed at the end
 
-	ended chan struct{} // closed when the connection is of no more use; why is set before
+	ended chan struct{} // closed when the connection is unusable; why is set before
 	why   error
 	on    sync.Once
 }
 
-// dialWithin bounds one try to reach rank 0, and betweenTries is the time until the next.
+// dialWithin bounds one attempt to reach rank 0, and betweenTries is the time until the next.
 const (
 	dialWithin   = 10 * time.Second
 	betweenTries = 50 * time.Millisecond
 )
 
-// grace is what rank 0 may take, beyond its own deadline, to tell that the start has failed.
+// grace is the time that rank 0 has, beyond its own deadline, to report that the start has failed.
 const grace = 10 * time.Second
 
-// Join returns when all ranks have come, or with why they have not at the deadline. Rank 0 listens; the
-// others call it until it answers.
+// Join returns when all ranks have come, or with an error at the deadline. Rank 0 listens; the others call it
+// until it answers.
 func Join(ctx context.Context, config Config) (*Client, error) {
 	c := &Client{config: config, answers: make(chan message, 1), released: make(chan struct{}, 1),
 		asks: make(chan byte, 4), casualties: make(chan *LostError, config.Size), ended: make(chan struct{})}
@@ -126,7 +126,7 @@ func (c *Client) hello() hello {
 		kernel: c.config.Kernel, host: host}
 }
 
-// serve begins rank 0's server, and a connection to it within this process.
+// serve starts rank 0's server, and a connection to it within this process.
 func (c *Client) serve(ctx context.Context) (err error) {
 	if c.server, err = listen(ctx, c.config); err != nil {
 		return err
@@ -138,8 +138,8 @@ func (c *Client) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// reach calls rank 0 until it answers. Rank 0 may not have been started yet, and its host's name may not be
-// known yet. Another program or job at its address does not go away, so that is final.
+// reach calls rank 0 until it answers. Rank 0 may not have been started yet, and its host's name may not
+// resolve yet. Another program or job at its address is a final error.
 func (c *Client) reach(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Within)
 	defer cancel()
@@ -205,11 +205,11 @@ func (c *Client) begin(ctx context.Context) error {
 		return c.failure(m)
 	}
 	c.job, c.local = m.text, int(m.number)
-	c.rank0, _ = netip.ParseAddr(m.key) // not valid where all ranks are on one host
+	c.rank0, _ = netip.ParseAddr(m.key) // invalid if all ranks are on one host
 	return c.link.conn.SetReadDeadline(time.Time{})
 }
 
-// failure is the error that a message of rank 0 tells of.
+// failure returns the error that a message of rank 0 reports.
 func (c *Client) failure(m message) error {
 	switch m.kind {
 	case kindFailed:
@@ -222,7 +222,7 @@ func (c *Client) failure(m message) error {
 	return fmt.Errorf("rank 0 sent a message of kind %d that is not due", m.kind)
 }
 
-// read takes what rank 0 sends until the connection ends.
+// read handles rank 0's messages until the connection ends.
 func (c *Client) read() {
 	defer close(c.casualties)
 	for {
@@ -246,7 +246,7 @@ func (c *Client) read() {
 		case kindAsk:
 			select {
 			case c.asks <- byte(m.number):
-			default: // nobody answers
+			default: // nobody waits for requests
 			}
 			continue
 		case kindRelease:
@@ -264,7 +264,8 @@ func (c *Client) read() {
 	}
 }
 
-// lose notes a rank that the job goes on without. It reports whether there was room: no rank is lost twice.
+// lose records a rank that the job goes on without. It reports whether there was room, as no rank is lost
+// twice.
 func (c *Client) lose(lost *LostError) bool {
 	if !c.config.Survive {
 		return false
@@ -277,8 +278,8 @@ func (c *Client) lose(lost *LostError) bool {
 	}
 }
 
-// Casualties gives the ranks that are lost in a job that goes on. It is closed when this rank has left the
-// job, or rank 0, who tells of them, is lost itself.
+// Casualties returns a channel of the ranks that are lost in a job that goes on. It is closed when this rank
+// has left the job, or when rank 0, which reports them, is lost.
 func (c *Client) Casualties() <-chan *LostError { return c.casualties }
 
 func (c *Client) end(why error) {
@@ -288,20 +289,21 @@ func (c *Client) end(why error) {
 	})
 }
 
-// Rank is this process's rank.
+// Rank returns this process's rank.
 func (c *Client) Rank() int { return c.config.Rank }
 
-// Size is the number of ranks of the job.
+// Size returns the number of ranks of the job.
 func (c *Client) Size() int { return c.config.Size }
 
-// KVSName is the job's id, which rank 0 has drawn.
+// KVSName returns the job's id, which rank 0 has chosen.
 func (c *Client) KVSName() string { return c.job }
 
-// Local is the number of ranks with this one's kernel, itself among them.
+// Local returns the number of ranks with this rank's kernel, including itself.
 func (c *Client) Local() int { return c.local }
 
-// Address is this host's address on the way to the other hosts' ranks; not valid where there are none. A rank
-// of rank 0's host may have reached it by a loopback address, and gets the host's from those of other hosts.
+// Address returns this host's address on the route to the other hosts' ranks; invalid without such ranks. A
+// rank of rank 0's host may have reached it by a loopback address, and gets the host's address from ranks of
+// other hosts.
 func (c *Client) Address() netip.Addr {
 	a, ok := c.link.conn.LocalAddr().(*net.TCPAddr)
 	if !ok || a.IP.IsLoopback() {
@@ -310,10 +312,11 @@ func (c *Client) Address() netip.Addr {
 	return a.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// Ended is closed when the job has failed or this rank has left it; Why tells the reason then.
+// Ended returns a channel that is closed when the job has failed or this rank has left it. Then Why has the
+// reason.
 func (c *Client) Ended() <-chan struct{} { return c.ended }
 
-// Why is the reason for the end of the job. To be called after Ended.
+// Why returns the reason for the end of the job. Call it after Ended.
 func (c *Client) Why() error { return c.why }
 
 // call sends a request and waits for its answer.
@@ -330,7 +333,7 @@ func (c *Client) call(ctx context.Context, m message) (message, error) {
 		return message{}, c.why
 	case <-ctx.Done():
 		err := fmt.Errorf("rank 0 has not answered: %w", context.Cause(ctx))
-		c.end(err) // the answer to come would be taken for that of another request
+		c.end(err) // the late answer would be taken for the next request's
 		return message{}, err
 	}
 }
@@ -344,7 +347,8 @@ func (c *Client) send(m message) error {
 	}
 }
 
-// Put files a value under a key, which is put once, for all ranks. They can get it after the next barrier.
+// Put stores a value under a key for all ranks, which can get it after the next barrier. A key can be put
+// once.
 func (c *Client) Put(ctx context.Context, key, value string) error {
 	if len(key) > maxKey || len(value) > maxText {
 		return fmt.Errorf("%d bytes under a key of %d are more than %d and %d", len(value), len(key),
@@ -357,7 +361,7 @@ func (c *Client) Put(ctx context.Context, key, value string) error {
 	return err
 }
 
-// Get is the value under a key; ErrNotFound if there is none.
+// Get returns the value under a key, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	a, err := c.call(ctx, message{kind: kindGet, key: key})
 	if err == nil && a.kind != kindDone {
@@ -366,7 +370,7 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	return a.text, err
 }
 
-// Barrier returns when every rank of the job has called it. After an end of ctx no call works any more.
+// Barrier waits until every rank of the job has called it. If ctx ends first, all later calls fail.
 func (c *Client) Barrier(ctx context.Context) error {
 	c.barriers.Lock()
 	defer c.barriers.Unlock()
@@ -384,7 +388,7 @@ func (c *Client) Barrier(ctx context.Context) error {
 	}
 }
 
-// Finalize tells rank 0 that this rank ends as it should. Rank 0 waits for all.
+// Finalize tells rank 0 that this rank ends normally. Rank 0 waits for all.
 func (c *Client) Finalize(ctx context.Context) error {
 	_, err := c.call(ctx, message{kind: kindFarewell})
 	c.end(errors.New("used after Finalize"))
@@ -396,7 +400,7 @@ func (c *Client) Finalize(ctx context.Context) error {
 }
 
 // Abort asks rank 0 to end the whole job with an exit status. It returns when the other ranks have been told,
-// or ctx ends, and at once where the job has failed already.
+// when ctx ends, or at once if the job has failed already.
 func (c *Client) Abort(ctx context.Context, code int) error {
 	select {
 	case <-c.ended:
@@ -413,17 +417,17 @@ func (c *Client) Abort(ctx context.Context, code int) error {
 	return nil
 }
 
-// PeerLost tells rank 0, without waiting, that this rank has lost another one: what happens to this rank
-// afterwards may follow from that.
+// PeerLost tells rank 0, without waiting, that this rank has lost another one, which may explain its later
+// failures.
 func (c *Client) PeerLost(peer int) {
 	c.link.send(message{kind: kindPeerLost, number: uint32(peer)})
 }
 
-// Watched reports whether rank 0 wants to know of the ranks' states.
+// Watched reports whether rank 0 monitors the ranks' states.
 func (c *Client) Watched() bool { return c.config.Stuck > 0 }
 
-// Reporter returns a connection as that of package snapshot, over which the rank tells its state to rank 0.
-// It ends with the client.
+// Reporter returns a connection, as described in package snapshot, over which the rank reports its state to
+// rank 0. It ends with the client.
 func (c *Client) Reporter() net.Conn {
 	ours, theirs := net.Pipe()
 	go func() {
@@ -452,7 +456,7 @@ func (c *Client) Reporter() net.Conn {
 	return ours
 }
 
-// Close drops the connection. Without Finalize before it, this rank is lost to the others.
+// Close drops the connection. Without a preceding Finalize, the others consider this rank lost.
 func (c *Client) Close() error {
 	c.end(errors.New("used after Close"))
 	if c.link != nil {

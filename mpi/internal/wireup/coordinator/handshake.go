@@ -15,7 +15,7 @@ import (
 // magic begins the first frame of either side.
 const magic = "weft-coordinator"
 
-// version is that of the protocol. Its place in the first frames is the same in all versions.
+// version is the version of the protocol. Its position in the first frames is the same in all versions.
 const version = 2
 
 const (
@@ -32,7 +32,7 @@ const (
 	wrongFormat = 2
 )
 
-// A hello is what a rank says of itself.
+// A hello describes a rank to rank 0.
 type hello struct {
 	rank, size, pid uint32
 	kernel, host    string
@@ -53,7 +53,7 @@ func (e *versionError) Error() string {
 		e.theirs, version)
 }
 
-// greeting is the first frame of rank 0.
+// greeting returns the first frame of rank 0.
 func greeting() []byte {
 	b := binary.BigEndian.AppendUint16([]byte(magic), version)
 	nonce := make([]byte, nonceSize)
@@ -61,7 +61,7 @@ func greeting() []byte {
 	return append(b, nonce...)
 }
 
-// checkGreeting looks at the beginning of a first frame.
+// checkGreeting checks the beginning of a first frame.
 func checkGreeting(b []byte) error {
 	if len(b) < greetSize || string(b[:len(magic)]) != magic {
 		return errNoCoordinator
@@ -72,7 +72,7 @@ func checkGreeting(b []byte) error {
 	return nil
 }
 
-// format is the hello without its proof.
+// format returns the hello without its proof.
 func (h *hello) format() []byte {
 	b := greeting()
 	b = binary.BigEndian.AppendUint32(b, h.rank)
@@ -85,7 +85,7 @@ func (h *hello) format() []byte {
 	return b
 }
 
-// parseHello takes a hello without its proof apart.
+// parseHello parses a hello without its proof.
 func parseHello(b []byte) (h hello, err error) {
 	if err := checkGreeting(b); err != nil {
 		return h, err
@@ -118,8 +118,8 @@ func proof(secret []byte, use string, greeting, hello []byte) []byte {
 	return h.Sum(nil)
 }
 
-// admit is rank 0's side of the handshake. The caller has proved the secret when it returns without an error.
-// It keeps nothing of a caller that has not.
+// admit runs rank 0's side of the handshake. If it returns no error, the caller has proved the secret. It
+// stores nothing for a caller that has not.
 func admit(conn net.Conn, secret [secretSize]byte) (*link, hello, error) {
 	ours := greeting()
 	if err := writeFrame(conn, ours); err != nil {
@@ -152,8 +152,8 @@ func admit(conn net.Conn, secret [secretSize]byte) (*link, hello, error) {
 	return newLink(conn, key, 'c', 'r'), h, err
 }
 
-// call is a rank's side of the handshake. Errors other than errNoCoordinator, errSecret and a *versionError
-// may be gone at another try.
+// call runs a rank's side of the handshake. Errors other than errNoCoordinator, errSecret and a *versionError
+// may be temporary.
 func call(conn net.Conn, secret [secretSize]byte, h hello) (*link, error) {
 	theirs, err := readFrame(conn, maxHello)
 	if errors.Is(err, errFrame) {
@@ -185,7 +185,7 @@ func call(conn net.Conn, secret [secretSize]byte, h hello) (*link, error) {
 	return newLink(conn, proof(secret[:], "session", theirs, text), 'r', 'c'), nil
 }
 
-// errFrame says that what came is no frame of the protocol.
+// errFrame means that the received bytes are not a frame of the protocol.
 var errFrame = errors.New("a frame of a wrong length")
 
 // writeFrame writes a length and the bytes in one piece.
@@ -194,7 +194,7 @@ func writeFrame(w io.Writer, b []byte) error {
 	return err
 }
 
-// readFrame reads what writeFrame has written. Nothing is allocated for a frame that is too long.
+// readFrame reads a frame. It allocates nothing for a frame that is too long.
 func readFrame(r io.Reader, maxBytes int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

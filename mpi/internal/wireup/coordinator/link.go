@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sendWithin bounds the writing of a message. A receiver has a few messages under way at most, so its
+// sendWithin bounds the writing of a message. A receiver has at most a few messages in flight, so its
 // connection has room for them.
 const sendWithin = 10 * time.Second
 
@@ -20,11 +20,11 @@ const sendWithin = 10 * time.Second
 const tagSize = 16
 
 // A link is a connection after its handshake. Each message has a tag, from a key of this connection, the
-// direction and the number of the message: nobody on the way can change, repeat or leave out one.
+// direction and the number of the message, so nobody in between can change, repeat or remove one.
 type link struct {
 	conn net.Conn
 	in   *bufio.Reader
-	from seal // of what is read, by one goroutine
+	from seal // of received messages; used by one goroutine
 
 	mu sync.Mutex
 	to seal

@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// kind says what a message is.
+// kind is the kind of a message.
 type kind uint8
 
 const (
-	kindPut      kind = iota + 1 // to rank 0: file text under key
-	kindGet                      // to rank 0: what is filed under key?
+	kindPut      kind = iota + 1 // to rank 0: store text under key
+	kindGet                      // to rank 0: look up key
 	kindBarrier                  // to rank 0: the sender waits in the barrier
-	kindFarewell                 // to rank 0: the sender ends as it should
+	kindFarewell                 // to rank 0: the sender ends normally
 	kindAbort                    // to rank 0: end the job with status number
 	kindPeerLost                 // to rank 0: the sender has lost its peer number
 
 	kindStart   // all have come: number share the receiver's kernel, text is the job's id, key an address
 	kindDone    // the put or farewell is done; for a get, text is the value
-	kindMissing // nothing is filed under the key
+	kindMissing // the key has no value
 	kindRefused // the put is refused, text says why
 	kindRelease // all ranks are in the barrier
 	kindFailed  // the job cannot start, text says why
 	kindAborted // rank has ended the job with status number, text says more
 	kindLost    // rank is lost, text says how; the job ends
 
-	kindState   // to rank 0: text is the next piece of what the sender says of its state
-	kindAsk     // rank 0 asks for something of package snapshot, number
+	kindState   // to rank 0: text is the next piece of the sender's frames of package snapshot
+	kindAsk     // rank 0 sends command number of package snapshot
 	kindWithout // rank is lost, text says how; the job goes on
 
 	lastKind = kindWithout
@@ -41,14 +41,14 @@ const (
 	headLength = 1 + 4 + 4 + 1
 )
 
-// A message is what goes over a connection after its handshake.
+// A message is a message over a connection after its handshake.
 type message struct {
 	kind         kind
 	rank, number uint32
 	key, text    string
 }
 
-// format is the encoding of a message. Key and text are within their limits.
+// format encodes a message. Key and text are within their limits.
 func (m message) format() []byte {
 	b := make([]byte, 0, headLength+len(m.key)+len(m.text))
 	b = append(b, byte(m.kind))
@@ -59,7 +59,7 @@ func (m message) format() []byte {
 	return append(b, m.text...)
 }
 
-// parse takes the encoding of a message apart.
+// parse decodes a message.
 func parse(b []byte) (m message, err error) {
 	if len(b) < headLength {
 		return m, fmt.Errorf("a message of %d bytes", len(b))

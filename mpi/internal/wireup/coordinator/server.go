@@ -16,15 +16,15 @@ import (
 )
 
 // The bounds for callers that have not proved the secret. While there are maxUnauthenticated, further ones
-// wait in the listener's queue, and those that are there have hurriedWithin only, so that silent ones do not
-// keep the ranks out for long.
+// wait in the listener's queue, and each has only hurriedWithin, so that silent callers do not keep the ranks
+// out for long.
 const (
 	maxUnauthenticated = 64
 	authTimeout        = 5 * time.Second
 	hurriedWithin      = 250 * time.Millisecond
 )
 
-// keepAlive finds a host that has gone without a word, within some 11 seconds.
+// keepAlive detects a host that has vanished, within about 11 seconds.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // server is rank 0's side: it connects a table with the ranks.
@@ -40,15 +40,15 @@ type server struct {
 	mu      sync.Mutex
 	table   *table
 	links   []*link                // by rank
-	callers map[net.Conn]time.Time // that are connected: since when, or 0 for ranks of the job
+	callers map[net.Conn]time.Time // connected callers: since when, or 0 for ranks of the job
 	refused int                    // callers
-	lastly  string                 // who was refused last, and why
+	lastly  string                 // the last refused caller, and why
 	closed  bool
 
-	watch *watch // nil where nobody wants one
+	watch *watch // nil if not wanted
 }
 
-// listen begins to serve. The start fails when not all ranks have come within a time.
+// listen begins to serve. The start fails if not all ranks have come by the deadline.
 func listen(ctx context.Context, c Config) (*server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listenAddress(c.Address))
@@ -74,8 +74,9 @@ func listen(ctx context.Context, c Config) (*server, error) {
 	return s, nil
 }
 
-// listenAddress is where rank 0 listens: at a loopback address if that is what the ranks are told, else at
-// the port on all interfaces, for a name may resolve late, or to an address that is not this host's own.
+// listenAddress returns the address at which rank 0 listens: a loopback address if the ranks are given that,
+// else the port on all interfaces, since a name may resolve late, or to an address that this host does not
+// have.
 func listenAddress(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
@@ -101,7 +102,7 @@ func (s *server) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(50 * time.Millisecond) // out of descriptors, most likely
+			time.Sleep(50 * time.Millisecond) // probably out of descriptors
 			continue
 		}
 		conn.(*net.TCPConn).SetKeepAliveConfig(keepAlive)
@@ -109,7 +110,7 @@ func (s *server) accept() {
 	}
 }
 
-// hurry shortens the time of all callers that have not proved the secret yet.
+// hurry shortens the deadlines of all callers that have not proved the secret yet.
 func (s *server) hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +121,7 @@ func (s *server) hurry() {
 	}
 }
 
-// serve speaks with one caller until its connection ends. It gives the caller's place back.
+// serve serves one caller until its connection ends, and then returns the caller's place.
 func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
 	s.note(conn)
@@ -160,7 +161,7 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// note takes a caller in that has not proved the secret. close closes it, too.
+// note registers a caller that has not proved the secret, so that close closes it, too.
 func (s *server) note(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *server) refuse(conn net.Conn, err error) {
 	s.lastly = fmt.Sprintf("%v: %.200v", conn.RemoteAddr(), err)
 }
 
-// join takes a rank in and reports whether it has been.
+// join admits a rank, and reports whether it did.
 func (s *server) join(l *link, h hello) bool {
 	s.mu.Lock()
 	if !s.closed {
@@ -243,7 +244,8 @@ func (s *server) deliver(out []delivery) {
 			out = out[1:]
 			continue
 		}
-		// The end of the job reaches all of one turn at once: a rank that does not read delays no other.
+		// The end of the job is sent to all ranks of a turn concurrently: a rank that does not read delays no
+		// other.
 		n := 1
 		for n < len(out) && out[n].turn() == out[0].turn() {
 			n++
@@ -271,7 +273,8 @@ func (s *server) send(d delivery, within time.Duration) {
 	}
 }
 
-// await returns when all ranks have ended their connections, or ctx ends; then it ends what is left.
+// await waits until all ranks have ended their connections, or ctx ends. Then it closes the remaining
+// connections.
 func (s *server) await(ctx context.Context) error {
 	s.listener.Close()
 	s.mu.Lock()

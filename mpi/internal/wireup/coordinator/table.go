@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// state is where a rank stands.
+// state is the state of a rank.
 type state uint8
 
 const (
-	absent   state = iota // has not come, or has gone before the start; its hello leads to present
+	absent   state = iota // has not come, or has left before the start; its hello leads to present
 	present               // has come. The farewell leads to finished, the end of its connection to gone
 	waiting               // is in the barrier; its release leads to present
 	finished              // has said farewell
 	gone                  // its connection has ended without a farewell
 )
 
-// A member is one rank as rank 0 knows it.
+// A member is rank 0's record of a rank.
 type member struct {
 	state
 	hello
 	stored   int    // bytes put
-	hasLost  bool   // it has told that it has lost a peer
+	hasLost  bool   // it has reported the loss of a peer
 	lostPeer uint32 // the first of them
 }
 
-// A table is the logic of rank 0's side, without I/O: what happens goes in, the messages to send come out.
+// A table is the logic of rank 0's side, without I/O: events go in, messages to send come out.
 type table struct {
 	job     string
 	members []member
 	kvs     map[string]string
-	address string // of rank 0's host, at which other hosts reach it; empty while no rank of another has come
+	address string // of rank 0's host, as other hosts reach it; empty before a rank of another host has come
 	started bool
-	survive bool    // when a rank is lost
-	over    bool    // the job has ended or failed; there is nothing more to say
-	failure message // why it has failed, or of kind 0: a rank that comes later is told too
+	survive bool    // the job goes on when a rank is lost
+	over    bool    // the job has ended or failed; no more messages
+	failure message // why it has failed, also for ranks that come later; kind 0 if it has not
 }
 
 // A delivery is a message to a rank.
@@ -51,8 +51,9 @@ func (d delivery) final() bool {
 	return d.kind == kindFailed || d.kind == kindAborted || d.kind == kindLost
 }
 
-// turn is when a rank is told what all are told. Rank 0 comes last, for its process serves the others, and
-// may end as soon as it knows. A rank that has aborted the job waits until the others know.
+// turn returns the position of a rank when all get a message. Rank 0 comes last, since its process serves the
+// others and may end as soon as it has the message. A rank that has aborted the job waits until the others
+// have it.
 func (d delivery) turn() int {
 	switch {
 	case d.rank == 0:
@@ -63,7 +64,7 @@ func (d delivery) turn() int {
 	return 0
 }
 
-// inTurn puts messages to all ranks in the order in which they are sent.
+// inTurn sorts messages to all ranks by turn.
 func inTurn(out []delivery) []delivery {
 	slices.SortStableFunc(out, func(a, b delivery) int { return a.turn() - b.turn() })
 	return out
@@ -73,7 +74,7 @@ func newTable(job string, size int) *table {
 	return &table{job: job, members: make([]member, size), kvs: map[string]string{}}
 }
 
-// join takes a rank in that has proved the secret. An answer is due to a caller that is not taken in.
+// join admits a rank that has proved the secret. refused is the answer to a caller that is not admitted.
 func (t *table) join(h hello) (out []delivery, refused *message) {
 	no := func(text string, args ...any) *message {
 		return &message{kind: kindFailed, text: fmt.Sprintf(text, args...)}
@@ -100,7 +101,7 @@ func (t *table) join(h hello) (out []delivery, refused *message) {
 	return t.start(), nil
 }
 
-// start has all ranks begin when the last one has come.
+// start starts all ranks when the last one has come.
 func (t *table) start() (out []delivery) {
 	here := map[string]uint32{}
 	for _, m := range t.members {
@@ -117,7 +118,8 @@ func (t *table) start() (out []delivery) {
 	return inTurn(out)
 }
 
-// expire is the deadline of the start. refused says who has been refused meanwhile, or is empty.
+// expire handles the deadline of the start. refused describes callers that were refused meanwhile, or is
+// empty.
 func (t *table) expire(within time.Duration, refused string) []delivery {
 	text := t.missing()
 	if text == "" {
@@ -126,7 +128,7 @@ func (t *table) expire(within time.Duration, refused string) []delivery {
 	return t.fail(message{kind: kindFailed, text: text + " within " + within.String() + refused})
 }
 
-// missing says which ranks have not come; "" when the job has started or is over.
+// missing describes the ranks that have not come; "" when the job has started or is over.
 func (t *table) missing() string {
 	if t.started || t.over {
 		return ""
@@ -148,7 +150,7 @@ func (t *table) missing() string {
 	return fmt.Sprintf("ranks %s of %d have not come", list, len(t.members))
 }
 
-// handle takes one message of a rank that is in the job. An error is a breach of the protocol.
+// handle handles one message of a rank in the job. An error is a violation of the protocol.
 func (t *table) handle(rank uint32, m message) ([]delivery, error) {
 	from := &t.members[rank]
 	switch {
@@ -199,7 +201,7 @@ func (t *table) put(rank uint32, m message) []delivery {
 	return []delivery{{rank, answer}}
 }
 
-// release ends the barrier when all ranks that are left are in it.
+// release ends the barrier when all remaining ranks are in it.
 func (t *table) release() (out []delivery) {
 	for _, m := range t.members {
 		if m.state != waiting && m.state != gone {
@@ -215,13 +217,13 @@ func (t *table) release() (out []delivery) {
 	return inTurn(out)
 }
 
-// leave notes that a rank's connection has ended.
+// leave handles the end of a rank's connection.
 func (t *table) leave(rank uint32, how string) []delivery {
 	m := &t.members[rank]
 	switch {
 	case m.state == finished || t.over:
 		return nil
-	case !t.started: // it may come again
+	case !t.started: // it may reconnect
 		*m = member{}
 		return nil
 	}
@@ -243,7 +245,7 @@ func (t *table) lose(rank uint32, how string) []delivery {
 	return t.fail(message{kind: kindLost, rank: rank, text: how})
 }
 
-// fail ends the job: every rank that is there is told.
+// fail ends the job, and notifies every connected rank.
 func (t *table) fail(m message) (out []delivery) {
 	if t.over {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/weft-mpi/weft/internal/snapshot"
 )
 
-// watch is how rank 0 finds out why its job hangs, as a launcher does: ranks say when they wait and do
-// not move, and what they wait for when they are asked. A nil watch does nothing.
+// watch finds out at rank 0 why its job hangs, as a launcher does: ranks report when they wait without
+// moving, and what they wait for when asked. A nil watch does nothing.
 type watch struct {
 	server *server
 	action deadlock.Action
 
 	mu       sync.Mutex
 	detector *deadlock.Detector
-	said     [][]byte // by rank: what is not complete yet
+	said     [][]byte // by rank: an incomplete frame
 
 	changed chan struct{}
 	over    chan struct{}
@@ -35,7 +35,7 @@ func startWatch(s *server, c Config) *watch {
 	return w
 }
 
-// take takes a piece of what a rank says. An error is a breach of the protocol.
+// take handles a piece of a rank's frames. An error is a violation of the protocol.
 func (w *watch) take(rank uint32, piece string) error {
 	if w == nil {
 		return nil
@@ -59,7 +59,7 @@ func (w *watch) take(rank uint32, piece string) error {
 		case snapshot.Moving:
 			w.detector.Moving(int(rank))
 		case snapshot.Answer:
-			// A rank that says what cannot be read is one that does not answer.
+			// A rank with an invalid snapshot counts as one that does not answer.
 			if s, err := snapshot.Decode(body); err == nil {
 				w.detector.Answer(now, int(rank), s)
 			}
@@ -70,7 +70,7 @@ func (w *watch) take(rank uint32, piece string) error {
 	return nil
 }
 
-// ended notes that a rank has left the job.
+// ended records that a rank has left the job.
 func (w *watch) ended(rank uint32) {
 	if w == nil {
 		return
@@ -81,7 +81,7 @@ func (w *watch) ended(rank uint32) {
 	w.wake()
 }
 
-// wake has run look at the detector.
+// wake makes run check the detector.
 func (w *watch) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -97,7 +97,7 @@ func (w *watch) stop() {
 	<-w.stopped
 }
 
-// run drives the detector. When ranks have not come for as long as nothing may move, it says which.
+// run drives the detector. If ranks have not come when the time without progress is over, it reports which.
 func (w *watch) run(after time.Duration) {
 	defer close(w.stopped)
 	late := time.NewTimer(after)
@@ -135,7 +135,7 @@ func (w *watch) run(after time.Duration) {
 	}
 }
 
-// tell tells the user what the detector has found.
+// tell prints the detector's report.
 func (w *watch) tell(r *deadlock.Report) {
 	why := w.action.Why(r)
 	text := r.Text()

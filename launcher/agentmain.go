@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -24,28 +23,31 @@ func weftVersion() string {
 
 // AgentMain runs an agent: the process that runs the ranks of one host for a launcher on another. It returns
 // when nothing of the job is left on this host. If the starter has started other agents as well, numberIn is
-// the name of the environment variable that holds this agent's number; otherwise numberIn is empty.
+// the name of the environment variable that holds this agent's number, and the agent is a child of this
+// process, which goes on until the starter's input ends; otherwise numberIn is empty.
 func AgentMain(numberIn string) error {
-	var in io.Reader = os.Stdin
-	var out io.Writer = os.Stdout
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
 	if numberIn != "" {
 		number, err := strconv.ParseUint(os.Getenv(numberIn), 10, 31)
 		if err != nil {
 			return fmt.Errorf("%s=%q is no agent's number", numberIn, os.Getenv(numberIn))
 		}
-		in, out = remote.Branch(os.Stdin, os.Stdout, int(number))
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("the path of this program: %w", err)
+		}
+		return remote.Hold(os.Stdin, os.Stdout, int(number), []string{self, "agent"}, signals)
 	}
 	planner, err := newPlanner()
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	signal.Ignore(syscall.SIGPIPE)
 	host, _ := os.Hostname()
 	var ranks *local.Agent
 	staged := &stager{folder: func() (string, error) { return ranks.TempDir() }}
-	return remote.Serve(in, out, remote.ServerConfig{
+	return remote.Serve(os.Stdin, os.Stdout, remote.ServerConfig{
 		Hello: remote.Hello{Version: weftVersion(), Host: host, Cores: planner.machine.UsableCores()},
 		Open: func(job string) (_ agent.Agent, err error) {
 			ranks, err = local.New(local.Options{Job: job, Sole: true})

@@ -106,9 +106,9 @@ func (p *past) countRestart() {
 }
 
 // lostHost notes that a host is lost. The first loss ends the start. A silent host may only be cut off, with
-// ranks that run until its agent misses the launcher.
+// ranks that run until its agent misses the launcher. If all agents are lost together, no host is to blame.
 func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
-	if !p.hostLost && !slices.Contains(p.lost, name) {
+	if !p.hostLost && !e.OfAll && !slices.Contains(p.lost, name) {
 		p.lost = append(p.lost, name)
 	}
 	p.hostLost = true

@@ -10,10 +10,11 @@ import (
 )
 
 // batchSystems are the values of --launcher for batch systems, which provide the hosts and start the agents.
-// srun starts all of them at once, in the order of its list.
+// srun starts all of them at once, in the order of its list. When one is lost, weft decides about the others,
+// whatever the site's default is.
 var batchSystems = []struct{ option, engine, starter string }{
-	{"slurm", "Slurm", "srun --overlap --nodes={count} --ntasks={count} --distribution=arbitrary " +
-		"--nodelist={hosts}"},
+	{"slurm", "Slurm", "srun --overlap --no-kill --kill-on-bad-exit=0 --wait=0 --nodes={count} " +
+		"--ntasks={count} --distribution=arbitrary --nodelist={hosts}"},
 	{"sge", "Grid Engine", "qrsh -inherit {host}"},
 	{"lsf", "LSF", "blaunch {host}"},
 	{"pbs", "PBS", "pbs_tmrsh {host}"},

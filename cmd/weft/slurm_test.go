@@ -225,7 +225,7 @@ func TestSlurm(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
 			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 78")
 		require.Equal(t, 1, status, errs)
-		require.Contains(t, errs, "weft: host n2 is lost: nothing was heard from it for 1.75s")
+		require.Contains(t, errs, "weft: host n2 is lost: the connection to its agent has ended")
 		require.Eventually(t, gone, 2*2*time.Minute, 50*time.Millisecond, "ranks are left")
 	})
 	t.Run("a job that starts again", func(t *testing.T) {
@@ -244,7 +244,35 @@ func TestSlurm(t *testing.T) {
 		for _, node := range []string{"n1", "n3", "n4"} {
 			require.Contains(t, out, node+" of 3\n", errs)
 		}
+		require.Contains(t, errs, "weft: host n2 is lost: the connection to its agent has ended")
 		require.Contains(t, errs, "weft: 3 ranks in place of 4, for there are 3 slots")
+	})
+	t.Run("a job that starts again after srun has ended", func(t *testing.T) {
+		// Rank 1 kills what srun has started on its node. srun may take that for the loss of all nodes.
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "1", "--min", "2", "sh",
+			"-c", "if [ $WEFT_RANK = 1 -a $WEFT_RESTARTED = 0 ]; then "+
+				"kill -9 $(awk '/^PPid:/ { print $2 }' /proc/$PPID/status); fi; [ $WEFT_RESTARTED = 1 ] || exec sleep 78; "+
+				"echo a rank of $WEFT_SIZE")
+		require.Zero(t, status, errs)
+		ranks := 4
+		if strings.Contains(errs, "weft: host n2 is lost: ") {
+			ranks = 3
+		} else {
+			require.Contains(t, errs, "weft: all hosts are lost: srun has ended (srun: ")
+		}
+		require.Equal(t, ranks, strings.Count(out, fmt.Sprintf("a rank of %d\n", ranks)), "%s%s", out, errs)
+	})
+	// srun would take no more input after 1,024 reads of it, if a task had ended.
+	t.Run("much input beside a node without ranks", func(t *testing.T) {
+		require.Equal(t, "4000000\n", ends("salloc", "-Q", "-N4", "-n4", "sh", "-c",
+			"head -c 4000000 /dev/zero | ./weft run -n 2 sh -c '[ $WEFT_RANK = 1 ] || wc -c'"))
+	})
+	t.Run("much input beside a node that is lost", func(t *testing.T) {
+		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "sh", "-c", "head -c 4000000 /dev/zero | ./weft run --survive "+
+			"sh -c 'case $WEFT_RANK in 1) echo $PPID >pid.part; mv pid.part pid; kill -9 $PPID;; "+
+			"0) until [ -e pid ] && ! kill -0 $(cat pid); do sleep 0.05; done; wc -c;; esac'")
+		require.Equal(t, 3, status, errs)
+		require.Equal(t, "4000000\n", out, errs)
 	})
 	t.Run("an allocation that has ended", func(t *testing.T) {
 		environment := ends("salloc", "-Q", "-N2", "-n2", "env")

@@ -134,6 +134,7 @@ type Lost struct {
 	Ranks  []int
 	Reason string // complete, for the user
 	Silent bool   // it is silent: it and its ranks may run until it ends them
+	OfAll  bool   // the starter of all agents has ended: nothing is known to be wrong with this host
 	// AllStarted had not been reported, and will not be.
 	Starting bool
 }

@@ -232,13 +232,21 @@ func (a *Agent) lost(err error, isSilent bool) {
 		return
 	default:
 	}
-	reason := fmt.Sprintf("host %s is lost: %v", a.host, a.process.explain(err))
+	ofAll := errors.Is(err, errTrunkEnded)
+	reason := ""
+	switch {
+	case ofAll:
+		reason = "all hosts are lost: " + a.process.endedText()
+		a.process.stop()
+	default:
+		reason = fmt.Sprintf("host %s is lost: %v", a.host, a.process.explain(err))
+	}
 	if via, is := errors.AsType[*viaError](err); is {
 		reason, isSilent = via.reason, via.isSilent
 	}
 	defer a.cutRelays(&viaError{reason, isSilent})
 	ranks, starting := a.session.ended()
-	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: reason, Starting: starting})
+	a.emit(agent.Lost{Ranks: ranks, Silent: isSilent, Reason: reason, Starting: starting, OfAll: ofAll})
 }
 
 func (a *Agent) handle(f frame) error {

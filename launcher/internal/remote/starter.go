@@ -119,3 +119,16 @@ func (t *tail) last() string {
 	lines := bytes.Split(bytes.TrimSpace(t.text), []byte("\n"))
 	return strings.TrimSpace(string(lines[len(lines)-1]))
 }
+
+// firstError is the first line that tells of an error, or the last line where none does.
+func (t *tail) firstError() string {
+	t.mu.Lock()
+	for line := range bytes.Lines(t.text) {
+		if bytes.Contains(line, []byte("error")) {
+			t.mu.Unlock()
+			return string(bytes.TrimSpace(line))
+		}
+	}
+	t.mu.Unlock()
+	return t.last()
+}

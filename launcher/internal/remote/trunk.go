@@ -6,11 +6,15 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // A Trunk is one starter that starts the agents of several hosts, such as srun. It copies its input to all of
@@ -21,12 +25,21 @@ import (
 // A line without data is the end of the stream. Other lines are skipped.
 type Trunk struct {
 	process *process
-	parts   []*io.PipeWriter // by agent
-	agents  []*process       // by agent: its stream, in place of a starter of its own
+	parts   []part // by agent
 
 	out  *queue
 	left atomic.Int32 // agents whose streams are still in use
 }
+
+// A part is one agent's share of a trunk.
+type part struct {
+	in    *io.PipeWriter // what comes from the agent
+	agent *process       // what the Agent takes for a starter of its own
+	over  func()         // closes agent.waited
+}
+
+// errTrunkEnded is the end of the streams of all agents of a trunk.
+var errTrunkEnded = fmt.Errorf("the starter of all agents has ended: %w", io.EOF)
 
 const (
 	partMark = "weft-part "
@@ -92,42 +105,65 @@ func StartTrunk(command []string, n int) (*Trunk, error) {
 	t.left.Store(int32(n))
 	for i := range n {
 		r, w := io.Pipe()
-		t.parts = append(t.parts, w)
-		t.agents = append(t.agents, &process{
-			cmd: p.cmd, stderr: p.stderr, waited: p.waited, stdin: &branch{t: t, number: i}, stdout: r,
-			leave: sync.OnceFunc(t.leave),
+		waited := make(chan struct{})
+		t.parts = append(t.parts, part{
+			in: w, over: sync.OnceFunc(func() { close(waited) }),
+			agent: &process{
+				cmd: p.cmd, stderr: p.stderr, waited: waited, stdin: &branch{t: t, number: i}, stdout: r,
+				leave: sync.OnceFunc(t.leave),
+			},
 		})
 	}
-	go t.out.run(p.stdin)
+	go func() {
+		t.out.run(p.stdin)
+		p.stdin.Close()
+	}()
 	go t.deal()
 	return t, nil
 }
 
 // Connect returns the agent with a number when it has said hello, as the function Connect does.
 func (t *Trunk) Connect(ctx context.Context, number int, host, job string) (*Agent, error) {
-	return connectStream(ctx, host, job, t.agents[number], nil)
+	return connectStream(ctx, host, job, t.parts[number].agent, nil)
 }
 
 // deal hands the parts that come to their agents' streams.
 func (t *Trunk) deal() {
-	err := eachPart(t.process.stdout, func(number int, data []byte) {
-		if number < len(t.parts) && len(data) > 0 {
-			t.parts[number].Write(data)
-		} else if number < len(t.parts) {
-			t.parts[number].Close()
+	eachPart(t.process.stdout, func(number int, data []byte) {
+		if number >= len(t.parts) {
+			return
+		}
+		if p := &t.parts[number]; len(data) > 0 {
+			p.in.Write(data)
+		} else {
+			p.in.Close()
+			p.over()
 		}
 	})
-	for _, w := range t.parts {
-		w.CloseWithError(err)
+	t.process.wait(explainTimeout)
+	for _, p := range t.parts {
+		p.in.CloseWithError(errTrunkEnded)
+		p.over()
 	}
 }
 
-// leave notes that an agent's stream is not used any more. The last one ends the starter.
+// leave notes that an agent's stream is not used any more. After the last one the starter's input ends, and
+// with it the starter.
 func (t *Trunk) leave() {
 	if t.left.Add(-1) == 0 {
 		t.out.close()
+		t.process.wait(closeTimeout)
 		t.process.stop()
 	}
+}
+
+// endedText says that the starter has ended, and why: its first error, as later ones may be consequences.
+func (p *process) endedText() string {
+	text := p.cmd.Args[0] + " has ended"
+	if why := p.stderr.firstError(); why != "" {
+		text += " (" + why + ")"
+	}
+	return text
 }
 
 // A branch is the stream from the launcher to one agent of a trunk.
@@ -163,30 +199,68 @@ func (b *branch) Close() error {
 	return nil
 }
 
-// Branch returns the agent's side of a trunk: both directions of the stream of the agent with a number.
-func Branch(in io.Reader, out io.Writer, number int) (io.Reader, io.Writer) {
-	r, w := io.Pipe()
+// Hold runs an agent as the one with a number in a trunk. It returns when the trunk has ended, and the agent.
+// The calling process is the one that the starter has started, and outlives the agent: it reports the agent's
+// end to the launcher, and continues to read. If a task of srun ends before its input, srun may end the other
+// tasks (if there is unread input for it), and after 1,024 more reads it does not read its input any more.
+func Hold(in io.Reader, out io.Writer, number int, command []string, signals <-chan os.Signal) error {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	over, closed := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() {
+		stdin.Close()
+		close(closed)
+	})
 	go func() {
-		w.CloseWithError(eachPart(in, func(n int, data []byte) {
+		defer close(over)
+		eachPart(in, func(n int, data []byte) {
 			if n == number && len(data) > 0 {
-				w.Write(data)
+				stdin.Write(data)
 			} else if n == number {
-				w.Close()
+				end()
 			}
-		}))
+		})
+		end()
 	}()
-	return r, branchOut{out, number}
+	go func() {
+		for range signals {
+			stdin.Close() // which ends the agent
+		}
+	}()
+	io.Copy(branchOut{out, number}, stdout)
+	stdout.Close()
+	cmd.Wait()
+	select {
+	case <-closed:
+	case <-time.After(heldPause):
+	}
+	out.Write(appendParts(nil, number, nil))
+	<-over
+	return nil
 }
 
+// heldPause is how long Hold waits before it reports that the agent has ended by itself. If the starter kills
+// all its tasks, this process is gone by then: no agent has failed.
+const heldPause = 100 * time.Millisecond
+
+// branchOut writes an agent's stream as its part of a trunk.
 type branchOut struct {
 	out    io.Writer
 	number int
 }
 
 func (b branchOut) Write(data []byte) (int, error) {
-	if len(data) == 0 {
-		return 0, nil
-	}
 	if _, err := b.out.Write(appendParts(nil, b.number, data)); err != nil {
 		return 0, err
 	}

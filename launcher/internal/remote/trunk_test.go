@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -13,37 +14,54 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// farTrunk stands for the starter of several agents: each gets the input, and lines of their output mix.
+// farTrunk stands for the starter of several agents: each task gets the input, and lines of their output mix. As
+// srun may, it ends all of them when one ends before the input does.
 func farTrunk(n int) {
 	var inputs []io.Writer
 	done := make(chan struct{})
+	inputEnded := make(chan struct{})
 	for i := range n {
 		r, w := io.Pipe()
 		inputs = append(inputs, w)
 		go func() {
-			in, out := Branch(r, os.Stdout, i)
-			farSide(in, out)
-			go io.Copy(io.Discard, r)
+			Hold(r, os.Stdout, i, []string{os.Args[0], "far"}, nil)
+			select {
+			case <-inputEnded:
+			default:
+				fmt.Fprintf(os.Stderr, "starter: error: task %d has ended\nstarter: error: the others are ended\n", i)
+				os.Exit(1)
+			}
 			done <- struct{}{}
 		}()
 	}
-	go io.Copy(io.MultiWriter(inputs...), os.Stdin)
+	go func() {
+		io.Copy(io.MultiWriter(inputs...), os.Stdin)
+		close(inputEnded)
+		for _, w := range inputs {
+			w.(*io.PipeWriter).Close()
+		}
+	}()
 	for range n {
 		<-done
 	}
 }
 
-// One starter serves several agents, whose streams do not mix.
-func TestTrunk(t *testing.T) {
-	const n = 3
+// connectTrunk starts a trunk of n agents.
+func connectTrunk(t *testing.T, n int) (*Trunk, []*Agent) {
 	trunk, err := StartTrunk([]string{os.Args[0], "far", strconv.Itoa(n)}, n)
 	require.NoError(t, err)
 	var agents []*Agent
 	for i := range n {
-		a, err := trunk.Connect(t.Context(), i, "far", "job")
+		a, err := trunk.Connect(t.Context(), i, fmt.Sprint("far", i), "job")
 		require.NoError(t, err)
 		agents = append(agents, a)
 	}
+	return trunk, agents
+}
+
+// One starter serves several agents, whose streams do not mix.
+func TestTrunk(t *testing.T) {
+	trunk, agents := connectTrunk(t, 3)
 	text := bytes.Repeat([]byte("text "), 1000)
 	for i, a := range agents {
 		a.Do(agent.Start{Ranks: []agent.Rank{{ID: i}}})
@@ -58,6 +76,47 @@ func TestTrunk(t *testing.T) {
 		a.Close()
 	}
 	<-trunk.process.waited
+	require.Empty(t, trunk.process.stderr.last(), "the starter has ended before its input")
+}
+
+// An agent that ends, or is closed early, is the only one: the starter and the others go on.
+func TestTrunk_AnAgentEnds(t *testing.T) {
+	trunk, agents := connectTrunk(t, 4)
+	for i, a := range agents {
+		a.Do(agent.Start{Ranks: []agent.Rank{{ID: i}}})
+		require.Equal(t, agent.Started{Rank: i, PID: 1000 + i}, next(t, a))
+		require.Equal(t, agent.AllStarted{}, next(t, a))
+	}
+	agents[1].Do(agent.Input{Rank: 1, Data: []byte("die")})
+	require.Equal(t, agent.Lost{Ranks: []int{1}, Reason: "host far1 is lost: the connection to its agent has ended"},
+		next(t, agents[1]))
+	agents[2].Close()
+	for _, i := range []int{0, 3} {
+		agents[i].Do(agent.Input{Rank: i, Data: []byte("text")})
+		require.Equal(t, agent.Output{Rank: i, Data: []byte("text")}, next(t, agents[i]))
+	}
+	for _, i := range []int{0, 1, 3} {
+		agents[i].Close()
+	}
+	<-trunk.process.waited
+	require.Empty(t, trunk.process.stderr.last(), "the starter has ended before its input")
+}
+
+// A starter that ends while its agents run names no host, and its first error is the reason.
+func TestTrunk_TheStarterEnds(t *testing.T) {
+	trunk, agents := connectTrunk(t, 2)
+	for i, a := range agents {
+		a.Do(agent.Start{Ranks: []agent.Rank{{ID: i}}})
+		require.Equal(t, agent.Started{Rank: i, PID: 1000 + i}, next(t, a))
+		require.Equal(t, agent.AllStarted{}, next(t, a))
+	}
+	trunk.process.stderr.Write([]byte("a word\nstarter: error: task 1 has ended\nstarter: error: task 0 has ended\n"))
+	require.NoError(t, trunk.process.cmd.Process.Kill())
+	for i, a := range agents {
+		require.Equal(t, agent.Lost{Ranks: []int{i}, OfAll: true, Reason: "all hosts are lost: " + os.Args[0] +
+			" has ended (starter: error: task 1 has ended)"}, next(t, a))
+		a.Close()
+	}
 }
 
 // The end of the starter is that of all its agents.

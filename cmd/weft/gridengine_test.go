@@ -148,7 +148,7 @@ func (g *gridEngine) master(command ...string) string {
 func (g *gridEngine) run(script string, meanwhile func()) (status int, out string) {
 	g.write("job", "#!/bin/sh\ncd "+g.dir+"\n"+script+"\n")
 	os.Remove(g.dir + "/out")
-	ctx, cancel := context.WithTimeout(g.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Minute)
 	defer cancel()
 	command := g.on(g.head, "head", "qsub", "-sync", "y", "-V", "-pe", "weft", fmt.Sprint(2*len(g.hosts)), "-j", "y",
 		"-o", g.dir+"/out", g.dir+"/job")

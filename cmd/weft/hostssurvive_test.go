@@ -79,7 +79,7 @@ func TestHosts_SurviveInCalls(t *testing.T) {
 		}
 	}
 	c := newCluster(t, 4)
-	c.limit = 30 * time.Second * time.Duration(1+jobs)
+	c.limit = time.Minute * time.Duration(2+jobs)
 	program := c.dir + "/calls"
 	c.must("go", "test", "-c", "-o", program, "../../mpi")
 	calls := strings.Fields(c.must(append(append([]string{"env"}, launchertest.Environ("struck calls")...), program)...))

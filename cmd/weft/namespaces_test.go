@@ -32,7 +32,7 @@ func newCluster(t testing.TB, n int, within ...string) *cluster {
 		t.Skip("needs root, namespaces and sshd: set WEFT_TEST_NAMESPACES=1, as .ci/run does")
 	}
 	c := &cluster{t: t, dir: t.TempDir(), head: fmt.Sprintf("weft%d-head", os.Getpid()),
-		limit: 2 * time.Minute}
+		limit: 5 * time.Minute}
 	require.NoError(t, os.Chmod(c.dir, 0o755))
 	c.must("go", "build", "-o", c.dir+"/", ".", "../../examples/ring")
 	c.must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", c.dir+"/key")

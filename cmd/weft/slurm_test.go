@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -56,10 +57,10 @@ func newSlurm(t *testing.T, n int) *slurm {
 	}
 	require.NoError(t, os.WriteFile(s.dir+"/hosts", []byte(hosts+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(s.dir+"/key", bytes.Repeat([]byte("weft"), 32), 0o600))
-	conf := fmt.Sprintf(slurmConf, s.dir, freePort(t))
+	ports := freePorts(t, n+1)
+	conf := fmt.Sprintf(slurmConf, s.dir, ports[n])
 	for i := range n {
-		conf += fmt.Sprintf("NodeName=n%d NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=4\n", i+1,
-			freePort(t))
+		conf += fmt.Sprintf("NodeName=n%d NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=4\n", i+1, ports[i])
 	}
 	require.NoError(t, os.WriteFile(s.dir+"/slurm.conf", []byte(conf), 0o644))
 	t.Setenv("SLURM_CONF", s.dir+"/slurm.conf")
@@ -89,12 +90,21 @@ func newSlurm(t *testing.T, n int) *slurm {
 	return s
 }
 
-// freePort is a port that nothing listens at.
-func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+// freePorts are n ports that nothing listens at, below those that the system gives to whoever asks for any.
+func freePorts(t *testing.T, n int) (ports []int) {
+	for range 100 * n {
+		port := 20000 + rand.IntN(10000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports
+		}
+	}
+	t.Fatal("no free ports")
+	return nil
 }
 
 // daemon runs a program until the test ends.
@@ -113,7 +123,7 @@ func (s *slurm) daemon(command ...string) {
 
 // run runs a command in the cluster's folder, and returns its status, its output and its errors.
 func (s *slurm) run(command ...string) (status int, out, errs string) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var stdout, stderr bytes.Buffer

@@ -73,7 +73,7 @@ func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
 					continue
 				}
 				n := 2 + (odd+others)%2
-				for rank := range 2 {
+				for rank := range n - 1 { // of two ranks, the other is the same pair
 					t.Run(fmt.Sprintf("%s/%d bytes at rank %d, %d elsewhere", name, unlikeLengths[odd], rank,
 						unlikeLengths[others]), func(t *testing.T) {
 						t.Parallel()

@@ -47,19 +47,17 @@ func beSrun() {
 		}
 	}()
 	for range inputs {
+		what := <-ended
 		select {
-		case what := <-ended:
-			select {
-			case <-inputEnded:
-				continue
-			default:
-			}
-			fmt.Fprintf(os.Stderr, "%s\nsrun: error: the other tasks are ended\n", what)
-			for _, task := range tasks {
-				task.Process.Kill()
-			}
-			return
+		case <-inputEnded:
+			continue
+		default:
 		}
+		fmt.Fprintf(os.Stderr, "%s\nsrun: error: the other tasks are ended\n", what)
+		for _, task := range tasks {
+			task.Process.Kill()
+		}
+		return
 	}
 }
 

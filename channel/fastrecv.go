@@ -89,7 +89,7 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	tail, header := loadWord(m, len(m)-wordSize), wordcopy.Get(m, wordSize)
 	count := uint32(header)
 	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits ||
-		s.peerRefusesPayload ||
+		c.peerRefuses ||
 		count-s.credited > s.sent-s.credited || wordcopy.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
 		return 0, false
 	}

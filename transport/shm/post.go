@@ -58,7 +58,7 @@ func (q *qp) post(wr *transport.SendWR) error {
 	}
 	q.open = false
 	q.work()
-	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.next >= gatherFrames {
+	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.send.next >= gatherFrames {
 		q.transmit(false)
 	}
 	if q.SQ.Head != q.SQ.Tail && !q.out.waits {

@@ -26,7 +26,7 @@ func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
 		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
 	}
-	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.responses.Tail ||
+	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.answer.queue.Tail ||
 		q.CloseDue() && !q.at.ended
 }
 
@@ -46,9 +46,9 @@ func (q *qp) frame(o *frame.Batch) bool {
 		c.greeted = true
 		return true
 	case c.responseFirst: // either may end the QP
-		made = q.responseFrame(o) || q.open && q.requestFrame(o)
+		made = q.answer.frame(o) || q.open && q.requestFrame(o)
 	default:
-		made = q.requestFrame(o) || q.open && q.responseFrame(o)
+		made = q.requestFrame(o) || q.open && q.answer.frame(o)
 	}
 	return made || q.open && q.makeClose(o)
 }
@@ -134,8 +134,8 @@ func (q *qp) onWritten(now cursor) {
 			q.read++
 		}
 	}
-	for ; q.responses.Head != now.response; q.responses.Head++ {
-		q.answered.Bytes += uint64(q.responses.At(q.responses.Head).total)
+	for ; q.answer.queue.Head != now.response; q.answer.queue.Head++ {
+		q.answer.answered.Bytes += uint64(q.answer.queue.At(q.answer.queue.Head).total)
 	}
 	ended := now.ended && !q.written.ended
 	q.written = now

@@ -163,7 +163,7 @@ func (s *singleLink) partialAlive() bool {
 	q := s.q
 	from := q.written
 	if q.at.response != from.response || q.at.responseOff != from.responseOff {
-		return q.responseAlive(from.response, from.responseOff)
+		return q.answer.alive(from.response, from.responseOff)
 	}
 	for i := from.next; ; i++ {
 		if w := q.SQ.At(i); w.Total > from.off && !w.Asks() {

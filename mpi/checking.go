@@ -306,7 +306,7 @@ func elementOf[T any](c *Comm) *check.Element {
 }
 
 // bytesElement stands for messages that may be received as any type.
-var bytesElement = &check.Element{Name: "bytes", Size: 1}
+var bytesElement = &check.Element{Name: "bytes"}
 
 func orBytes(e *check.Element) *check.Element {
 	if e == nil {

@@ -10,8 +10,7 @@ import (
 
 // agentState is the state of an agent's ranks as a whole.
 type agentState struct {
-	left    int // ranks that are not over
-	arrived int // where all of its ranks wait in the barrier: the first of them
+	left int // ranks that are not over
 }
 
 // pmiEvent handles an event that a PMI request caused.
@@ -68,7 +67,6 @@ func (s *Supervisor) arrived(now time.Time, e agent.Arrived) {
 	if e.More {
 		return
 	}
-	s.agents[number].arrived = e.Rank
 	s.pass(s.space.Arrive(number))
 	s.checkBarrier(now)
 }

@@ -214,7 +214,7 @@ func (h *Hub) Destroy(cause error) (err error) {
 		//lint:ignore SA2001 a timer's function that has the lock comes to its end
 		e.mu.Unlock()
 	}
-	err = errors.Join(err, h.memory.detachAll())
+	err = errors.Join(err, h.Memory.detachAll())
 	for _, d := range h.devices {
 		err = errors.Join(err, d.Device.Close())
 	}

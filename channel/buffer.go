@@ -42,7 +42,7 @@ func (m *memory) alloc(s shape, access transport.Access, first bool) (*buffer, e
 	}
 	mr, err := m.pd.Alloc(size, access)
 	if err != nil {
-		m.conf.Budget.release(size)
+		m.conf.Budget.Release(size)
 		return nil, fmt.Errorf("a ring of %d bytes: %w", size, err)
 	}
 	m.registered += size
@@ -78,7 +78,7 @@ func (b *buffer) release() error {
 func (b *buffer) free() error {
 	b.refs = 0
 	b.memory.registered -= b.region()
-	b.memory.conf.Budget.release(b.region())
+	b.memory.conf.Budget.Release(b.region())
 	return b.Deregister()
 }
 

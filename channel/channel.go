@@ -108,13 +108,11 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	}
 	if !slices.Equal(d.Phases, c.phases) {
 		return fmt.Errorf("%w: the peer's phases are %v, ours %v: all ranks of a job need the same",
-			transport.ErrInvalid, d.Phases,
-			c.phases)
+			transport.ErrInvalid, d.Phases, c.phases)
 	}
 	if d.KeepSmall != c.conf.KeepSmall {
 		return fmt.Errorf("%w: the peer's channels keep the small ring: %t, ours: %t: "+
-			"all ranks of a job need the same", transport.ErrInvalid,
-			d.KeepSmall, c.conf.KeepSmall)
+			"all ranks of a job need the same", transport.ErrInvalid, d.KeepSmall, c.conf.KeepSmall)
 	}
 	b, err := c.memory.alloc(geometry(c.phases, 0), transport.LocalWrite, true)
 	if err != nil {

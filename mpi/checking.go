@@ -257,8 +257,7 @@ func (k *checker) completed(c *Comm, h engine.Request, st *engine.Status, err er
 
 // complete processes the result of a request, once.
 func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
-	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
-		st.Source == ProcNull {
+	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 || st.Source == ProcNull {
 		return
 	}
 	r.told = true

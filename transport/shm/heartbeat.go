@@ -37,7 +37,6 @@ func (h *heartbeat) tick(counts bool) {
 	}
 	if h.silent >= keepalive.MaxMissed && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
-			q.dev.opts.PeerTimeout),
-			transport.StatusFatal)
+			q.dev.opts.PeerTimeout), transport.StatusFatal)
 	}
 }

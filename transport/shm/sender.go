@@ -71,8 +71,7 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 func (q *qp) gone(w *verbs.Request) bool {
 	w.Failed = transport.StatusLocalProt
 	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
-		transport.ErrInvalid),
-		transport.StatusFlushed)
+		transport.ErrInvalid), transport.StatusFlushed)
 	return false
 }
 

@@ -119,8 +119,7 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 func (q *qp) regionGone(w *verbs.Request) {
 	w.Failed = transport.StatusLocalProt
 	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
-		transport.ErrInvalid),
-		transport.StatusFlushed)
+		transport.ErrInvalid), transport.StatusFlushed)
 }
 
 // onWritten notes that everything before a cursor was sent, or over lanes acknowledged.

@@ -259,8 +259,7 @@ func (s *singleLink) tick(ticks int, counts bool) {
 	case !q.open:
 	case lost && !running:
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
-			q.dev.opts.PeerTimeout),
-			transport.StatusFatal)
+			q.dev.opts.PeerTimeout), transport.StatusFatal)
 	case say:
 		s.sendAlive()
 	}

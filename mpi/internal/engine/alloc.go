@@ -113,8 +113,7 @@ func (l *Allocations) whole(b []byte) (*Memory, error) {
 		return nil, errNotAllocated
 	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
 		return nil, fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer,
-			len(b),
-			len(m.bytes))
+			len(b), len(m.bytes))
 	}
 	return m, nil
 }

@@ -15,9 +15,9 @@ type barrier struct {
 	s      *Supervisor
 	space  *pmi.KeySpace // its members are the agents
 	left   []int         // by agent: ranks that are not over
-	passed int           // barriers
-	asked  bool          // agents have been asked to tell of each rank that waits
-	known  int           // how many ranks they have told of since the last barrier was passed
+	passed int           // number of completed barriers
+	asked  bool          // agents have been asked to report each rank that waits
+	known  int           // number of ranks reported since the last barrier was completed
 }
 
 func (b *barrier) begin(s *Supervisor) {

@@ -72,8 +72,8 @@ func TestDemand_E11_RefusedShrinkForbidsNothing(t *testing.T) {
 		if ours {
 			c = d.a
 		}
-		pd := &tickPD{c.pd, true}
-		c.pd = pd
+		pd := &tickPD{c.memory.pd, true}
+		c.memory.pd = pd
 		for range 4 {
 			require.NoError(t, d.a.ShrinkIfIdle())
 			d.driveUntilIdle(t)

@@ -16,21 +16,19 @@ func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 // Reserve counts a buffer of n bytes if it is within the bound, and reports whether it is.
 func (b *Budget) Reserve(n int) bool { return b.reserve(n, false) }
 
-// Release undoes Reserve.
-func (b *Budget) Release(n int) { b.release(n) }
-
 func (b *Budget) reserve(n int, must bool) bool {
 	if b == nil {
 		return true
 	}
 	if used := b.used.Add(int64(n)); !must && used > int64(b.limit) {
-		b.release(n)
+		b.Release(n)
 		return false
 	}
 	return true
 }
 
-func (b *Budget) release(n int) {
+// Release undoes Reserve.
+func (b *Budget) Release(n int) {
 	if b != nil {
 		b.used.Add(-int64(n))
 	}

@@ -19,27 +19,42 @@ const ringRights = transport.RemoteWrite | transport.SoleWriter
 type buffer struct {
 	transport.MR
 	shape
-	refs  int
-	owner *Channel
+	refs   int
+	memory *memory
+}
+
+// memory makes the registered memory of a channel's rings, and counts it.
+type memory struct {
+	pd         transport.PD
+	conf       *Config
+	registered int // bytes
 }
 
 // errBudget says that the buffers of this rank have reached the budget.
 var errBudget = errors.New("the budget for buffers is spent")
 
-// newBuffer makes the memory of a ring, with one reference. The budget does not limit the first buffers of a
+// alloc makes the memory of a ring, with one reference. The budget does not limit the first buffers of a
 // channel.
-func (c *Channel) newBuffer(s shape, access transport.Access, first bool) (*buffer, error) {
+func (m *memory) alloc(s shape, access transport.Access, first bool) (*buffer, error) {
 	size := s.region()
-	if !c.conf.Budget.reserve(size, first) {
+	if !m.conf.Budget.reserve(size, first) {
 		return nil, errBudget
 	}
-	mr, err := c.pd.Alloc(size, access)
+	mr, err := m.pd.Alloc(size, access)
 	if err != nil {
-		c.conf.Budget.release(size)
+		m.conf.Budget.Release(size)
 		return nil, fmt.Errorf("a ring of %d bytes: %w", size, err)
 	}
-	c.stats.Registered += size
-	return &buffer{MR: mr, shape: s, refs: 1, owner: c}, nil
+	m.registered += size
+	return &buffer{MR: mr, shape: s, refs: 1, memory: m}, nil
+}
+
+// ringOf makes the memory for the ring of another phase: none if the first ring stays alone.
+func (m *memory) ringOf(target shape, access transport.Access) (*buffer, error) {
+	if m.conf.KeepSmall && target.phase == 0 {
+		return nil, nil
+	}
+	return m.alloc(target, access, target.phase == 0)
 }
 
 // ring returns the memory of the ring itself.
@@ -62,8 +77,8 @@ func (b *buffer) release() error {
 
 func (b *buffer) free() error {
 	b.refs = 0
-	b.owner.stats.Registered -= b.region()
-	b.owner.conf.Budget.release(b.region())
+	b.memory.registered -= b.region()
+	b.memory.conf.Budget.Release(b.region())
 	return b.Deregister()
 }
 

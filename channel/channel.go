@@ -46,14 +46,14 @@ type Channel struct {
 	resizer
 	reply replier
 
-	phases          []int
-	refusingPayload bool   // the peer must announce payload instead of sending it
-	refusedAfter    uint32 // lines sent when that began: any later line tells the peer
-	stats           Stats
+	refusal
 
-	pd   transport.PD
-	conf Config
-	err  error
+	phases []int
+	stats  Stats
+
+	memory memory
+	conf   Config
+	err    error
 }
 
 // New makes one end of a channel. It registers the receive ring with pd at once, so that the ring's
@@ -67,10 +67,11 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 			"(DeviceAttr.TailLast), and messages are found by these bytes", transport.ErrInvalid,
 			attr.Provider)
 	}
-	c := &Channel{pd: pd, conf: conf, phases: conf.phases()}
+	c := &Channel{conf: conf, phases: conf.phases()}
+	c.memory = memory{pd: pd, conf: &c.conf}
 	c.resizer = resizer{c: c, wantedPhase: -1, refusedPhase: len(c.phases)}
-	c.reply.c = c
-	b, err := c.newBuffer(geometry(c.phases, 0), ringRights, true)
+	c.reply.c, c.refusal.c = c, c
+	b, err := c.memory.alloc(geometry(c.phases, 0), ringRights, true)
 	if err != nil {
 		return nil, fmt.Errorf("channel: %w", err)
 	}
@@ -107,21 +108,19 @@ func (c *Channel) Open(qp transport.QP, peer []byte) error {
 	}
 	if !slices.Equal(d.Phases, c.phases) {
 		return fmt.Errorf("%w: the peer's phases are %v, ours %v: all ranks of a job need the same",
-			transport.ErrInvalid, d.Phases,
-			c.phases)
+			transport.ErrInvalid, d.Phases, c.phases)
 	}
 	if d.KeepSmall != c.conf.KeepSmall {
 		return fmt.Errorf("%w: the peer's channels keep the small ring: %t, ours: %t: "+
-			"all ranks of a job need the same", transport.ErrInvalid,
-			d.KeepSmall, c.conf.KeepSmall)
+			"all ranks of a job need the same", transport.ErrInvalid, d.KeepSmall, c.conf.KeepSmall)
 	}
-	b, err := c.newBuffer(geometry(c.phases, 0), transport.LocalWrite, true)
+	b, err := c.memory.alloc(geometry(c.phases, 0), transport.LocalWrite, true)
 	if err != nil {
 		return err
 	}
 	c.send.change(b, resizeReply{key: d.Key, generation: d.Generation}, c.conf.limit(0, c.phases[0]))
 	c.qp, c.state = qp, StateOpen
-	attr := c.pd.DeviceAttr()
+	attr := c.memory.pd.DeviceAttr()
 	c.inlineWrites, c.peerMapped = attr.InlineWrites, attr.InlineWrites && attr.PeerMapped
 	c.send.bothPolling = c.peerMapped && c.conf.BusyPolling
 	c.send.windowed = c.send.bothPolling
@@ -166,24 +165,6 @@ func (c *Channel) end(final State, cause error) error {
 	s.maxBody, s.maxAnyBody, s.maxElement, s.maxInline = 0, 0, 0, 0
 	return err
 }
-
-// RefusePayload tells the peer to announce payload from now on (XOFF), or to send it directly again (XON).
-// The next message to the peer carries this; until it arrives, payload may come.
-func (c *Channel) RefusePayload(on bool) {
-	if on && !c.refusingPayload {
-		c.refusedAfter = c.send.sent
-	}
-	c.refusingPayload = on
-}
-
-// PeerKnowsRefusal reports whether the peer had already received the refusal when it sent the message that
-// Next returned last.
-func (c *Channel) PeerKnowsRefusal() bool {
-	return c.refusingPayload && int32(c.recv.messageCredit-c.refusedAfter) > 0
-}
-
-// PeerRefusesPayload reports whether the peer requires payload to be announced.
-func (c *Channel) PeerRefusesPayload() bool { return c.send.peerRefusesPayload }
 
 // Phase returns the phase in which this end sends, 0 being the first.
 func (c *Channel) Phase() int { return c.send.phase }

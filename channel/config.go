@@ -116,8 +116,7 @@ func (c Config) Check() error {
 				which, low, high)
 		case i > 0 && slot <= phases[i-1]:
 			return fmt.Errorf("phase %d: a slot of %d bytes after one of %d; each phase must have larger "+
-				"ones",
-				i+1, slot, phases[i-1])
+				"ones", i+1, slot, phases[i-1])
 		}
 	}
 	switch {

@@ -45,8 +45,7 @@ func ParseDescriptor(b []byte) (Descriptor, error) {
 	}
 	if v := binary.LittleEndian.Uint16(b); v != descriptorVersion {
 		return Descriptor{}, fmt.Errorf("%w: channel version %d, here %d: run the same weft on all hosts",
-			transport.ErrVersion, v,
-			descriptorVersion)
+			transport.ErrVersion, v, descriptorVersion)
 	}
 	if len(b) < descriptorLen {
 		return Descriptor{}, fmt.Errorf("%w: a ring's descriptor of %d bytes", transport.ErrProtocol, len(b))

@@ -6,7 +6,7 @@
 //
 // # Use
 //
-// New makes an end and Open connects it. TrySend, TrySendVector, TrySendWhole and TrySendControl send without
+// New makes an end and Open connects it. TrySend, TrySendControl and the methods of a Vector send without
 // blocking. Next and Release, or TryRecv, receive. Due reports when to call Progress, which returns credit
 // and changes the ring's size. ShrinkIfIdle gives large rings back. Close or Fail ends the channel. No
 // function of this package waits or starts a goroutine.

@@ -155,7 +155,7 @@ func afterwards(t *testing.T, c *Channel) {
 	before := c.Stats()
 	v := &Vector{Elems: [][]byte{make([]byte, 1<<20)}}
 	for _, v := range []*Vector{v, {Elems: [][]byte{{1}}}, {}} {
-		n, o, err := c.TrySendVector(v, Eager, nil, 0)
+		n, o, err := v.TrySend(c, Eager, nil, 0)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Equal(t, Waiting, o)

@@ -31,8 +31,7 @@ func (r *recvRing) expectAt(n int, wraps bool) {
 	}
 	r.expected.lines = nil
 	at, need := p.pos*lineSize, linesOf(n)
-	if n <= r.maxBody && need <= p.lines-p.pos &&
-		int(r.consumed-r.advertised)+need <= p.lines {
+	if n <= r.maxBody && need <= p.lines-p.pos && int(r.consumed-r.advertised)+need <= p.lines {
 		wrapBits := uint64(p.announcedEnd()) << (prevEndBit - 32)
 		r.expected = expected{r.ring[at : at+need*lineSize], headWord(p.generation, n), n, wrapBits, p}
 	}
@@ -88,8 +87,7 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	n = r.expected.body - wordSize
 	tail, header := loadWord(m, len(m)-wordSize), wordcopy.Get(m, wordSize)
 	count := uint32(header)
-	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits ||
-		s.peerRefusesPayload ||
+	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits || c.peerRefuses ||
 		count-s.credited > s.sent-s.credited || wordcopy.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
 		return 0, false
 	}

@@ -85,7 +85,7 @@ func TestAllocations_E5(t *testing.T) {
 	exchange := func(elems [][]byte) {
 		for _, c := range []*Channel{d.a, d.b} {
 			*v = Vector{Elems: elems}
-			if _, o, err := c.TrySendVector(v, Eager, head, 0); err != nil || o != Done {
+			if _, o, err := v.TrySend(c, Eager, head, 0); err != nil || o != Done {
 				t.Fatal(o, err)
 			}
 		}
@@ -121,18 +121,18 @@ func TestAllocations_E5(t *testing.T) {
 	elems := [][]byte{element(1, 1<<20)}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		*v = Vector{Elems: elems}
-		if n, o, err := d.a.TrySendVector(v, Eager, head, 0); n != 0 || o != Oversized || err != nil {
+		if n, o, err := v.TrySend(d.a, Eager, head, 0); n != 0 || o != Oversized || err != nil {
 			t.Fatal(n, o, err)
 		}
 	}), "what no slot takes")
 	d2 := newTestPair(t, Config{})
 	*v = Vector{Elems: elems[:1]}
 	v.Elems[0] = element(1, 5000)
-	if _, _, err := d2.a.TrySendVector(v, Eager, head, 0); err != nil {
+	if _, _, err := v.TrySend(d2.a, Eager, head, 0); err != nil {
 		t.Fatal(err)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if n, o, err := d2.a.TrySendVector(v, Eager, head, 0); n != 0 || o != Waiting || err != nil {
+		if n, o, err := v.TrySend(d2.a, Eager, head, 0); n != 0 || o != Waiting || err != nil {
 			t.Fatal(n, o, err)
 		}
 		if _, err := d2.a.Progress(); err != nil {

@@ -92,7 +92,7 @@ func (d *testPair) transfer(t testing.TB, c *Channel, v *Vector) (n int, o Outco
 		kind, head = First, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 7),
 			uint64(total))
 	}
-	n, o, err := c.TrySendVector(v, kind, head, 0)
+	n, o, err := v.TrySend(c, kind, head, 0)
 	require.NoError(t, err)
 	return n, o
 }

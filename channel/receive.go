@@ -151,7 +151,7 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		if err := c.send.onCredit(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		c.send.peerRefusesPayload = header>>refusePayloadBit&1 != 0
+		c.peerRefuses = header>>refusePayloadBit&1 != 0
 		r.messageCredit = uint32(header)
 		switch {
 		case header>>(refusePayloadBit+1)&(1<<(prevEndBit-refusePayloadBit-1)-1) != 0:

@@ -134,7 +134,7 @@ func (g *grower) send(seed uint64) error {
 			uint32(g.sent)), uint32(g.outTotal))
 	}
 	before := g.ch.stats.ZeroTransfers
-	n, o, err := g.ch.TrySendVector(&g.out, kind, head, sendFlags(g.rng.IntN(2) == 0))
+	n, o, err := g.out.TrySend(g.ch, kind, head, sendFlags(g.rng.IntN(2) == 0))
 	if err != nil {
 		return err
 	}

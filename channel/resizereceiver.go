@@ -37,7 +37,7 @@ func (r *replier) onRequest(k Kind, body []byte) error {
 	}
 	r.given, r.resizeRequest = true, q
 	target := geometry(c.phases, q.phase)
-	fresh, err := c.ringFor(target, ringRights)
+	fresh, err := c.memory.ringOf(target, ringRights)
 	if err != nil {
 		c.stats.RequestsRefused++
 		r.resizeReply = resizeReply{shape: target}

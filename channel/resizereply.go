@@ -103,8 +103,7 @@ func parseReply(line []byte, phases []int) (resizeReply, error) {
 	if ring && (int(slot) != a.shape.slot || int(lines) != a.shape.lines || a.offset > maxOffset) {
 		return resizeReply{},
 			fmt.Errorf("%w: a ring of %d lines with slots of %d bytes at %d, where phase %d has %d of %d",
-				transport.ErrProtocol,
-				lines, slot, a.offset, phase, a.shape.lines, a.shape.slot)
+				transport.ErrProtocol, lines, slot, a.offset, phase, a.shape.lines, a.shape.slot)
 	}
 	return a, nil
 }

@@ -94,7 +94,7 @@ func (r *resizer) sendRequest() error {
 	phase := r.wantedPhase
 	target := geometry(c.phases, phase)
 	// Allocate the memory first: without it no request is needed.
-	mirror, err := c.ringFor(target, transport.LocalWrite)
+	mirror, err := c.memory.ringOf(target, transport.LocalWrite)
 	if err != nil {
 		r.onRefused(phase)
 		r.wantedPhase, r.paused = -1, false
@@ -124,14 +124,6 @@ func (r *resizer) sendRequest() error {
 		c.stats.ShrinksSent++
 	}
 	return nil
-}
-
-// ringFor makes the memory for the ring of another phase: none if the first ring stays alone.
-func (c *Channel) ringFor(target shape, access transport.Access) (*buffer, error) {
-	if c.conf.KeepSmall && target.phase == 0 {
-		return nil, nil
-	}
-	return c.newBuffer(target, access, target.phase == 0)
 }
 
 // progressResize continues the work for which the channel is paused: an unsent descriptor, or a resize

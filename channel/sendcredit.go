@@ -6,7 +6,7 @@ import "github.com/weft-mpi/weft/internal/wordcopy"
 func (c *Channel) sendCredit() error {
 	if c.peerMapped {
 		s := &c.send
-		header := headerWord(c.recv.consumed, credit, c.refusingPayload, s.announcedEnd())
+		header := headerWord(c.recv.consumed, credit, c.refuses, s.announcedEnd())
 		wordcopy.Put(s.head[:], 0, headWord(s.generation, 0))
 		wordcopy.Put(s.head[:], wordSize, header)
 		if c.qp.WriteInline(s.nextLines(1), s.head[:bodyAt], nil, s.generation) {

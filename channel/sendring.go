@@ -88,8 +88,6 @@ type sendRing struct {
 	creditStalled bool // the last attempt to send found no credit
 	queueFull     bool // since TakeQueueFull, a message has found the send queue full
 
-	peerRefusesPayload bool // the peer wants payload announced, not sent
-
 	large *largeSendRing // nil unless Config.KeepSmall
 }
 

@@ -26,4 +26,8 @@ type Stats struct {
 }
 
 // Stats returns the current counters.
-func (c *Channel) Stats() Stats { return c.stats }
+func (c *Channel) Stats() Stats {
+	s := c.stats
+	s.Registered = c.memory.registered
+	return s
+}

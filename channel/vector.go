@@ -46,13 +46,12 @@ const (
 // above: what the slot carries, or the threshold if that is less. Before Open it is negative.
 func (c *Channel) MaxElement(head int) int { return min(c.send.maxElement, c.send.maxAnyBody-head) }
 
-// TrySendVector moves the leading elements of a vector that fit one slot, after a head of the layer above, as
-// one message. It returns how many bytes of elements went (E2, E5). An element above the threshold asks for
-// larger slots. If it is the first, TrySendVector does only that: it transfers nothing and returns no error
-// (E3). If it comes later, the elements before it go now, and it is the first of the next call (E4).
-// TrySendVector never blocks. An error comes from the queue pair, which is then broken, or from the peer.
-func (c *Channel) TrySendVector(v *Vector, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
-	err error) {
+// TrySend moves the leading elements that fit one slot of a channel, after a head of the layer above, as one
+// message. It returns how many bytes of elements went (E2, E5). An element above the threshold asks for
+// larger slots. If it is the first, TrySend does only that: it transfers nothing and returns no error (E3).
+// If it comes later, the elements before it go now, and it is the first of the next call (E4). TrySend never
+// blocks. An error comes from the queue pair, which is then broken, or from the peer.
+func (v *Vector) TrySend(c *Channel, k Kind, head []byte, flags SendFlags) (n int, o Outcome, err error) {
 	s := &c.send
 	if ready, err := c.resizeDone(); !ready {
 		return 0, Waiting, err
@@ -78,12 +77,12 @@ func (c *Channel) TrySendVector(v *Vector, k Kind, head []byte, flags SendFlags)
 		used -= len(v.Elems[last])
 		body = c.reserve(used, dataReserve)
 	}
-	return c.commitElements(v, last, k, body, head, flags)
+	return v.commit(c, last, k, body, head, flags)
 }
 
-// TrySendWhole sends all of a vector, after a head of the layer above, as one message that fits one slot. The
-// outcome is never Moved. A single element above the threshold asks for larger slots, as with TrySendVector.
-func (c *Channel) TrySendWhole(v *Vector, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
+// TrySendWhole sends all of the vector, after a head of the layer above, as one message that fits one slot.
+// The outcome is never Moved. A single element above the threshold asks for larger slots, as with TrySend.
+func (v *Vector) TrySendWhole(c *Channel, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
 	err error) {
 	if ready, err := c.resizeDone(); !ready {
 		return 0, Waiting, err
@@ -98,13 +97,13 @@ func (c *Channel) TrySendWhole(v *Vector, k Kind, head []byte, flags SendFlags) 
 		o, err := c.growFor(v, len(head))
 		return 0, o, err
 	}
-	return c.commitElements(v, len(v.Elems), k, c.reserve(len(head)+n, dataReserve), head, flags)
+	return v.commit(c, len(v.Elems), k, c.reserve(len(head)+n, dataReserve), head, flags)
 }
 
-// commitElements sends head and the elements up to last in the reserved body, which is nil if there was no
+// commit sends head and the elements up to last in the reserved body, which is nil if there was no
 // room.
-func (c *Channel) commitElements(v *Vector, last int, k Kind, body, head []byte, flags SendFlags) (int,
-	Outcome, error) {
+func (v *Vector) commit(c *Channel, last int, k Kind, body, head []byte, flags SendFlags) (int, Outcome,
+	error) {
 	if body == nil {
 		return 0, Waiting, nil
 	}

@@ -186,7 +186,7 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 // grow takes A's direction to the last phase.
 func (l *link) grow(t testing.TB) {
 	v := channel.Vector{Elems: [][]byte{make([]byte, 10_000)}}
-	_, o, err := l.a.TrySendVector(&v, channel.More, nil, 0)
+	_, o, err := v.TrySend(l.a, channel.More, nil, 0)
 	require.NoError(t, err)
 	require.Equal(t, channel.Waiting, o)
 	l.turn(t, l.a, l.b)

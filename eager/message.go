@@ -46,7 +46,7 @@ func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o
 	var b [firstLen]byte
 	if !m.started {
 		m.putFirst(b[:])
-		n, o, err := c.TrySendWhole(&m.Vector, channel.Eager, b[:envelopeLen], flags)
+		n, o, err := m.Vector.TrySendWhole(c, channel.Eager, b[:envelopeLen], flags)
 		m.started = o == channel.Done
 		if o != channel.Oversized || len(m.Elems) == 1 {
 			return n, o, err
@@ -57,7 +57,7 @@ func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o
 		if !m.started {
 			kind, head = channel.First, b[:]
 		}
-		k, o, err := c.TrySendVector(&m.Vector, kind, head, flags)
+		k, o, err := m.Vector.TrySend(c, kind, head, flags)
 		n += k
 		m.started = m.started || o == channel.Done || o == channel.Moved
 		if o != channel.Moved || err != nil {

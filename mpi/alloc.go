@@ -55,7 +55,7 @@ func allocate[T any](e *engine.Engine, n int) ([]T, error) {
 	case n == 0:
 		return []T{}, nil
 	}
-	b, err := e.Hub().Alloc(n * sizeOf[T]())
+	b, err := e.Hub().Memory.Alloc(n * sizeOf[T]())
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func FreeOn[T any](c *Comm, buf []T) error {
 func release[T any](e *engine.Engine, buf []T) error {
 	_, err := bytesOf[T](nil)
 	if err == nil && cap(buf) > 0 {
-		err = e.Hub().Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), len(buf)*sizeOf[T]()))
+		err = e.Hub().Memory.Free(memory(buf))
 	}
 	return err
 }

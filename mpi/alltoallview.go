@@ -36,8 +36,7 @@ func alltoallView[T any](c *Comm, b *viewBlocks, in, out []View[T]) (a collectiv
 	}
 	viewBuffers(&a, b, in, out)
 	if a.err == nil && in[c.rank].Len() != out[c.rank].Len() {
-		a.fail(ErrCount, "%d elements for this rank itself, room for %d", in[c.rank].Len(),
-			out[c.rank].Len())
+		a.fail(ErrCount, "%d elements for this rank itself, room for %d", in[c.rank].Len(), out[c.rank].Len())
 	}
 	return a
 }

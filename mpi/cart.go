@@ -63,8 +63,7 @@ func (c *Comm) Cart(dims []int, periodic []bool, reorder bool) (*Cart, error) {
 
 func (c *Comm) checkGrid(dims []int, periodic []bool) error {
 	if len(dims) != len(periodic) {
-		return fmt.Errorf("%w: %d dimensions, but %d values of periodic", ErrCount, len(dims),
-			len(periodic))
+		return fmt.Errorf("%w: %d dimensions, but %d values of periodic", ErrCount, len(dims), len(periodic))
 	}
 	size := 1
 	for _, d := range dims {
@@ -154,8 +153,7 @@ func (t *Cart) RankAt(coords ...int) (int, error) {
 	}
 	if len(coords) != len(t.dims) {
 		return 0, t.comm.failColl("RankAt", fmt.Errorf("%w: %d coordinates for a grid of dimensions "+
-			"%v", ErrCount,
-			len(coords), t.dims))
+			"%v", ErrCount, len(coords), t.dims))
 	}
 	inside := make([]int, len(coords))
 	for d, at := range coords {

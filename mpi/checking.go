@@ -257,8 +257,7 @@ func (k *checker) completed(c *Comm, h engine.Request, st *engine.Status, err er
 
 // complete processes the result of a request, once.
 func (r *checkedRequest) complete(c *Comm, st *engine.Status, err error) {
-	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 ||
-		st.Source == ProcNull {
+	if r.told || r.element == nil || st == nil || st.Cancelled || st.Elem == 0 || st.Source == ProcNull {
 		return
 	}
 	r.told = true
@@ -306,7 +305,7 @@ func elementOf[T any](c *Comm) *check.Element {
 }
 
 // bytesElement stands for messages that may be received as any type.
-var bytesElement = &check.Element{Name: "bytes", Size: 1}
+var bytesElement = &check.Element{Name: "bytes"}
 
 func orBytes(e *check.Element) *check.Element {
 	if e == nil {

@@ -123,8 +123,8 @@ func setUp(a collectiveCall) (*Persistent, error) {
 	a.plan(x)
 	a.fill(x, tag)
 	return &Persistent{
-		mu: c.e.NewLock(), c: c, collective: x, memoryUse: a.memoryUse(), memory: c.job.hub.PinMemory(a.in),
-		memory2: c.job.hub.PinMemory(a.out),
+		mu: c.e.NewLock(), c: c, collective: x, memoryUse: a.memoryUse(), memory: c.job.hub.Memory.Pin(a.in),
+		memory2: c.job.hub.Memory.Pin(a.out),
 		peer:    NoPeer, tag: NoPeer,
 	}, nil
 }

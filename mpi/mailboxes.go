@@ -51,7 +51,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			k.number.Load() < mailboxesAfter && !c.choices.ForcesMailboxes() {
 			return nil
 		}
-		if !c.e.Collectives.SharesMemory(c.worldRanks(), c.size) {
+		if !c.e.MailboxCalls.SharesMemory(c.worldRanks(), c.size) {
 			m.become(mailboxesMissing)
 			return nil
 		}
@@ -101,7 +101,7 @@ func (c *Comm) worldRanks() []int32 {
 // tag.
 func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
 	context := contextid.Collective.In(c.context)
-	return c.e.Collectives.NewMailboxes(context, tag, c.worldRanks(), c.rank, c.size, longest)
+	return c.e.MailboxCalls.New(context, tag, c.worldRanks(), c.rank, c.size, longest)
 }
 
 // growMailboxesLocked counts a call that does not fit the mailboxes, and after enough of them begins to set
@@ -131,7 +131,7 @@ func (c *Comm) replaceMailboxesLocked(k *collState) error {
 		return err
 	}
 	if ready {
-		c.e.Collectives.ReleaseMailboxes(m.current)
+		c.e.MailboxCalls.Release(m.current)
 		m.current, m.pulls = m.larger, m.larger.Pulls()
 	}
 	m.larger = nil
@@ -172,6 +172,6 @@ func (c *Comm) releaseMailboxes() {
 	}
 	defer k.mu.Unlock()
 	if k.mailboxes.current != nil {
-		c.e.Collectives.ReleaseMailboxes(k.mailboxes.current)
+		c.e.MailboxCalls.Release(k.mailboxes.current)
 	}
 }

@@ -109,8 +109,7 @@ func IneighborAlltoallv[T any](t Topology, in []T, scounts, sdispls []int, out [
 
 // NeighborAlltoallvInit sets up a NeighborAlltoallv that can be started repeatedly.
 func NeighborAlltoallvInit[T any](t Topology, in []T, scounts, sdispls []int, out []T, rcounts,
-	rdispls []int) (*Persistent,
-	error) {
+	rdispls []int) (*Persistent, error) {
 	return setUp(neighborAlltoallv(t, in, scounts, sdispls, out, rcounts, rdispls))
 }
 

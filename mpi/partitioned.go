@@ -91,7 +91,7 @@ func PsendInit[T any](c *Comm, buf []T, partitions, dst, tag int) (*Partitioned,
 	if err != nil {
 		return nil, c.fail("PsendInit", dst, tag, err)
 	}
-	p.peer, p.tag, p.memory = dst, tag, c.job.hub.PinMemory(p.buf)
+	p.peer, p.tag, p.memory = dst, tag, c.job.hub.Memory.Pin(p.buf)
 	return p, nil
 }
 
@@ -113,7 +113,7 @@ func PrecvInit[T any](c *Comm, buf []T, partitions, src, tag int) (*Partitioned,
 	if err != nil {
 		return nil, c.fail("PrecvInit", src, tag, err)
 	}
-	p.memory = c.job.hub.PinMemory(p.buf)
+	p.memory = c.job.hub.Memory.Pin(p.buf)
 	return p, nil
 }
 
@@ -568,7 +568,7 @@ func (p *Partitioned) Free() error {
 	} else if p.peer != ProcNull {
 		p.c.returnPartitionTags(p.first)
 	}
-	p.c.job.hub.UnpinMemory(p.memory)
+	p.c.job.hub.Memory.Unpin(p.memory)
 	p.freed, p.buf, p.memory = true, nil, nil
 	return nil
 }

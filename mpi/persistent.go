@@ -47,7 +47,7 @@ func sendInit[T any](c *Comm, op string, buf []T, dst, tag int, sync bool) (*Per
 	if err != nil {
 		return nil, c.fail(op, dst, tag, err)
 	}
-	return &Persistent{mu: c.e.NewLock(), c: c, sync: sync, buf: b, memory: c.job.hub.PinMemory(b.bytes),
+	return &Persistent{mu: c.e.NewLock(), c: c, sync: sync, buf: b, memory: c.job.hub.Memory.Pin(b.bytes),
 		peer: dst, tag: tag}, nil
 }
 
@@ -61,7 +61,7 @@ func RecvInit[T any](c *Comm, buf []T, src, tag int) (*Persistent, error) {
 	if err != nil {
 		return nil, c.fail("RecvInit", src, tag, err)
 	}
-	return &Persistent{mu: c.e.NewLock(), c: c, receive: true, buf: b, memory: c.job.hub.PinMemory(b.bytes),
+	return &Persistent{mu: c.e.NewLock(), c: c, receive: true, buf: b, memory: c.job.hub.Memory.Pin(b.bytes),
 		peer: src,
 		tag:  tag}, nil
 }
@@ -121,8 +121,8 @@ func (p *Persistent) Free() error {
 	if p.freed {
 		return p.c.fail("Free", p.peer, p.tag, errFreed)
 	}
-	p.c.job.hub.UnpinMemory(p.memory)
-	p.c.job.hub.UnpinMemory(p.memory2)
+	p.c.job.hub.Memory.Unpin(p.memory)
+	p.c.job.hub.Memory.Unpin(p.memory2)
 	p.freed, p.buf, p.memory, p.memory2 = true, buffer{}, nil, nil
 	return nil
 }

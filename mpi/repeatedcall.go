@@ -36,7 +36,7 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 		x.Beside = k.mailboxes.current
 	}
 	if x.Schedule.Mailboxes {
-		a.err = c.e.Collectives.RunInMailboxes(x, k.mailboxes.current)
+		a.err = c.e.MailboxCalls.Run(x, k.mailboxes.current)
 	} else {
 		a.err = c.e.Collectives.Run(x)
 	}
@@ -108,7 +108,7 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	x := &k.own[k.latest]
 	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.Add(1), key.operation, x.Signature), nil
 	x.Input, x.Output = in, out
-	err = c.e.Collectives.RunInMailboxes(x, k.mailboxes.current)
+	err = c.e.MailboxCalls.Run(x, k.mailboxes.current)
 	x.Input, x.Output = nil, nil
 	k.mu.Unlock()
 	if err != nil {

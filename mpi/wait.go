@@ -197,7 +197,7 @@ func testall(op string, rs []Request, st []Status) (bool, error) {
 		}
 		done := false
 		if mixed(e, rs) {
-			done = e.Hub().TestAll(len(rs), endpointsAt(rs), take)
+			done = spread(rs).TestAll(e.Hub(), take)
 		} else {
 			done = e.Requests.TestAll(len(rs), handle, take)
 		}
@@ -281,24 +281,23 @@ func atOneEndpoint(e *engine.Engine, rs []Request) (*engine.Engine, []Request) {
 	return of, rs
 }
 
-// endpointsAt returns a function that yields the endpoint and the handle of each request; nil for one that is
-// not active.
-func endpointsAt(rs []Request) func(i int) (*engine.Engine, engine.Request) {
-	return func(i int) (*engine.Engine, engine.Request) {
+// spread describes requests of several endpoints to the engine.
+func spread(rs []Request) engine.Spread {
+	return engine.Spread{N: len(rs), At: func(i int) (*engine.Engine, engine.Request) {
 		if rs[i].c == nil {
 			return nil, engine.Request{}
 		}
 		return rs[i].c.e, rs[i].h
-	}
+	}}
 }
 
 // someAnywhere waits for, or tests, requests of several endpoints.
 func someAnywhere(hub *engine.Hub, rs []Request, limit int, take func(int, *engine.Status, error),
 	wait bool) (taken int, active bool) {
 	if wait {
-		return hub.WaitSome(len(rs), endpointsAt(rs), limit, take), true
+		return spread(rs).WaitSome(hub, limit, take), true
 	}
-	return hub.TestSome(len(rs), endpointsAt(rs), limit, take)
+	return spread(rs).TestSome(hub, limit, take)
 }
 
 // enough refuses fewer statuses than requests.

@@ -71,12 +71,12 @@ func allocateWindow[T any](c *Comm, n int, op string) (*Win[T], error) {
 	case n < 0 || n > math.MaxInt/sizeOf[T]():
 		err = fmt.Errorf("%w: a window of %d elements", ErrCount, n)
 	case n > 0:
-		mem, err = c.job.hub.Alloc(n * sizeOf[T]())
+		mem, err = c.job.hub.Memory.Alloc(n * sizeOf[T]())
 	}
 	w, err := makeWindow[T](c, mem, false, err)
 	if err != nil {
 		if mem != nil && !errors.Is(err, errPartKept) {
-			err = errors.Join(err, c.job.hub.Free(mem))
+			err = errors.Join(err, c.job.hub.Memory.Free(mem))
 		}
 		return nil, c.failColl(op, err)
 	}
@@ -274,7 +274,7 @@ func (w *window) release() error {
 	w.freed.Store(true)
 	err := w.w.Free()
 	if w.owned != nil {
-		err = errors.Join(err, w.comm.job.hub.Free(w.owned))
+		err = errors.Join(err, w.comm.job.hub.Memory.Free(w.owned))
 		w.owned = nil
 	}
 	return errors.Join(err, w.comm.Free())

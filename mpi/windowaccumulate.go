@@ -141,8 +141,7 @@ func (w *window) accumulate(rank, at, n int, code rma.Code) (t *engine.Target, o
 				"the type, Replace and NoOp", ErrOp)
 	case w.elem > maxUpdateElem:
 		return nil, 0, fmt.Errorf("%w: accumulates take elements of up to %d bytes, not %d", ErrType,
-			maxUpdateElem,
-			w.elem)
+			maxUpdateElem, w.elem)
 	}
 	return w.target(rank, at, n)
 }

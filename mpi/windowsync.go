@@ -179,7 +179,7 @@ func (w *window) lock(rank int, kind uint32) error {
 			}
 		}
 	}
-	err := w.w.Target(rank).Lock(kind == accessExclusive, w.via.canceller)
+	err := w.w.Target(rank).Control.Lock(kind == accessExclusive, w.via.canceller)
 	if err != nil {
 		kind = accessNone
 	}
@@ -214,7 +214,7 @@ func (w *window) unlock(rank int) error {
 		return err
 	}
 	// Release the lock even after an error: others may wait for it.
-	if err2 := t.Unlock(a == accessExclusive, w.via.canceller); w.gaveUp(err2) {
+	if err2 := t.Control.Unlock(a == accessExclusive, w.via.canceller); w.gaveUp(err2) {
 		return err2
 	} else if err == nil {
 		err = err2

@@ -185,8 +185,7 @@ func (p place) takes(n, unit int) bool { return p.selected == nil && p.unit == u
 
 // viewTarget checks an access to a place by a view of n elements, and returns the offset of the place's first
 // element. The target is nil, without an error, if there is nothing to do; otherwise the caller releases it.
-func (w *window) viewTarget(wrong error, n, rank int, at place) (t *engine.Target, offset int,
-	err error) {
+func (w *window) viewTarget(wrong error, n, rank int, at place) (t *engine.Target, offset int, err error) {
 	switch {
 	case wrong != nil:
 		return nil, 0, wrong

@@ -112,8 +112,7 @@ func finWriterOf(key transport.Key, source transport.MR) finWriter {
 // write ends an announcement; full means that the send queue had no room.
 func (w *finWriter) write(qp transport.QP, id uint64) (full bool, err error) {
 	if w.key == 0 {
-		return false, fmt.Errorf("%w: announcement %#x has no memory for its FIN",
-			transport.ErrProtocol, id)
+		return false, fmt.Errorf("%w: announcement %#x has no memory for its FIN", transport.ErrProtocol, id)
 	}
 	w.to[0].Offset = w.next % finWords * wordSize
 	word := finWord(id, w.next)

@@ -59,8 +59,7 @@ func ParseCTS(b []byte) (CTS, error) {
 	if c.ID > idBits || c.Grant > maxGrant || c.Offset > maxMessage || c.Length == 0 ||
 		c.Length > maxMessage {
 		return CTS{}, fmt.Errorf("%w: a CTS of %d bytes at offset %d for announcement %#x, grant %#x",
-			transport.ErrProtocol, c.Length,
-			c.Offset, c.ID, c.Grant)
+			transport.ErrProtocol, c.Length, c.Offset, c.ID, c.Grant)
 	}
 	return c, nil
 }

@@ -134,8 +134,7 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 			return usageErrorf("%w; the options of a job follow run: weft run -n 2 ./program", err)
 		}
 		return usageErrorf("%w%s; %s --help lists all options", err,
-			suggestion(cmd.Flags(), unknown.GetSpecifiedName()),
-			cmd.CommandPath())
+			suggestion(cmd.Flags(), unknown.GetSpecifiedName()), cmd.CommandPath())
 	})
 	root.SetOut(os.Stdout)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), cmd) })

@@ -223,8 +223,7 @@ type jobOptions struct {
 func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 	flags.Var(&o.host, "host",
 		"`LIST` of hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
-	flags.Var(&o.hostfile, "hostfile",
-		"`file` with one host per line, as \"name:4\" or \"name slots=4\"")
+	flags.Var(&o.hostfile, "hostfile", "`file` with one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
 	flags.Var((*perNode)(&o.mapBy), "ppn", "number of ranks on each host: --map-by ppr:N:node")

@@ -71,8 +71,7 @@ func respell(flags *pflag.FlagSet, args []string, warn func(string)) ([]string, 
 		// -n4, with one dash only.
 		if flag == nil && !inOne && !strings.HasPrefix(arg, "--") {
 			if short := flags.ShorthandLookup(name[:1]); short != nil && short.NoOptDefVal == "" &&
-				missing[name] == "" &&
-				len(name) > 1 && name[1] >= '0' && name[1] <= '9' {
+				missing[name] == "" && len(name) > 1 && name[1] >= '0' && name[1] <= '9' {
 				flag, value, inOne = short, name[1:], true
 			}
 		}

@@ -70,9 +70,8 @@ type span struct {
 
 // track is a track with its open slices.
 type track struct {
-	rank    *Rank
-	counter bool
-	open    []slice
+	rank *Rank
+	open []slice
 }
 
 type slice struct {
@@ -190,7 +189,7 @@ func (r *reader) declare(k *perfetto.Track) error {
 	if parent == nil {
 		return ErrNotOurs
 	}
-	r.tracks[k.ID] = &track{rank: parent.rank, counter: k.Counter != 0}
+	r.tracks[k.ID] = &track{rank: parent.rank}
 	return nil
 }
 

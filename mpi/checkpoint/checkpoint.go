@@ -86,8 +86,7 @@ func (s *Store) open() error {
 	var err error
 	if len(s.what) > maxWhat {
 		err = fmt.Errorf("checkpoint: the description of the state (what) has %d bytes; at most %d are "+
-			"allowed",
-			len(s.what), maxWhat)
+			"allowed", len(s.what), maxWhat)
 	} else if err = os.MkdirAll(s.dir, 0o777); err == nil {
 		err = tryFolder(s.dir)
 	}

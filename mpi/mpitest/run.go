@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/inprocess"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -101,13 +102,13 @@ func runOnce(j *job) error {
 
 // job is a job of ranks that are goroutines of a test.
 type job struct {
-	t     *testing.T
-	body  Body
-	seed  uint64
-	real  bool // the ranks are not in a bubble, and communicate over a real fabric
-	ranks []*rank
-	turns *turns
-	trace *trace // nil for none
+	t      *testing.T
+	body   Body
+	seed   uint64
+	real   bool // the ranks are not in a bubble, and communicate over a real fabric
+	ranks  []*rank
+	turns  *turns
+	listen func(rank int, e engine.Event) // gets the events of the engines; nil for none
 
 	survives bool // failed ranks
 

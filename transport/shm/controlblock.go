@@ -50,7 +50,6 @@ const (
 // receiveBlock is the receiver's view of a block. The peer may write there until its end of the connection is
 // closed, whatever the state of this end.
 type receiveBlock struct {
-	arena  *arena
 	off    int64
 	block  *controlBlock
 	gone   atomic.Bool // the peer's process has ended
@@ -70,7 +69,7 @@ func newReceiveBlock(a *arena) (*receiveBlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &receiveBlock{arena: a, off: off, block: controlBlockAt(a.mem, uint64(off))}
+	in := &receiveBlock{off: off, block: controlBlockAt(a.mem, uint64(off))}
 	in.block.notifyEnable = notifyTell // until the queue polls: clearing it then needs no barrier
 	return in, nil
 }

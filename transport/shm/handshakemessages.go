@@ -46,7 +46,6 @@ const (
 	typeOffer
 	typeReady
 	typeReject
-	messageTypes
 )
 
 func (t messageType) String() string {

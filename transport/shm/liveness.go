@@ -1,16 +1,12 @@
 package shm
 
 import (
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 )
 
 // MinPeerTimeout is the shortest Options.PeerTimeout.
@@ -109,11 +105,6 @@ func (q *qp) peerGone() {
 	q.lose()
 }
 
-// running reports whether the peer is known to run: it may only wait for a CPU.
-func (q *qp) running() bool {
-	return q.dev.opts.Running != nil && q.dev.opts.Running(q.Attr.Peer)
-}
-
 func (d *Device) tickPeriod() time.Duration { return d.opts.PeerTimeout / keepalive.MaxMissed }
 
 // Tick sends signs of life to peers, and ends the connections of silent ones.
@@ -125,26 +116,9 @@ func (c *cq) Tick(now time.Time) {
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
 		if q.rcq == c {
-			q.tick(counts)
+			q.out.trim()
+			q.heartbeat.tick(counts)
 		}
 		i += c.qps.Step(i, q)
-	}
-}
-
-func (q *qp) tick(counts bool) {
-	q.out.trim()
-	// before the last look at heartbeatSeq: a peer that has run since then has incremented it
-	running := q.silent > 0 && q.running()
-	sys.StoreRelease(&q.out.heartbeatSeq, q.out.heartbeatSeq+1)
-	switch b := atomic.LoadUint64(&q.in.heartbeatSeq); {
-	case b != q.heartbeatSeq:
-		q.heartbeatSeq, q.silent = b, 0
-	case counts:
-		q.silent++
-	}
-	if q.silent >= keepalive.MaxMissed && !running {
-		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
-			q.dev.opts.PeerTimeout),
-			transport.StatusFatal)
 	}
 }

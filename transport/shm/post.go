@@ -29,8 +29,7 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 	}
 	n := s.Length
 	if n <= 0 || uint64(n) != t.Length || t.Offset > q.length || t.Length > q.length-t.Offset ||
-		uint(s.Offset) > uint(len(r.Mem)) ||
-		n > len(r.Mem)-s.Offset {
+		uint(s.Offset) > uint(len(r.Mem)) || n > len(r.Mem)-s.Offset {
 		return q.post(wr)
 	}
 	sys.StoreRelease(q.placementSeq, q.placementMark+1)
@@ -58,7 +57,7 @@ func (q *qp) post(wr *transport.SendWR) error {
 	}
 	q.open = false
 	q.work()
-	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.next >= gatherFrames {
+	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.send.next >= gatherFrames {
 		q.transmit(false)
 	}
 	if q.SQ.Head != q.SQ.Tail && !q.out.waits {

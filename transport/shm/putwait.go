@@ -71,7 +71,7 @@ func (d *Device) probeWriters(w *putWait) (writing bool) {
 			l.qp.peerGone()
 		default:
 			writing = true
-			if w.killed || w.ending || !l.qp.running() {
+			if w.killed || w.ending || !l.qp.heartbeat.running() {
 				still = append(still, l)
 			}
 		}

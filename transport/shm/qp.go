@@ -32,16 +32,14 @@ type qp struct {
 	out  frameWriter
 	in   inRing
 
-	// Sending: see transmit.go.
-	next uint32 // of the send queue: what goes out next
-	busy bool   // there is work at this end: it is in the active list of its queues
+	busy bool // there is work at this end: it is in the active list of its queues
 
-	reads        reader
-	answer       responder
-	recv         receiver
-	writeSeq     uint64 // last seen value of the block's writeSeq
-	silent       int    // counting ticks since heartbeatSeq changed
-	heartbeatSeq uint64 // last seen value of the block's heartbeatSeq
+	send      sender
+	reads     reader
+	answer    responder
+	recv      receiver
+	heartbeat heartbeat
+	writeSeq  uint64 // last seen value of the block's writeSeq
 }
 
 // fastWrite is the state that a Write needs that the caller carries out.
@@ -145,7 +143,7 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 		in:  inRing{controlBlock: p.in.block},
 	}
 	q.reads, q.answer = reader{q: q, maxReads: reads}, responder{q: q, maxReads: reads}
-	q.recv = receiver{q: q}
+	q.send, q.recv, q.heartbeat.q = sender{q: q}, receiver{q: q}, q
 	q.Init(transport.QPAttr{
 		QPConfig: p.conf, Num: p.num, Peer: transport.RankOf(peer), Port: transport.PortOf(peer),
 		Local:  local,
@@ -289,7 +287,7 @@ func (q *qp) Disconnect() {
 	if q.scq != q.rcq {
 		q.scq.putSlot(q.conn.slots[0])
 	}
-	q.next, q.answer.responses = q.SQ.Tail, ring.Queue[readResponse]{}
+	q.send.next, q.answer.responses = q.SQ.Tail, ring.Queue[readResponse]{}
 	q.dev.leave(q.conn, true)
 }
 

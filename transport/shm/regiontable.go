@@ -58,8 +58,7 @@ func (f *peerMapping) find(key transport.Key, need transport.Access, offset, len
 		return target{}, verbs.ErrKey(key)
 	}
 	err := f.mayUse(key, &t, need, offset, length)
-	if err == nil && t.shared && (t.where > uint64(len(f.mem)) ||
-		t.length > uint64(len(f.mem))-t.where) {
+	if err == nil && t.shared && (t.where > uint64(len(f.mem)) || t.length > uint64(len(f.mem))-t.where) {
 		err = verbs.ErrKey(key) // an invalid table
 	}
 	return t, err

@@ -63,5 +63,3 @@ const (
 	endsUndelivered            // a core ends without delivering raised events
 	mutants                    // their number
 )
-
-func withMutant(m mutant) Option { return func(n *Network) { n.mutant = m } }

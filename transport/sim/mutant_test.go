@@ -70,6 +70,8 @@ var noticedBy = map[mutant]string{
 	depthIsOnesOwn: "Read/R5_MoreThanTheDepthWaitTheirTurn",
 }
 
+func withMutant(m mutant) Option { return func(n *Network) { n.mutant = m } }
+
 // A test that cannot fail proves nothing: each broken network must be noticed by the check of the rule that
 // it breaks.
 func TestSuiteNoticesEveryMutant(t *testing.T) {

@@ -10,13 +10,12 @@ import (
 const remoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
 type window struct {
-	pd    *pd
-	gone  bool
-	key   transport.Key // of the latest Bind
-	asked *qp           // the queue pair of that Bind
-	qp    *qp           // bound to it, or nil
-	of    *mr           // bound to this region
-	part  *mr           // the part of it that the key reaches, as a region
+	pd   *pd
+	gone bool
+	key  transport.Key // of the latest Bind
+	qp   *qp           // bound to it, or nil
+	of   *mr           // bound to this region
+	part *mr           // the part of it that the key reaches, as a region
 }
 
 func (p *pd) AllocMW() (transport.MW, error) {
@@ -46,14 +45,14 @@ func (m *window) Deallocate() error {
 		return fmt.Errorf("deallocate: the window is gone already: %w", transport.ErrInvalid)
 	}
 	m.unbind()
-	m.gone, m.key, m.asked = true, 0, nil
+	m.gone, m.key = true, 0
 	m.pd.users--
 	return nil
 }
 
 // announce sets the key of a posted Bind.
 func (m *window) announce(q *qp) transport.Key {
-	m.key, m.asked = q.dev.newKey(), q
+	m.key = q.dev.newKey()
 	return m.key
 }
 
@@ -79,7 +78,7 @@ func (m *window) unbind() {
 		return
 	}
 	if m.key == m.part.key {
-		m.key, m.asked = 0, nil
+		m.key = 0
 	}
 	delete(m.pd.dev.keys, m.part.key)
 	m.part.live, m.part.buf = false, nil

@@ -125,8 +125,7 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 		}
 		if place.Evicted {
 			return -1, fmt.Errorf("%w: the peer did not authenticate in time, and others came when %d such "+
-				"connections were open",
-				transport.ErrRefused, admission.MaxConns)
+				"connections were open", transport.ErrRefused, admission.MaxConns)
 		}
 		return -1, setup.Vanished(err)
 	}

@@ -27,7 +27,7 @@ func (q *qp) makeAtomic(o *frame.Batch, w *verbs.Request) frameMade {
 	return madeFrame
 }
 
-func (frameAtomic) end(q *qp, i *incoming) error { return q.queueResponse(parseAtomic, i) }
+func (frameAtomic) end(q *qp, i *incoming) error { return q.answer.add(parseAtomic, i) }
 
 func (frameAtomic) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
 	return sequence.Request, stopNone, r.storeReadRequest(parseAtomic, i)
@@ -54,22 +54,6 @@ func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
 	a.src[0] = frame.ParseSegment(payload)
 	a.dst[0] = transport.Segment{Offset: binary.LittleEndian.Uint64(payload[24:]), Length: h.B}
 	return a, nil
-}
-
-// change carries out an Atomic, or notes why it is refused.
-func (q *qp) change(a *readResponse) {
-	key, off := a.src[0].Key, a.src[0].Offset
-	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
-	r, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
-	if err == nil && !verbs.Aligned(r.Mem, int(off)) {
-		err = place.ErrUnaligned(key, off)
-	}
-	if err != nil {
-		a.refused = err
-		return
-	}
-	a.original = place.Atomic(place.Word(r.Mem, int(off)), place.ParseOperation(operation), operand, compare)
-	q.ReportPlaced()
 }
 
 // frameAtomicDone answers an Atomic of ours with the previous value of the word, in this host's byte order.

@@ -14,7 +14,7 @@ type frameClose struct{ ordinaryFrame }
 // makeClose makes the Close frame when all else has been sent and answered.
 func (q *qp) makeClose(o *frame.Batch) bool {
 	c := &q.at
-	if !q.CloseDue() || c.ended || q.SQ.Len() != 0 || c.response != q.responses.Tail || !o.Empty() {
+	if !q.CloseDue() || c.ended || q.SQ.Len() != 0 || c.response != q.answer.queue.Tail || !o.Empty() {
 		return false
 	}
 	o.Begin(frame.Header{Op: frame.Close, Flags: frame.Last}, 0)
@@ -30,7 +30,7 @@ func (frameClose) arrived(*laneReceiver, *incoming) (sequence.Kind, stop, error)
 
 // peerCloses handles the peer's Close.
 func (q *qp) peerCloses() error {
-	if q.responses.Head != q.responses.Tail {
+	if q.answer.queue.Head != q.answer.queue.Tail {
 		return fmt.Errorf("%w: Close before its Reads were complete", transport.ErrProtocol)
 	}
 	q.PeerClosed()

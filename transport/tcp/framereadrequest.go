@@ -49,7 +49,7 @@ func (q *qp) readRequest(o *frame.Batch, w *verbs.Request) {
 	}
 }
 
-func (frameReadRequest) end(q *qp, i *incoming) error { return q.queueResponse(parseReadRequest, i) }
+func (frameReadRequest) end(q *qp, i *incoming) error { return q.answer.add(parseReadRequest, i) }
 
 func (frameReadRequest) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
 	return sequence.Request, stopNone, r.storeReadRequest(parseReadRequest, i)
@@ -95,49 +95,6 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	return a, nil
 }
 
-// queueResponse queues the answer to a ReadRequest or an Atomic of the peer: the request is checked at once,
-// and answered in order (R2, R5, R6).
-func (q *qp) queueResponse(parse func(frame.Header, []byte) (readResponse, error), i *incoming) error {
-	a, err := parse(i.Header, i.control)
-	if err != nil {
-		return err
-	}
-	// Answers before the cursor may have been received: the peer may have begun another request since.
-	if q.responses.Tail-q.at.response >= uint32(q.agreed.Reads) {
-		return violation.ErrReads(q.agreed.Reads)
-	}
-	*q.responses.Room() = a
-	return q.startResponse()
-}
-
-// startResponse adds the request at Tail to the queue of answers. It checks what the request names, and
-// carries out an Atomic, because everything before it is placed. A refusal is sent in order; after a refused
-// request all are refused, because the connection ends before their turn.
-func (q *qp) startResponse() error {
-	a := q.responses.At(q.responses.Tail)
-	if err := q.PeerAsks(a.number); err != nil {
-		return err
-	}
-	if q.responses.Head != q.responses.Tail {
-		a.refused = q.responses.At(q.responses.Tail - 1).refused
-	}
-	q.responses.Tail++
-	if a.refused != nil {
-		return nil
-	}
-	if a.atomic {
-		q.change(a)
-		return nil
-	}
-	for _, s := range a.src[:a.nsrc] {
-		if _, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
-			a.refused = err
-			return nil
-		}
-	}
-	return nil
-}
-
 // storeReadRequest stores a Read Request or an Atomic of the peer at its position in the queue, where it
 // waits until all earlier frames have arrived (releaseRequest). It checks the request first, because a wrong
 // request must not overwrite another one.
@@ -145,18 +102,18 @@ func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readRe
 	i *incoming) error {
 	q := r.q
 	ahead, depth := i.Ref-r.released, uint64(q.agreed.Reads)
-	if ahead >= depth || uint64(q.responses.Tail-q.responses.Head)+ahead >= depth {
+	if ahead >= depth || uint64(q.answer.queue.Tail-q.answer.queue.Head)+ahead >= depth {
 		return violation.ErrReads(q.agreed.Reads)
 	}
 	a, err := parse(i.Header, i.control)
 	if err != nil {
 		return err
 	}
-	if q.responses.Ring == nil {
+	if q.answer.queue.Ring == nil {
 		// room for all outstanding requests, including stored ones
-		q.responses.Ring = make([]readResponse, 1<<bits.Len64(depth-1))
+		q.answer.queue.Ring = make([]readResponse, 1<<bits.Len64(depth-1))
 	}
-	to := q.responses.At(q.responses.Tail + uint32(ahead))
+	to := q.answer.queue.At(q.answer.queue.Tail + uint32(ahead))
 	if to.stored {
 		return fmt.Errorf("%w: a second Read or Atomic at position %d of its sequence", transport.ErrProtocol,
 			i.Ref)
@@ -169,11 +126,11 @@ func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readRe
 // releaseRequest adds the next stored request of the peer to the queue of answers: everything before it is
 // placed.
 func (r *laneReceiver) releaseRequest() error {
-	a := r.q.responses.At(r.q.responses.Tail)
+	a := r.q.answer.queue.At(r.q.answer.queue.Tail)
 	if !a.stored {
 		return fmt.Errorf("%w: a Read or an Atomic at the position of another one", transport.ErrProtocol)
 	}
 	a.stored = false
 	r.released++
-	return r.q.startResponse()
+	return r.q.answer.start()
 }

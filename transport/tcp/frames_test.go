@@ -144,9 +144,9 @@ func (g *ground) leaves(tb testing.TB, what string) {
 		}
 	}
 	q := g.qp
-	if len(q.responses.Ring) > message.MaxReads || cap(firstLink(q).in.control) > 2*frame.MaxControl ||
+	if len(q.answer.queue.Ring) > message.MaxReads || cap(firstLink(q).in.control) > 2*frame.MaxControl ||
 		firstLink(q).partial.Held() > 2*frame.BatchSize {
-		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.responses.Ring),
+		tb.Fatalf("%s: %d answers, %d bytes of control, %d carried", what, len(q.answer.queue.Ring),
 			cap(firstLink(q).in.control), firstLink(q).partial.Held())
 	}
 	var seen [groundRecvs + 8]bool

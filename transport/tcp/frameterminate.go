@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
@@ -31,12 +30,6 @@ func (q *qp) TellFailed(cause error) {
 	t := queuepair.TerminateOf(cause, terminateText)
 	q.sequencer.sendTerminate(frame.Header{Op: frame.Terminate, Flags: frame.Last,
 		A: uint64(frame.ReasonOf(t.Reason)), B: t.Read}, t.Text)
-}
-
-// refuseRead ends the QP because a Read or an Atomic is not allowed; it completes at the peer with an error,
-// with the reason.
-func (q *qp) refuseRead(a *readResponse, err error) {
-	q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: err}, transport.StatusFlushed)
 }
 
 // terminated handles a Terminate.

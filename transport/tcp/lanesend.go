@@ -143,10 +143,10 @@ func (l *laneConn) ready() bool { return !l.blocked && !l.awaitingFirstFrame }
 // answer, or if any lane will do: none was designated, or it does not exist any more.
 func (s *laneSender) designated() *laneConn {
 	q := s.q
-	if q.at.response == q.responses.Tail {
+	if q.at.response == q.answer.queue.Tail {
 		return nil
 	}
-	lane := q.responses.At(q.at.response).lane
+	lane := q.answer.queue.At(q.at.response).lane
 	if lane == transport.AnyLane {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *laneSender) designated() *laneConn {
 // frameFor makes the next frame that may be sent over a lane.
 func (s *laneSender) frameFor(l *laneConn, o *frame.Batch) bool {
 	designated := s.designated()
-	s.q.answerElsewhere = designated != nil && designated != l
+	s.q.answer.elsewhere = designated != nil && designated != l
 	return s.q.frame(o)
 }
 
@@ -172,8 +172,8 @@ func (s *laneSender) bulk(answers bool) bool {
 			return true
 		}
 	}
-	if answers && q.at.response != q.responses.Tail {
-		return q.responses.At(q.at.response).total-q.at.responseOff >= bulkMin
+	if answers && q.at.response != q.answer.queue.Tail {
+		return q.answer.queue.At(q.at.response).total-q.at.responseOff >= bulkMin
 	}
 	return false
 }
@@ -320,9 +320,9 @@ func (s *laneSender) note(o *frame.Batch, n uint64) {
 		seg.source, seg.off = q.at.response, q.at.responseOff-h.Length
 		if q.at.responseOff == 0 {
 			seg.source = q.at.response - 1
-			seg.off = q.responses.At(seg.source).total - h.Length
+			seg.off = q.answer.queue.At(seg.source).total - h.Length
 		}
-		seg.ref = q.responses.At(seg.source).number
+		seg.ref = q.answer.queue.At(seg.source).number
 	case frame.AtomicDone, frame.Close:
 	default:
 		seg.source, seg.off = q.at.next, q.at.off-h.Length
@@ -380,17 +380,17 @@ func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
 // remakeResponse makes a frame of an answer again. No region is a view here: see Device.Query.
 func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 	q := s.q
-	a := q.responses.At(seg.source)
+	a := q.answer.queue.At(seg.source)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], seg.off)
 	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(seg.Length))
 	if err != nil {
 		if o.Empty() {
-			q.refuseRead(a, err)
+			q.answer.refuse(a, err)
 		}
 		return false
 	}
 	at := int(src.Offset + off)
-	if !q.copies(r) {
+	if !q.answer.copies(r) {
 		o.Begin(seg.Header, 0)
 		o.Direct(r.Mem[at:][:seg.Length])
 		return true
@@ -399,7 +399,7 @@ func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 		return false // the next write has room
 	}
 	copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
-	q.answered.Copied += uint64(seg.Length)
+	q.answer.answered.Copied += uint64(seg.Length)
 	return true
 }
 
@@ -429,7 +429,7 @@ func (s *laneSender) partialAlive(l *laneConn) bool {
 		}
 		return true
 	}
-	return q.responseAlive(seg.source, seg.off)
+	return q.answer.alive(seg.source, seg.off)
 }
 
 // readRest reads what the peer sent before a lane broke that can no longer be written.

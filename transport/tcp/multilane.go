@@ -109,8 +109,7 @@ func (m *multiLane) attach(l *laneConn) {
 		m.dial.dialing[l.slot] = false
 	}
 	if m.dial.ended.Load() || m.failover.Knows(l.number) || m.find(l.number) != nil ||
-		len(m.conns) >= m.dial.maxLanes+spareLanes ||
-		m.failover.Len() >= frame.MaxLostLanes {
+		len(m.conns) >= m.dial.maxLanes+spareLanes || m.failover.Len() >= frame.MaxLostLanes {
 		sys.CloseFD(l.fd) // if the queue pair is open, another lane is dialed
 		m.dial.dialMissing()
 		return
@@ -305,8 +304,7 @@ func (m *multiLane) tick(_ int, counts bool) {
 	m.keepalive.Tick(counts)
 	if m.keepalive.Missed >= maxMissedOverLanes && !running {
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
-			q.dev.opts.PeerTimeout),
-			transport.StatusFatal)
+			q.dev.opts.PeerTimeout), transport.StatusFatal)
 		return
 	}
 	for _, l := range slices.Clone(m.conns) {

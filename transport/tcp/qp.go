@@ -3,7 +3,6 @@ package tcp
 import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
-	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
@@ -26,9 +25,9 @@ type qp struct {
 	queuepair.QP
 
 	// Sending: see sendcursor.go.
-	at        cursor                   // the next frame
-	responses ring.Queue[readResponse] // Reads and Atomics of the peer to answer
-	scq       *cq
+	at     cursor // the next frame
+	answer responder
+	scq    *cq
 
 	// Receiving: see conn.go and frame*.go.
 	rcq     *cq
@@ -39,9 +38,6 @@ type qp struct {
 	written cursor // everything before it was sent, or over lanes is acknowledged
 	agreed  message.Agreement
 	read    uint64 // completed Reads and Atomics of ours
-
-	answered        transport.ReadStats // the peer's Reads
-	answerElsewhere bool                // the next answer waits for another lane
 }
 
 // newQP makes a QP with a shape that has been checked. The caller gives it a sequencer. It may run
@@ -52,6 +48,7 @@ func (d *Device) newQP(conf transport.QPConfig, peer uint32, local, remote strin
 		dev: d, scq: conf.SendCQ.(*cq), rcq: conf.RecvCQ.(*cq), open: true, awaitingFirstFrame: !initiator,
 		agreed: agreed, checked: agreed.Checksum,
 	}
+	q.answer.q = q
 	q.scq.makeBuffers()
 	q.rcq.makeBuffers()
 	q.at.greeted = !initiator

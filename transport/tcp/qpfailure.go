@@ -13,5 +13,5 @@ func (q *qp) Disconnect() {
 	}
 	q.open = false
 	q.sequencer.close()
-	q.responses = ring.Queue[readResponse]{}
+	q.answer.queue = ring.Queue[readResponse]{}
 }

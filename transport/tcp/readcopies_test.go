@@ -10,7 +10,7 @@ import (
 )
 
 // No byte of a Read is copied before it goes out, of any size, with checksums and without; but for memory that
-// may change under a checksum. Seen to fail where responseFrame copies up to frame.MaxCopied bytes, or with
+// may change under a checksum. Seen to fail where responder.frame copies up to frame.MaxCopied bytes, or with
 // every checksum.
 func TestReads_R2_BytesCopiedForAByteMoved(t *testing.T) {
 	for _, c := range []struct {

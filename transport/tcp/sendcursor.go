@@ -26,7 +26,7 @@ func (q *qp) hasFrames() bool {
 	if q.awaitingFirstFrame {
 		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
 	}
-	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.responses.Tail ||
+	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.answer.queue.Tail ||
 		q.CloseDue() && !q.at.ended
 }
 
@@ -46,9 +46,9 @@ func (q *qp) frame(o *frame.Batch) bool {
 		c.greeted = true
 		return true
 	case c.responseFirst: // either may end the QP
-		made = q.responseFrame(o) || q.open && q.requestFrame(o)
+		made = q.answer.frame(o) || q.open && q.requestFrame(o)
 	default:
-		made = q.requestFrame(o) || q.open && q.responseFrame(o)
+		made = q.requestFrame(o) || q.open && q.answer.frame(o)
 	}
 	return made || q.open && q.makeClose(o)
 }
@@ -119,8 +119,7 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 func (q *qp) regionGone(w *verbs.Request) {
 	w.Failed = transport.StatusLocalProt
 	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
-		transport.ErrInvalid),
-		transport.StatusFlushed)
+		transport.ErrInvalid), transport.StatusFlushed)
 }
 
 // onWritten notes that everything before a cursor was sent, or over lanes acknowledged.
@@ -134,8 +133,8 @@ func (q *qp) onWritten(now cursor) {
 			q.read++
 		}
 	}
-	for ; q.responses.Head != now.response; q.responses.Head++ {
-		q.answered.Bytes += uint64(q.responses.At(q.responses.Head).total)
+	for ; q.answer.queue.Head != now.response; q.answer.queue.Head++ {
+		q.answer.answered.Bytes += uint64(q.answer.queue.At(q.answer.queue.Head).total)
 	}
 	ended := now.ended && !q.written.ended
 	q.written = now

@@ -279,7 +279,7 @@ func FuzzSession(f *testing.F) {
 		s.poll()
 
 		require.Equal(t, -1, mem.untouched(), "the peer has written a byte that it may not")
-		require.LessOrEqual(t, len(s.qp.responses.Ring), message.MaxReads)
+		require.LessOrEqual(t, len(s.qp.answer.queue.Ring), message.MaxReads)
 		require.LessOrEqual(t, cap(firstLink(s.qp).in.control), 2*frame.MaxControl)
 		ids := map[uint64]int{}
 		for _, wc := range s.wcs {

@@ -163,7 +163,7 @@ func (s *singleLink) partialAlive() bool {
 	q := s.q
 	from := q.written
 	if q.at.response != from.response || q.at.responseOff != from.responseOff {
-		return q.responseAlive(from.response, from.responseOff)
+		return q.answer.alive(from.response, from.responseOff)
 	}
 	for i := from.next; ; i++ {
 		if w := q.SQ.At(i); w.Total > from.off && !w.Asks() {
@@ -259,8 +259,7 @@ func (s *singleLink) tick(ticks int, counts bool) {
 	case !q.open:
 	case lost && !running:
 		q.Fail(fmt.Errorf("%w: %w for %v", transport.ErrPeerLost, queuepair.ErrSilent,
-			q.dev.opts.PeerTimeout),
-			transport.StatusFatal)
+			q.dev.opts.PeerTimeout), transport.StatusFatal)
 	case say:
 		s.sendAlive()
 	}

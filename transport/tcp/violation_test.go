@@ -441,7 +441,7 @@ func TestReads_R5_PeerThatExceedsTheDepthIsTerminated(t *testing.T) {
 				}
 				r.say(b)
 				if more == 0 {
-					h.until("the answers", func() bool { return m.qp.(*qp).responses.Head == uint32(depth) })
+					h.until("the answers", func() bool { return m.qp.(*qp).answer.queue.Head == uint32(depth) })
 					m.qp.Release()
 					continue
 				}

@@ -49,7 +49,7 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 func (q *qp) idle() bool {
 	l := q.inline
 	return l != nil && q.State() == transport.StateReady && q.SQ.Head == q.SQ.Tail &&
-		q.at.response == q.responses.Tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
+		q.at.response == q.answer.queue.Tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
 }
 
 // inlineInPart queues a frame of which the socket has accepted n bytes.

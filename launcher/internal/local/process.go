@@ -34,7 +34,6 @@ type process struct {
 	pid     int
 	pending []syscall.Signal // received while it was starting
 	pmi     int              // this end of the PMI connection; -1 when it is closed
-	hungUp  bool
 	// the rank has measurements to hand over before a signal that may end it
 	measures bool
 
@@ -130,7 +129,6 @@ func (p *process) hangUp() {
 func (p *process) shutdown() {
 	if p.pmi >= 0 {
 		syscall.Shutdown(p.pmi, syscall.SHUT_RDWR)
-		p.hungUp = true
 	}
 }
 

@@ -161,7 +161,7 @@ func (a *Agent) Events() <-chan agent.Event { return a.events }
 // Do sends a command.
 func (a *Agent) Do(c agent.Command) {
 	a.session.command(c)
-	if frame, err := appendCommand(nil, c); err == nil {
+	if frame, err := commandForms.append(nil, c); err == nil {
 		a.wireUp.to.count(kind(frame[headerLen]), len(frame))
 		a.out.put(frame)
 	}
@@ -261,7 +261,7 @@ func (a *Agent) handle(f frame) error {
 		return a.relayed(f)
 	}
 	a.wireUp.from.count(f.kind, headerLen+1+len(f.body))
-	e, rank, err := parseEvent(f.kind, f.body)
+	e, rank, err := eventForms.parse(f.kind, f.body)
 	if err != nil {
 		return err
 	}

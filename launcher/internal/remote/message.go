@@ -3,250 +3,197 @@ package remote
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// Data goes as it is, after its rank; everything else is rare and goes as JSON.
-
-func rankOf(rank int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(rank)) }
-
-// appendCommand appends the frame of a command.
-func appendCommand(b []byte, c agent.Command) ([]byte, error) {
-	switch c := c.(type) {
-	case agent.Start:
-		return appendJSON(b, kindStart, c)
-	case agent.Halt:
-		return appendFrame(b, kindHalt), nil
-	case agent.Signal:
-		return appendJSON(b, kindSignal, c)
-	case agent.Release:
-		return appendFrame(b, kindRelease), nil
-	case agent.Found:
-		return appendFrame(b, kindFound, rankOf(c.Rank), []byte{flag(c.OK)},
-			textOf([]string{c.Key, c.Value})), nil
-	case agent.TellWaits:
-		return appendFrame(b, kindTellWaits), nil
-	case agent.HangUp:
-		return appendFrame(b, kindHangUp, rankOf(c.Rank)), nil
-	case agent.Input:
-		return appendFrame(b, kindInput, rankOf(c.Rank), c.Data), nil
-	case agent.Pause:
-		return appendJSON(b, kindPause, c)
-	case agent.Ask:
-		return appendJSON(b, kindAsk, c)
-	case agent.Records:
-		return appendJSON(b, kindRecords, c)
-	case agent.Failed:
-		return appendFrame(b, kindFailed, rankOf(c.Rank)), nil
-	}
-	return nil, fmt.Errorf("%w: a command %T has no frame", errProtocol, c)
+// A form is how the messages of one type stand in frames. Data goes as it is, after its rank; everything else
+// is rare and goes as JSON.
+type form struct {
+	kind   kind
+	of     reflect.Type
+	encode func(message any) (body [][]byte, err error)
+	decode func(k kind, body []byte) (message any, rank int, err error) // rank is -1 for none
 }
 
-// parseCommand reads the body of a command's frame.
-func parseCommand(k kind, body []byte) (agent.Command, error) {
-	switch k {
-	case kindStart:
-		return parseJSON[agent.Start](k, body)
-	case kindHalt:
-		return agent.Halt{}, nil
-	case kindSignal:
-		return parseJSON[agent.Signal](k, body)
-	case kindRelease:
-		return agent.Release{}, nil
-	case kindFound:
-		rank, ok, texts, err := splitTexts(k, body)
+// forms are those of the messages of one direction, which E is.
+type forms[E any] []form
+
+var commandForms = forms[agent.Command]{
+	inJSON[agent.Start](kindStart, nil),
+	empty[agent.Halt](kindHalt),
+	inJSON[agent.Signal](kindSignal, nil),
+	empty[agent.Release](kindRelease),
+	empty[agent.TellWaits](kindTellWaits),
+	ofRank[agent.HangUp](kindHangUp),
+	ofRank[agent.Input](kindInput),
+	inJSON[agent.Ask](kindAsk, nil),
+	inJSON[agent.Records](kindRecords, nil),
+	ofRank[agent.Failed](kindFailed),
+	inJSON(kindPause, func(c agent.Pause) error {
+		if c.Stream >= agent.Streams {
+			return fmt.Errorf("%w: stream %d", errProtocol, c.Stream)
+		}
+		return nil
+	}),
+	afterRank(kindFound, func(c agent.Found) [][]byte {
+		return [][]byte{rankOf(c.Rank), {flag(c.OK)}, textOf([]string{c.Key, c.Value})}
+	}, func(rank int, b []byte) (agent.Found, error) {
+		ok, texts, err := splitTexts(b)
 		if err == nil && len(texts) != 2 {
 			err = fmt.Errorf("%w: an answer about %d keys", errProtocol, len(texts)/2)
 		}
 		if err != nil {
-			return nil, err
+			return agent.Found{}, err
 		}
 		return agent.Found{Rank: rank, OK: ok, Key: texts[0], Value: texts[1]}, nil
-	case kindTellWaits:
-		return agent.TellWaits{}, nil
-	case kindHangUp:
-		rank, _, err := splitRank(k, body)
-		return agent.HangUp{Rank: rank}, err
-	case kindInput:
-		rank, data, err := splitRank(k, body)
-		return agent.Input{Rank: rank, Data: data}, err
-	case kindPause:
-		c, err := parseJSON[agent.Pause](k, body)
-		if err == nil && c.Stream >= agent.Streams {
-			err = fmt.Errorf("%w: stream %d", errProtocol, c.Stream)
-		}
-		return c, err
-	case kindAsk:
-		return parseJSON[agent.Ask](k, body)
-	case kindRecords:
-		return parseJSON[agent.Records](k, body)
-	case kindFailed:
-		rank, _, err := splitRank(k, body)
-		return agent.Failed{Rank: rank}, err
-	}
-	return nil, fmt.Errorf("%w: a frame of kind %d is no command", errProtocol, k)
+	}),
 }
 
-// appendEvent appends the frame of an event. Lost is no event of the far side.
-func appendEvent(b []byte, e agent.Event) ([]byte, error) {
-	switch e := e.(type) {
-	case agent.Started:
-		return appendJSON(b, kindStarted, e)
-	case agent.NotStarted:
-		return appendJSON(b, kindNotStarted, e)
-	case agent.AllStarted:
-		return appendFrame(b, kindAllStarted), nil
-	case agent.Exited:
-		return appendJSON(b, kindExited, e)
-	case agent.Stopped:
-		return appendJSON(b, kindStopped, e)
-	case agent.Continued:
-		return appendJSON(b, kindContinued, e)
-	case agent.Output:
-		return appendFrame(b, kindOutput, rankOf(e.Rank), []byte{byte(e.Stream)}, e.Data), nil
-	case agent.OutputEnd:
-		return appendFrame(b, kindOutputEnd, rankOf(e.Rank)), nil
-	case agent.Arrived:
-		return appendFrame(b, kindArrived, rankOf(e.Rank), []byte{flag(e.More)}, textOf(e.Puts)), nil
-	case agent.Find:
-		return appendFrame(b, kindFind, rankOf(e.Rank), []byte(e.Key)), nil
-	case agent.Waits:
-		return appendJSON(b, kindWaits, e)
-	case agent.Aborts:
-		return appendJSON(b, kindAborts, e)
-	case agent.LostPeer:
-		return appendJSON(b, kindLostPeer, e)
-	case agent.Disturbs:
-		return appendJSON(b, kindDisturbs, e)
-	case agent.PMIClosed:
-		return appendFrame(b, kindPMIClosed, rankOf(e.Rank), []byte{byte(e.State)}), nil
-	case agent.InputTaken:
-		return appendJSON(b, kindInputTaken, e)
-	case agent.Quiet:
-		return appendFrame(b, kindQuiet, rankOf(e.Rank)), nil
-	case agent.Moving:
-		return appendFrame(b, kindMoving, rankOf(e.Rank)), nil
-	case agent.Answer:
-		return appendFrame(b, kindAnswer, rankOf(e.Rank), e.Snapshot), nil
-	case agent.Sampled:
-		return appendFrame(b, kindSampled, rankOf(e.Rank), e.Sample), nil
-	case agent.Recorded:
-		return appendFrame(b, kindRecorded, rankOf(e.Rank), e.Events), nil
-	case agent.Artifact:
-		return appendFrame(b, kindArtifact, rankOf(e.Rank), []byte{byte(e.What), flag(e.Last)}, e.Data), nil
-	}
-	return nil, fmt.Errorf("%w: an event %T has no frame", errProtocol, e)
-}
-
-// parseEvent reads the body of an event's frame, and returns the rank that it concerns, -1 for none.
-func parseEvent(k kind, body []byte) (e agent.Event, rank int, err error) {
-	switch k {
-	case kindStarted:
-		v, err := parseJSON[agent.Started](k, body)
-		return v, v.Rank, err
-	case kindNotStarted:
-		v, err := parseJSON[agent.NotStarted](k, body)
-		return v, v.Rank, err
-	case kindAllStarted:
-		return agent.AllStarted{}, -1, nil
-	case kindExited:
-		v, err := parseJSON[agent.Exited](k, body)
-		if err == nil {
-			err = checkState(v.State)
+// eventForms has none for Lost, which is no event of the far side.
+var eventForms = forms[agent.Event]{
+	inJSON[agent.Started](kindStarted, nil),
+	inJSON[agent.NotStarted](kindNotStarted, nil),
+	empty[agent.AllStarted](kindAllStarted),
+	inJSON(kindExited, func(e agent.Exited) error { return checkState(e.State) }),
+	inJSON[agent.Stopped](kindStopped, nil),
+	inJSON[agent.Continued](kindContinued, nil),
+	ofRank[agent.OutputEnd](kindOutputEnd),
+	inJSON[agent.Waits](kindWaits, nil),
+	inJSON[agent.Aborts](kindAborts, nil),
+	inJSON[agent.LostPeer](kindLostPeer, nil),
+	inJSON[agent.Disturbs](kindDisturbs, nil),
+	inJSON[agent.InputTaken](kindInputTaken, nil),
+	ofRank[agent.Quiet](kindQuiet),
+	ofRank[agent.Moving](kindMoving),
+	ofRank[agent.Answer](kindAnswer),
+	ofRank[agent.Sampled](kindSampled),
+	ofRank[agent.Recorded](kindRecorded),
+	afterRank(kindOutput, func(e agent.Output) [][]byte {
+		return [][]byte{rankOf(e.Rank), {byte(e.Stream)}, e.Data}
+	}, func(rank int, b []byte) (agent.Output, error) {
+		if len(b) == 0 || b[0] >= agent.Streams {
+			return agent.Output{}, fmt.Errorf("%w: output of no stream", errProtocol)
 		}
-		return v, v.Rank, err
-	case kindStopped:
-		v, err := parseJSON[agent.Stopped](k, body)
-		return v, v.Rank, err
-	case kindContinued:
-		v, err := parseJSON[agent.Continued](k, body)
-		return v, v.Rank, err
-	case kindOutput:
-		rank, rest, err := splitRank(k, body)
-		if err == nil && (len(rest) == 0 || rest[0] >= agent.Streams) {
-			err = fmt.Errorf("%w: output of no stream", errProtocol)
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		return agent.Output{Rank: rank, Stream: agent.Stream(rest[0]), Data: rest[1:]}, rank, nil
-	case kindOutputEnd:
-		rank, _, err := splitRank(k, body)
-		return agent.OutputEnd{Rank: rank}, rank, err
-	case kindArrived:
-		rank, more, puts, err := splitTexts(k, body)
+		return agent.Output{Rank: rank, Stream: agent.Stream(b[0]), Data: b[1:]}, nil
+	}),
+	afterRank(kindArrived, func(e agent.Arrived) [][]byte {
+		return [][]byte{rankOf(e.Rank), {flag(e.More)}, textOf(e.Puts)}
+	}, func(rank int, b []byte) (agent.Arrived, error) {
+		more, puts, err := splitTexts(b)
 		for i := 0; err == nil && i < len(puts); i += 2 {
-			if bad := pmi.CheckPair(puts[i], puts[i+1]); bad != nil {
-				err = fmt.Errorf("%w: %w", errProtocol, bad)
-			}
+			err = checkPut(puts[i], puts[i+1])
 		}
-		return agent.Arrived{Rank: rank, More: more, Puts: puts}, rank, err
-	case kindFind:
-		rank, key, err := splitRank(k, body)
-		if err == nil {
-			if bad := pmi.CheckPair(string(key), ""); bad != nil {
-				err = fmt.Errorf("%w: %w", errProtocol, bad)
-			}
+		return agent.Arrived{Rank: rank, More: more, Puts: puts}, err
+	}),
+	afterRank(kindFind, func(e agent.Find) [][]byte {
+		return [][]byte{rankOf(e.Rank), []byte(e.Key)}
+	}, func(rank int, b []byte) (agent.Find, error) {
+		return agent.Find{Rank: rank, Key: string(b)}, checkPut(string(b), "")
+	}),
+	afterRank(kindPMIClosed, func(e agent.PMIClosed) [][]byte {
+		return [][]byte{rankOf(e.Rank), {byte(e.State)}}
+	}, func(rank int, b []byte) (agent.PMIClosed, error) {
+		if len(b) != 1 {
+			return agent.PMIClosed{}, fmt.Errorf("%w: a closed connection of a rank in no state", errProtocol)
 		}
-		return agent.Find{Rank: rank, Key: string(key)}, rank, err
-	case kindWaits:
-		v, err := parseJSON[agent.Waits](k, body)
-		return v, v.Rank, err
-	case kindAborts:
-		v, err := parseJSON[agent.Aborts](k, body)
-		return v, v.Rank, err
-	case kindLostPeer:
-		v, err := parseJSON[agent.LostPeer](k, body)
-		return v, v.Rank, err
-	case kindDisturbs:
-		v, err := parseJSON[agent.Disturbs](k, body)
-		return v, v.Rank, err
-	case kindPMIClosed:
-		rank, rest, err := splitRank(k, body)
-		if err == nil && len(rest) != 1 {
-			err = fmt.Errorf("%w: a closed connection of a rank in no state", errProtocol)
+		return agent.PMIClosed{Rank: rank, State: pmi.State(b[0])}, checkState(pmi.State(b[0]))
+	}),
+	afterRank(kindArtifact, func(e agent.Artifact) [][]byte {
+		return [][]byte{rankOf(e.Rank), {byte(e.What), flag(e.Last)}, e.Data}
+	}, func(rank int, b []byte) (agent.Artifact, error) {
+		if len(b) < 2 {
+			return agent.Artifact{}, fmt.Errorf("%w: an artifact of no kind", errProtocol)
 		}
-		if err == nil {
-			err = checkState(pmi.State(rest[0]))
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		return agent.PMIClosed{Rank: rank, State: pmi.State(rest[0])}, rank, nil
-	case kindInputTaken:
-		v, err := parseJSON[agent.InputTaken](k, body)
-		return v, v.Rank, err
-	case kindQuiet:
-		rank, _, err := splitRank(k, body)
-		return agent.Quiet{Rank: rank}, rank, err
-	case kindMoving:
-		rank, _, err := splitRank(k, body)
-		return agent.Moving{Rank: rank}, rank, err
-	case kindAnswer:
-		rank, data, err := splitRank(k, body)
-		return agent.Answer{Rank: rank, Snapshot: data}, rank, err
-	case kindSampled:
-		rank, data, err := splitRank(k, body)
-		return agent.Sampled{Rank: rank, Sample: data}, rank, err
-	case kindRecorded:
-		rank, data, err := splitRank(k, body)
-		return agent.Recorded{Rank: rank, Events: data}, rank, err
-	case kindArtifact:
-		rank, data, err := splitRank(k, body)
-		if err == nil && len(data) < 2 {
-			err = fmt.Errorf("%w: an artifact of no kind", errProtocol)
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		return agent.Artifact{Rank: rank, What: snapshot.Artifact(data[0]), Last: data[1] != 0,
-			Data: data[2:]}, rank, nil
-	}
-	return nil, 0, fmt.Errorf("%w: a frame of kind %d is no event", errProtocol, k)
+		return agent.Artifact{Rank: rank, What: snapshot.Artifact(b[0]), Last: b[1] != 0, Data: b[2:]}, nil
+	}),
 }
+
+// append appends the frame of a message.
+func (l forms[E]) append(b []byte, message E) ([]byte, error) {
+	for _, f := range l {
+		if f.of == reflect.TypeOf(message) {
+			body, err := f.encode(message)
+			return appendFrame(b, f.kind, body...), err
+		}
+	}
+	return nil, fmt.Errorf("%w: %T has no frame", errProtocol, message)
+}
+
+// parse reads the body of a frame, and returns the rank that the message concerns, -1 for none.
+func (l forms[E]) parse(k kind, body []byte) (message E, rank int, err error) {
+	for _, f := range l {
+		if f.kind == k {
+			m, rank, err := f.decode(k, body)
+			if err != nil {
+				return message, 0, err
+			}
+			return m.(E), rank, nil
+		}
+	}
+	return message, 0, fmt.Errorf("%w: a frame of kind %d, which is not for this side", errProtocol, k)
+}
+
+// empty is the form of messages without contents.
+func empty[M any](k kind) form {
+	return form{k, reflect.TypeFor[M](), func(any) ([][]byte, error) { return nil, nil },
+		func(kind, []byte) (any, int, error) { return *new(M), -1, nil }}
+}
+
+// inJSON is the form of messages in JSON. check, which may be nil, checks one that was read.
+func inJSON[M any](k kind, check func(M) error) form {
+	return form{k, reflect.TypeFor[M](), func(message any) ([][]byte, error) {
+		body, err := Marshal(message)
+		return [][]byte{body}, err
+	}, func(k kind, body []byte) (any, int, error) {
+		m, err := parseJSON[M](k, body)
+		if err == nil && check != nil {
+			err = check(m)
+		}
+		if f := reflect.ValueOf(m).FieldByName("Rank"); f.IsValid() {
+			return m, int(f.Int()), err
+		}
+		return m, -1, err
+	}}
+}
+
+// ofRank is the form of messages that consist of a rank or, if M has two fields, of a rank and bytes.
+func ofRank[M any](k kind) form {
+	return afterRank(k, func(m M) [][]byte {
+		v := reflect.ValueOf(m)
+		parts := [][]byte{rankOf(int(v.Field(0).Int()))}
+		if v.NumField() > 1 {
+			parts = append(parts, v.Field(1).Bytes())
+		}
+		return parts
+	}, func(rank int, data []byte) (m M, err error) {
+		v := reflect.ValueOf(&m).Elem()
+		v.Field(0).SetInt(int64(rank))
+		if v.NumField() > 1 {
+			v.Field(1).SetBytes(data)
+		}
+		return m, nil
+	})
+}
+
+// afterRank is the form of messages whose contents follow their rank.
+func afterRank[M any](k kind, parts func(M) [][]byte, read func(rank int, contents []byte) (M, error)) form {
+	return form{k, reflect.TypeFor[M](), func(message any) ([][]byte, error) {
+		return parts(message.(M)), nil
+	}, func(k kind, body []byte) (any, int, error) {
+		rank, contents, err := splitRank(k, body)
+		if err != nil {
+			return nil, 0, err
+		}
+		m, err := read(rank, contents)
+		return m, rank, err
+	}}
+}
+
+func rankOf(rank int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(rank)) }
 
 func appendJSON(b []byte, k kind, v any) ([]byte, error) {
 	body, err := Marshal(v)
@@ -277,6 +224,13 @@ func flag(on bool) byte {
 	return 0
 }
 
+func checkPut(key, value string) error {
+	if err := pmi.CheckPair(key, value); err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	return nil
+}
+
 func checkState(s pmi.State) error {
 	if s > pmi.Finalized {
 		return fmt.Errorf("%w: a rank in state %d", errProtocol, s)
@@ -293,26 +247,22 @@ func textOf(texts []string) (b []byte) {
 	return b
 }
 
-// splitTexts reads a rank, a flag, and keys and values in turn.
-func splitTexts(k kind, body []byte) (rank int, on bool, texts []string, err error) {
-	rank, b, err := splitRank(k, body)
-	if err == nil && len(b) == 0 {
-		err = fmt.Errorf("%w: a frame of kind %d is cut short", errProtocol, k)
-	}
-	if err != nil {
-		return 0, false, nil, err
+// splitTexts reads a flag, and keys and values in turn.
+func splitTexts(b []byte) (on bool, texts []string, err error) {
+	if len(b) == 0 {
+		return false, nil, fmt.Errorf("%w: keys and values that are cut short", errProtocol)
 	}
 	on, b = b[0] != 0, b[1:]
 	for len(b) > 0 {
 		if len(b) < 2 || len(b)-2 < int(binary.BigEndian.Uint16(b)) {
-			return 0, false, nil, fmt.Errorf("%w: a text that is cut short", errProtocol)
+			return false, nil, fmt.Errorf("%w: a text that is cut short", errProtocol)
 		}
 		n := int(binary.BigEndian.Uint16(b))
 		texts = append(texts, string(b[2:2+n]))
 		b = b[2+n:]
 	}
 	if len(texts)%2 != 0 {
-		return 0, false, nil, fmt.Errorf("%w: a key without a value", errProtocol)
+		return false, nil, fmt.Errorf("%w: a key without a value", errProtocol)
 	}
-	return rank, on, texts, nil
+	return on, texts, nil
 }

@@ -60,20 +60,20 @@ var events = []agent.Event{
 
 func TestFramesCarryEveryCommandAndEvent(t *testing.T) {
 	for _, c := range commands {
-		b, err := appendCommand(nil, c)
+		b, err := commandForms.append(nil, c)
 		require.NoError(t, err)
 		k, body, err := readFrame(bytes.NewReader(b), maxCommand)
 		require.NoError(t, err)
-		got, err := parseCommand(k, body)
+		got, _, err := commandForms.parse(k, body)
 		require.NoError(t, err)
 		require.Equal(t, c, got)
 	}
 	for _, e := range events {
-		b, err := appendEvent(nil, e)
+		b, err := eventForms.append(nil, e)
 		require.NoError(t, err)
 		k, body, err := readFrame(bytes.NewReader(b), maxEvent)
 		require.NoError(t, err)
-		got, _, err := parseEvent(k, body)
+		got, _, err := eventForms.parse(k, body)
 		require.NoError(t, err)
 		require.Equal(t, e, got)
 	}
@@ -93,10 +93,10 @@ func TestKindsAreTheSpecifications(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	var all []byte
 	for _, c := range commands {
-		all, _ = appendCommand(all, c)
+		all, _ = commandForms.append(all, c)
 	}
 	for _, e := range events {
-		all, _ = appendEvent(all, e)
+		all, _ = eventForms.append(all, e)
 	}
 	f.Add(all)
 	f.Add([]byte{255, 255, 255, 255, 1})
@@ -107,8 +107,8 @@ func FuzzFrames(f *testing.F) {
 			if err != nil {
 				return
 			}
-			parseCommand(k, body)
-			e, rank, err := parseEvent(k, body)
+			commandForms.parse(k, body)
+			e, rank, err := eventForms.parse(k, body)
 			if err == nil && rank >= 0 && e == nil {
 				t.Fatalf("kind %d gives nothing", k)
 			}
@@ -143,11 +143,11 @@ func TestPutsThatNoRankCanHaveSent(t *testing.T) {
 		{"k", "v\ncmd=finalize_ack", "has a space, newline or NUL in it"},
 		{"k\x00", "v", "has a space, newline or NUL in it"},
 	} {
-		b, err := appendEvent(nil, agent.Arrived{Rank: 1, Puts: []string{"good", "", c.key, c.value}})
+		b, err := eventForms.append(nil, agent.Arrived{Rank: 1, Puts: []string{"good", "", c.key, c.value}})
 		require.NoError(t, err)
 		k, body, err := readFrame(bytes.NewReader(b), maxEvent)
 		require.NoError(t, err)
-		_, _, err = parseEvent(k, body)
+		_, _, err = eventForms.parse(k, body)
 		require.ErrorIs(t, err, errProtocol)
 		require.ErrorContains(t, err, c.says)
 	}

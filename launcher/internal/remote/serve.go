@@ -109,7 +109,7 @@ func (s *server) serve(in io.Reader) error {
 				return err
 			}
 		case e := <-events:
-			b, err := appendEvent(nil, e)
+			b, err := eventForms.append(nil, e)
 			if err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ func (s *server) handle(f frame) error {
 	case kindRelayData, kindRelayStop:
 		return s.relay(f)
 	}
-	c, err := parseCommand(f.kind, f.body)
+	c, _, err := commandForms.parse(f.kind, f.body)
 	if err != nil {
 		return err
 	}

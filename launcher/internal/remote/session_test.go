@@ -35,11 +35,11 @@ func drive(steps []any) (broken int, err error) {
 			s.command(c)
 			continue
 		}
-		frame, err := appendEvent(nil, step.(agent.Event))
+		frame, err := eventForms.append(nil, step.(agent.Event))
 		if err != nil {
 			return i, err
 		}
-		e, rank, err := parseEvent(kind(frame[headerLen]), frame[headerLen+1:])
+		e, rank, err := eventForms.parse(kind(frame[headerLen]), frame[headerLen+1:])
 		if err == nil {
 			err = s.event(e, rank)
 		}

@@ -57,12 +57,12 @@ func (s *simulation) line(rank int, text string) {
 	replies, events := s.agents[number].Line(rank, text)
 	s.deliver(replies)
 	for _, e := range events {
-		frame, err := appendEvent(nil, e)
+		frame, err := eventForms.append(nil, e)
 		require.NoError(s.t, err)
 		s.from[number].Add(Traffic{1, int64(len(frame))})
 		k, body, err := readFrame(bytes.NewReader(frame), maxEvent)
 		require.NoError(s.t, err)
-		e, _, err = parseEvent(k, body)
+		e, _, err = eventForms.parse(k, body)
 		require.NoError(s.t, err)
 		s.s.Event(time.Unix(1000, 0), e)
 		s.commands()
@@ -83,12 +83,12 @@ func (s *simulation) commands() {
 }
 
 func (s *simulation) command(number int, c agent.Command) {
-	frame, err := appendCommand(nil, c)
+	frame, err := commandForms.append(nil, c)
 	require.NoError(s.t, err)
 	s.to[number].Add(Traffic{1, int64(len(frame))})
 	k, body, err := readFrame(bytes.NewReader(frame), maxCommand)
 	require.NoError(s.t, err)
-	c, err = parseCommand(k, body)
+	c, _, err = commandForms.parse(k, body)
 	require.NoError(s.t, err)
 	replies, events := s.agents[number].Do(c)
 	require.Empty(s.t, events)

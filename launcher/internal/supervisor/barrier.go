@@ -2,35 +2,52 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// agentState is the state of an agent's ranks as a whole.
-type agentState struct {
-	left    int // ranks that are not over
-	arrived int // where all of its ranks wait in the barrier: the first of them
+// barrier is what is known of the barriers of PMI, in which ranks wait for one another. It finds those that
+// wait for a rank that will not come.
+type barrier struct {
+	s      *Supervisor
+	space  *pmi.KeySpace // its members are the agents
+	left   []int         // by agent: ranks that are not over
+	passed int           // number of completed barriers
+	asked  bool          // agents have been asked to report each rank that waits
+	known  int           // number of ranks reported since the last barrier was completed
+}
+
+func (b *barrier) begin(s *Supervisor) {
+	b.s = s
+	for _, r := range s.ranks {
+		for len(b.left) <= r.Agent {
+			b.left = append(b.left, 0)
+		}
+		b.left[r.Agent]++
+	}
+	b.space = pmi.NewKeySpace(slices.Clone(b.left), true)
+	for agent, ranks := range b.left {
+		if ranks == 0 {
+			b.space.Leave(agent)
+		}
+	}
 }
 
 // pmiEvent handles an event that a PMI request caused.
 func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Arrived:
-		s.arrived(now, e)
+		s.barrier.arrived(now, e)
 	case agent.Find:
-		step := s.space.Find(s.ranks[e.Rank].Agent, e.Key)
+		step := s.barrier.space.Find(s.ranks[e.Rank].Agent, e.Key)
 		for _, a := range step.Answers {
 			s.do(agent.Found{Rank: e.Rank, Key: a.Key, Value: a.Value, OK: a.OK})
 		}
 	case agent.Waits:
-		// Reports about a barrier may arrive after its end.
-		if e.Barrier == s.barriers {
-			s.ranks[e.Rank].waitsIn = e.Barrier + 1
-			s.known++
-			s.checkBarrier(now)
-		}
+		s.barrier.waiting(now, e)
 	case agent.Aborts:
 		r := &s.ranks[e.Rank]
 		s.signed(r)
@@ -55,10 +72,11 @@ func (s *Supervisor) pmiEvent(now time.Time, e agent.Event) {
 	}
 }
 
-func (s *Supervisor) arrived(now time.Time, e agent.Arrived) {
+func (b *barrier) arrived(now time.Time, e agent.Arrived) {
+	s := b.s
 	r := &s.ranks[e.Rank]
 	number := r.Agent
-	if err := s.space.Put(number, e.Puts); err != nil {
+	if err := b.space.Put(number, e.Puts); err != nil {
 		s.signed(r)
 		f := s.failure(e.Rank, Disturbed)
 		f.Detail = fmt.Sprintf("and the other ranks of its host have put %v", err)
@@ -68,73 +86,81 @@ func (s *Supervisor) arrived(now time.Time, e agent.Arrived) {
 	if e.More {
 		return
 	}
-	s.agents[number].arrived = e.Rank
-	s.pass(s.space.Arrive(number))
-	s.checkBarrier(now)
+	b.pass(b.space.Arrive(number))
+	b.check(now)
+}
+
+// waiting notes that a rank waits. Reports about a barrier may arrive after its end.
+func (b *barrier) waiting(now time.Time, e agent.Waits) {
+	if e.Barrier == b.passed {
+		b.s.ranks[e.Rank].waitsIn = e.Barrier + 1
+		b.known++
+		b.check(now)
+	}
 }
 
 // pass releases the ranks if all that can have come to the barrier.
-func (s *Supervisor) pass(step pmi.Step) {
+func (b *barrier) pass(step pmi.Step) {
 	if len(step.Released) > 0 {
-		s.barriers++
-		s.known = 0
-		s.do(agent.Release{})
+		b.passed++
+		b.known = 0
+		b.s.do(agent.Release{})
 	}
 }
 
 // gone notes that a rank is over: its process has ended, and its PMI connection.
-func (s *Supervisor) gone(id int) {
-	r := &s.ranks[id]
+func (b *barrier) gone(id int) {
+	r := &b.s.ranks[id]
 	if r.over {
 		return
 	}
 	r.over = true
-	a := &s.agents[r.Agent]
-	if a.left--; a.left == 0 && s.config.Survive {
-		s.pass(s.space.Leave(r.Agent))
+	if b.left[r.Agent]--; b.left[r.Agent] == 0 && b.s.config.Survive {
+		b.pass(b.space.Leave(r.Agent))
 	}
 }
 
 // waits reports whether a rank is known to wait in the barrier.
-func (s *Supervisor) waits(id int) bool {
-	r := &s.ranks[id]
-	return !r.over && (r.waitsIn == s.barriers+1 || s.space.Waits(r.Agent))
+func (b *barrier) waits(id int) bool {
+	r := &b.s.ranks[id]
+	return !r.over && (r.waitsIn == b.passed+1 || b.space.Waits(r.Agent))
 }
 
 // missing finds a rank that can no longer come to a barrier: its process has ended, or it has finalized.
-func (s *Supervisor) missing() (id int, found bool) {
-	for id := range s.ranks {
-		r := &s.ranks[id]
-		if r.over && !s.config.Survive || r.pmi == pmi.Finalized && !r.over {
+func (b *barrier) missing() (id int, found bool) {
+	for id := range b.s.ranks {
+		r := &b.s.ranks[id]
+		if r.over && !b.s.config.Survive || r.pmi == pmi.Finalized && !r.over {
 			return id, true
 		}
 	}
 	return 0, false
 }
 
-// askWaits makes the agents report each rank that waits in a barrier, rather than only when all of theirs do.
-func (s *Supervisor) askWaits() {
-	if !s.askedWaits && s.phase == running {
-		s.askedWaits = true
-		s.do(agent.TellWaits{})
+// ask makes the agents report each rank that waits in a barrier, rather than only when all of theirs do.
+func (b *barrier) ask() {
+	if !b.asked && b.s.phase == running {
+		b.asked = true
+		b.s.do(agent.TellWaits{})
 	}
 }
 
-// checkBarrier finds ranks that wait for one that will not come.
-func (s *Supervisor) checkBarrier(now time.Time) {
+// check finds ranks that wait for one that will not come.
+func (b *barrier) check(now time.Time) {
+	s := b.s
 	if s.cause != nil {
 		return
 	}
-	missing, found := s.missing()
+	missing, found := b.missing()
 	if !found {
 		return
 	}
-	s.askWaits()
-	if s.known == 0 && s.space.Waiting() == 0 {
+	b.ask()
+	if b.known == 0 && b.space.Waiting() == 0 {
 		return
 	}
 	for id := range s.ranks {
-		if !s.waits(id) {
+		if !b.waits(id) {
 			continue
 		}
 		f := s.failure(missing, Stranded)

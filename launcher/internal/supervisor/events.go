@@ -69,7 +69,7 @@ func (s *Supervisor) pmiClosed(now time.Time, e agent.PMIClosed) {
 		if s.inJob(id) {
 			s.timers.add(now.Add(lingerAfter), lingering, id)
 		}
-		s.checkBarrier(now)
+		s.barrier.check(now)
 	case exited:
 		r.state = ended
 		s.evaluate(now, id)
@@ -96,7 +96,7 @@ func (s *Supervisor) exited(now time.Time, e agent.Exited) {
 func (s *Supervisor) evaluate(now time.Time, id int) {
 	r := &s.ranks[id]
 	inJob := s.inJob(id)
-	s.gone(id)
+	s.barrier.gone(id)
 	switch {
 	case r.status.Signaled():
 		f := s.failure(id, Killed)
@@ -116,7 +116,7 @@ func (s *Supervisor) evaluate(now time.Time, id int) {
 	case inJob:
 		s.fail(now, s.failure(id, Unfinished), r.sign)
 	}
-	s.checkBarrier(now)
+	s.barrier.check(now)
 }
 
 func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
@@ -128,7 +128,7 @@ func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
 		s.describe(e.Rank), sys.SignalName(e.Signal), r.pid)
 	r.stoppedAt = now
-	s.askWaits()
+	s.barrier.ask()
 	s.timers.add(now.Add(stopTimeout), stoppedLong, e.Rank)
 }
 
@@ -138,9 +138,9 @@ func (s *Supervisor) checkStopped(now time.Time, id int) {
 	if r.stopped == 0 || r.suspended || s.phase != running || now.Sub(r.stoppedAt) < stopTimeout {
 		return // and if it has been stopped again there is another timer
 	}
-	if r.pmi != pmi.Finalized && !s.waits(id) {
+	if r.pmi != pmi.Finalized && !s.barrier.waits(id) {
 		for other := range s.ranks {
-			if s.ranks[other].stopped == 0 && s.waits(other) {
+			if s.ranks[other].stopped == 0 && s.barrier.waits(other) {
 				f := s.failure(id, Stopped)
 				f.Signal, f.Detail = r.stopped, fmt.Sprintf("and rank %d waits for it in a barrier", other)
 				s.fail(now, f, r.stopSign)
@@ -156,7 +156,7 @@ func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 	for _, id := range e.Ranks {
 		r := &s.ranks[id]
 		r.state, r.outputOver = ended, true
-		s.gone(id)
+		s.barrier.gone(id)
 		if s.config.Survive && s.phase == running {
 			f := s.failure(id, HostLost)
 			f.Detail = "is lost with its host: " + e.Reason

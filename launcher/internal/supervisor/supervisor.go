@@ -112,16 +112,12 @@ type Ready struct {
 // A Supervisor makes the decisions about one job. The caller provides the time, calls Tick whenever Next has
 // passed, and carries out what Ready returns after each call.
 type Supervisor struct {
-	config     Config
-	ranks      []rank
-	agents     []agentState
-	space      *pmi.KeySpace // its members are the agents
-	barriers   int           // number of completed PMI barriers
-	askedWaits bool          // agents have been asked to report each rank that waits in a barrier
-	known      int           // number of ranks reported since the last barrier was completed
-	signs      int           // number of signs so far
-	timers     timers
-	ready      Ready
+	config  Config
+	ranks   []rank
+	barrier barrier
+	signs   int // number of signs so far
+	timers  timers
+	ready   Ready
 
 	phase      phase
 	allStarted bool
@@ -149,21 +145,8 @@ func New(now time.Time, c Config) *Supervisor {
 	s.ranks = make([]rank, len(c.Ranks))
 	for i, r := range c.Ranks {
 		s.ranks[i].Rank = r
-		for len(s.agents) <= r.Agent {
-			s.agents = append(s.agents, agentState{})
-		}
-		s.agents[r.Agent].left++
 	}
-	each := make([]int, len(s.agents))
-	for i, a := range s.agents {
-		each[i] = a.left
-	}
-	s.space = pmi.NewKeySpace(each, true)
-	for i, a := range s.agents {
-		if a.left == 0 {
-			s.space.Leave(i) // an agent without ranks
-		}
-	}
+	s.barrier.begin(s)
 	if c.Timeout > 0 {
 		s.timers.add(now.Add(c.Timeout), jobTimeout, 0)
 	}

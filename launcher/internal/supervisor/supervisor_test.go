@@ -286,12 +286,12 @@ func TestNobodyIsStrandedInABarrierThatWasPassed(t *testing.T) {
 	p := playOn(t, 0, 0, 1)
 	for range 3 {
 		for r := range 3 {
-			if p.s.barriers == 0 {
+			if p.s.barrier.passed == 0 {
 				p.lines(r, initLine)
 			}
 			p.lines(r, "cmd=barrier_in")
 		}
-		p.s.askWaits()
+		p.s.barrier.ask()
 		p.collect()
 	}
 	for r := range 3 {
@@ -300,7 +300,7 @@ func TestNobodyIsStrandedInABarrierThatWasPassed(t *testing.T) {
 	p.unwritten(0)
 	require.True(t, p.s.Over())
 	require.Nil(t, p.s.Cause())
-	require.Equal(t, 3, p.s.barriers)
+	require.Equal(t, 3, p.s.barrier.passed)
 }
 
 // A job that goes on without a rank passes its barriers without it: one that was about to come, one of an
@@ -313,13 +313,13 @@ func TestBarriersPassWithoutRanksThatFailed(t *testing.T) {
 	p.event(agent.AllStarted{})
 	p.init()
 	p.lines(0, "cmd=barrier_in").lines(3, "cmd=barrier_in").closed(2).killed(2, syscall.SIGKILL)
-	require.Zero(t, p.s.barriers, "rank 1 may come")
+	require.Zero(t, p.s.barrier.passed, "rank 1 may come")
 	p.closed(1).killed(1, syscall.SIGKILL)
-	require.Equal(t, 1, p.s.barriers)
+	require.Equal(t, 1, p.s.barrier.passed)
 	p.lines(0, "cmd=barrier_in").lines(3, "cmd=barrier_in")
-	require.Equal(t, 2, p.s.barriers)
+	require.Equal(t, 2, p.s.barrier.passed)
 	p.lines(0, "cmd=barrier_in").event(agent.Lost{Ranks: []int{3}, Reason: "the host is gone"})
-	require.Equal(t, 3, p.s.barriers)
+	require.Equal(t, 3, p.s.barrier.passed)
 }
 
 // Of two ranks that have lost each other one is ended, and it is told who has lost it.

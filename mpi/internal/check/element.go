@@ -13,12 +13,11 @@ type Element struct {
 	// a hash of its basic types, equal for types that match. 0 matches all types but values: bytes, and
 	// elements of SendVec
 	Layout uint32
-	Size   int
 }
 
 // ElementOf describes a type without pointers.
 func ElementOf(t reflect.Type) *Element {
-	e := &Element{Name: t.String(), Size: int(t.Size())}
+	e := &Element{Name: t.String()}
 	parts := appendParts(nil, t)
 	text := strings.Join(parts[:period(parts)], " ")
 	if text != "uint8" {
@@ -34,7 +33,7 @@ const valueLayout = 1 << 31
 
 // ValueOf describes the values of a type, identified by a hash.
 func ValueOf(name string, hash uint32) *Element {
-	return &Element{Name: "value " + name, Layout: hash | valueLayout, Size: 1}
+	return &Element{Name: "value " + name, Layout: hash | valueLayout}
 }
 
 // maxParts bounds the parts of arrays that are examined.

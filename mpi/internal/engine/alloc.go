@@ -15,12 +15,13 @@ import (
 type Memory struct {
 	mr    transport.MR
 	bytes []byte
-	pins  int // calls of PinMemory that no UnpinMemory has ended
+	pins  int // calls of Pin that no Unpin has ended
 }
 
-// memory is all memory that Alloc gave to a rank's program. Messages do not look here: the rendezvous
+// Allocations is all memory that Alloc gave to a rank's program. Messages do not look here: the rendezvous
 // registers each announced buffer while it is announced, wherever it comes from (docs/internals/adr/0008).
-type memory struct {
+type Allocations struct {
+	hub  *Hub
 	mu   orderedMutex // guards pd too
 	pd   transport.PD
 	list []*Memory // sorted by address
@@ -30,11 +31,10 @@ type memory struct {
 
 // Alloc returns n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: its
 // key is never sent. The region is Mappable, so peers on this host map it and read announced messages there.
-func (h *Hub) Alloc(n int) ([]byte, error) {
-	if err := h.stopped(); err != nil {
+func (l *Allocations) Alloc(n int) ([]byte, error) {
+	if err := l.hub.stopped(); err != nil {
 		return nil, err
 	}
-	l := &h.memory
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mr, err := l.pd.Alloc(n, transport.LocalWrite|transport.Mappable)
@@ -49,7 +49,7 @@ func (h *Hub) Alloc(n int) ([]byte, error) {
 }
 
 // widen extends the bounds to enclose mem.
-func (l *memory) widen(mem []byte) {
+func (l *Allocations) widen(mem []byte) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if low := l.low.Load(); low == 0 || at < low {
 		l.low.Store(at)
@@ -60,13 +60,13 @@ func (l *memory) widen(mem []byte) {
 }
 
 // mayHave reports whether mem may be in the list. It takes no lock.
-func (l *memory) mayHave(mem []byte) bool {
+func (l *Allocations) mayHave(mem []byte) bool {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	return at >= l.low.Load() && at < l.high.Load()
 }
 
 // has reports whether mem is in the list.
-func (l *memory) has(mem []byte) bool {
+func (l *Allocations) has(mem []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, _ := l.find(mem)
@@ -74,17 +74,16 @@ func (l *memory) has(mem []byte) bool {
 }
 
 // Free frees memory of Alloc. It returns ErrBuffer for any other memory, and for memory in use.
-func (h *Hub) Free(b []byte) error {
-	m, err := h.memory.whole(b)
+func (l *Allocations) Free(b []byte) error {
+	m, err := l.whole(b)
 	if err != nil {
 		return err
 	}
-	for e := range h.each() {
+	for e := range l.hub.each() {
 		if err := e.stillUses(m); err != nil {
 			return err
 		}
 	}
-	l := &h.memory
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, i := l.find(b)
@@ -105,7 +104,7 @@ var (
 )
 
 // whole returns the memory that b covers entirely.
-func (l *memory) whole(b []byte) (*Memory, error) {
+func (l *Allocations) whole(b []byte) (*Memory, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, _ := l.find(b)
@@ -114,8 +113,7 @@ func (l *memory) whole(b []byte) (*Memory, error) {
 		return nil, errNotAllocated
 	case unsafe.SliceData(b) != unsafe.SliceData(m.bytes) || len(b) != len(m.bytes):
 		return nil, fmt.Errorf("%w: %d bytes of the %d that Alloc gave; free the whole slice", ErrBuffer,
-			len(b),
-			len(m.bytes))
+			len(b), len(m.bytes))
 	}
 	return m, nil
 }
@@ -124,13 +122,13 @@ func (l *memory) whole(b []byte) (*Memory, error) {
 func (e *Engine) stillUses(m *Memory) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped == nil && (e.hub.memory.pinned(m) || e.usesLocked(m) != nil) {
+	if e.stopped == nil && (e.hub.Memory.pinned(m) || e.usesLocked(m) != nil) {
 		e.progress.poll() // the operation may be over but for a pass, if nobody waits for it any more
 	}
 	return e.usesLocked(m)
 }
 
-func (l *memory) pinned(m *Memory) bool {
+func (l *Allocations) pinned(m *Memory) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return m.pins > 0
@@ -167,10 +165,9 @@ func (m *Memory) contains(b []byte) bool {
 
 func (m *Memory) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes))) }
 
-// PinMemory prevents Free of the memory that contains buf until UnpinMemory, for a use without a request. It
-// returns nil if buf is not memory of Alloc.
-func (h *Hub) PinMemory(buf []byte) *Memory {
-	l := &h.memory
+// Pin prevents Free of the memory that contains buf until Unpin, for a use without a request. It returns nil
+// if buf is not memory of Alloc.
+func (l *Allocations) Pin(buf []byte) *Memory {
 	if len(buf) == 0 || !l.mayHave(buf) {
 		return nil
 	}
@@ -183,18 +180,18 @@ func (h *Hub) PinMemory(buf []byte) *Memory {
 	return m
 }
 
-// UnpinMemory ends a PinMemory.
-func (h *Hub) UnpinMemory(m *Memory) {
+// Unpin ends a Pin.
+func (l *Allocations) Unpin(m *Memory) {
 	if m == nil {
 		return
 	}
-	h.memory.mu.Lock()
-	defer h.memory.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	m.pins--
 }
 
 // detachAll leaves memory that the program has not freed to the process.
-func (l *memory) detachAll() (err error) {
+func (l *Allocations) detachAll() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range l.list {
@@ -206,7 +203,7 @@ func (l *memory) detachAll() (err error) {
 
 // find returns the memory in which b begins, or nil, and its index in the list, or the index at which to
 // insert it.
-func (l *memory) find(b []byte) (*Memory, int) {
+func (l *Allocations) find(b []byte) (*Memory, int) {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	i := sort.Search(len(l.list), func(i int) bool {
 		return at < l.list[i].start()+uintptr(len(l.list[i].bytes))

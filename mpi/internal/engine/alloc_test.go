@@ -15,44 +15,44 @@ func TestAllocated(t *testing.T) {
 		e := w[0]
 		var all [][]byte
 		for i := range 50 {
-			b, err := e.hub.Alloc(1 + i*1000)
+			b, err := e.hub.Memory.Alloc(1 + i*1000)
 			require.NoError(t, err)
 			all = append(all, b)
 		}
 		for _, b := range all {
 			for _, at := range []int{0, len(b) / 2, len(b) - 1} {
-				m, _ := e.hub.memory.find(b[at:])
+				m, _ := e.hub.Memory.find(b[at:])
 				require.Same(t, &b[0], &m.bytes[0])
 				require.Equal(t, transport.LocalWrite|transport.Mappable, m.mr.Access(),
 					"peers have no right")
 			}
-			require.Nil(t, e.hub.PinMemory(make([]byte, 10)))
+			require.Nil(t, e.hub.Memory.Pin(make([]byte, 10)))
 		}
-		held := e.hub.PinMemory(all[3][1:])
-		require.ErrorIs(t, e.hub.Free(all[3]), ErrBuffer)
-		e.hub.UnpinMemory(held)
-		e.hub.UnpinMemory(nil)
+		held := e.hub.Memory.Pin(all[3][1:])
+		require.ErrorIs(t, e.hub.Memory.Free(all[3]), ErrBuffer)
+		e.hub.Memory.Unpin(held)
+		e.hub.Memory.Unpin(nil)
 		for i := range all { // 0, 7, 14 …, and round again
-			require.NoError(t, e.hub.Free(all[i*7%50]))
+			require.NoError(t, e.hub.Memory.Free(all[i*7%50]))
 		}
-		require.Empty(t, e.hub.memory.list)
-		require.Empty(t, e.hub.memory.list)
-		require.Nil(t, e.hub.PinMemory(all[0]))
+		require.Empty(t, e.hub.Memory.list)
+		require.Empty(t, e.hub.Memory.list)
+		require.Nil(t, e.hub.Memory.Pin(all[0]))
 	})
 }
 
 // A rank whose job is ending can free its memory, and gets no more.
 func TestFreeAfterFail(t *testing.T) {
 	onEach(t, 2, func(t *testing.T, w []*Engine) {
-		b, err := w[0].hub.Alloc(100)
+		b, err := w[0].hub.Memory.Alloc(100)
 		require.NoError(t, err)
 		r, err := w[0].Recvs.Irecv(world0, b, 1, 0, 1)
 		require.NoError(t, err)
-		require.ErrorIs(t, w[0].hub.Free(b), ErrBuffer)
+		require.ErrorIs(t, w[0].hub.Memory.Free(b), ErrBuffer)
 		w[0].hub.Fail(ErrAborted)
-		_, err = w[0].hub.Alloc(100)
+		_, err = w[0].hub.Memory.Alloc(100)
 		require.ErrorIs(t, err, ErrAborted)
-		require.NoError(t, w[0].hub.Free(b), "nothing is placed in it any more")
+		require.NoError(t, w[0].hub.Memory.Free(b), "nothing is placed in it any more")
 		_, err = w[0].Requests.Wait(r)
 		require.ErrorIs(t, err, ErrAborted)
 	})
@@ -63,7 +63,7 @@ func TestFreeAfterFail(t *testing.T) {
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 16, 1024} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			var a memory
+			var a Allocations
 			memory := make([]byte, n*128)
 			for i := range n {
 				a.list = append(a.list, &Memory{bytes: memory[i*128:][:100]})
@@ -83,11 +83,11 @@ func BenchmarkFind(b *testing.B) {
 // reach (transport.PD), and a message out of it would be copied as any other.
 func TestAlloc_IsOfAKindThatPeersReach(t *testing.T) {
 	w := loopWorld(t)
-	b, err := w[0].hub.Alloc(1 << 16)
+	b, err := w[0].hub.Memory.Alloc(1 << 16)
 	require.NoError(t, err)
 	rights := w[0].fabrics[0].pd.(*loopPD).n.rights
 	require.NotZero(t, rights&transport.Mappable)
 	require.Zero(t, rights&(transport.RemoteRead|transport.RemoteWrite|transport.RemoteAtomic),
 		"no peer has a right to all of it")
-	require.NoError(t, w[0].hub.Free(b))
+	require.NoError(t, w[0].hub.Memory.Free(b))
 }

@@ -134,8 +134,7 @@ func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
 // add puts a message of at most eager.MaxBatched bytes into its peer's batch; false if it must be sent by
 // itself.
 func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
-	if len(payload) > p.eagerLimit || p.state != peerOpen || p.queued() ||
-		p.refusesPayload(len(payload)) {
+	if len(payload) > p.eagerLimit || p.state != peerOpen || p.queued() || p.refusesPayload(len(payload)) {
 		return false
 	}
 	if p.batch.Count() == 0 {

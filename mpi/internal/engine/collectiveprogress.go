@@ -17,13 +17,7 @@ type Collectives struct {
 	runnable []*Collective // those that can advance
 	pool     *Collective
 
-	inMailboxes []*Collective // those for whose messages passes look in mailboxes
-	beside      []*Collective // those with Beside set
-	begun       uint64        // number of calls that went through mailboxes
-	owing       []*Mailboxes  // with acknowledgements to send, which must not wait for the next call
-	released    []*Mailboxes  // released here, while some rank may still write to them
-	buffers     collectiveBuffers
-	stage       pullStage
+	beside []*Collective // those with Beside set
 
 	inPass       bool // the holder of the lock looks at runnable before it releases it
 	advancing    bool // a loop over runnable is active
@@ -102,8 +96,8 @@ func (cs *Collectives) noteLocked(c *Collective) {
 }
 
 func (cs *Collectives) pinBuffers(c *Collective) {
-	if l := &cs.e.hub.memory; l.mayHave(c.Input) || l.mayHave(c.Output) {
-		c.pinned = [2]*Memory{cs.e.hub.PinMemory(c.Input), cs.e.hub.PinMemory(c.Output)}
+	if l := &cs.e.hub.Memory; l.mayHave(c.Input) || l.mayHave(c.Output) {
+		c.pinned = [2]*Memory{cs.e.hub.Memory.Pin(c.Input), cs.e.hub.Memory.Pin(c.Output)}
 	}
 }
 
@@ -114,7 +108,7 @@ func (cs *Collectives) unpinBuffersLocked(c *Collective) {
 		return
 	}
 	for _, m := range c.pinned {
-		cs.e.hub.UnpinMemory(m)
+		cs.e.hub.Memory.Unpin(m)
 	}
 	c.pinned = [2]*Memory{}
 }
@@ -340,7 +334,7 @@ func (cs *Collectives) advanceLocked(c *Collective) {
 			return // the goroutine that works for it queues it afterwards
 		case c.state == collectiveInMailboxes:
 			if c.err != nil {
-				cs.finishInMailboxesLocked(c)
+				cs.e.MailboxCalls.finishLocked(c)
 			}
 			return
 		case c.err != nil:
@@ -455,7 +449,7 @@ func (cs *Collectives) finishLocked(c *Collective) {
 	cs.e.unexpected.discardFreed(context)
 	if wakesConditions {
 		c.over = true
-		cs.acknowledgeOwedLocked()
+		cs.e.MailboxCalls.acknowledgeOwedLocked()
 		cs.e.waiting.wakeConditionsLocked()
 	}
 }

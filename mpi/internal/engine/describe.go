@@ -210,7 +210,7 @@ func (h *Hub) Activity() (n uint64) {
 // activityLocked returns the endpoint's portion of Activity.
 func (e *Engine) activityLocked() uint64 {
 	e.mu.assertHeld()
-	n := e.stats.Unexpected + e.Collectives.begun
+	n := e.stats.Unexpected + e.MailboxCalls.begun
 	for _, p := range e.peers {
 		if p != nil && p.ch != nil {
 			c := p.ch.Stats()

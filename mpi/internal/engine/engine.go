@@ -133,18 +133,19 @@ type Engine struct {
 	unsuccessful atomic.Uint32 // calls of noteUnsuccessful
 	stats        Stats
 
-	matching    match.Table[*request, *unexpectedMessage]
-	Requests    Requests
-	Sends       Sends
-	Recvs       Recvs
-	unexpected  unexpectedMessages
-	Probes      Probes
-	coalescer   coalescer
-	Cancels     Cancels
-	Collectives Collectives
-	Windows     Windows
-	views       viewMessages
-	Choices     Choices
+	matching     match.Table[*request, *unexpectedMessage]
+	Requests     Requests
+	Sends        Sends
+	Recvs        Recvs
+	unexpected   unexpectedMessages
+	Probes       Probes
+	coalescer    coalescer
+	Cancels      Cancels
+	Collectives  Collectives
+	MailboxCalls MailboxCalls
+	Windows      Windows
+	views        viewMessages
+	Choices      Choices
 
 	progress          progressEngine
 	routes            router
@@ -179,9 +180,9 @@ func (e *Engine) init(c Config) {
 	e.Recvs.header = c.Header
 	e.Choices = Choices{e: e, decided: c.Decided}
 	e.Requests.e, e.Sends.e, e.Recvs.e, e.Probes.e, e.Cancels.e = e, e, e, e, e
-	e.progress.e, e.Collectives.e, e.completionHandler.e = e, e, e
+	e.progress.e, e.Collectives.e, e.MailboxCalls.e, e.completionHandler.e = e, e, e, e
 	e.Windows.e, e.Windows.peerTimeout, e.views.e = e, c.PeerTimeout, e
-	e.Collectives.buffers.budget = c.Channel.Budget
+	e.MailboxCalls.buffers.budget = c.Channel.Budget
 	e.Windows.passive.init(e, c.Passive)
 	if n := len(c.HandlerCores); n > 0 {
 		e.completionHandler.at.Core = c.HandlerCores[e.number%n]

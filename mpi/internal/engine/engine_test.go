@@ -139,7 +139,7 @@ func ranks(t *testing.T, w []*Engine, body func(e *Engine) error) {
 				}()
 				errs[i] = body(e)
 			}()
-			e.hub.DriveUntil(all)
+			e.driveUntil(all, func() bool { return e.stopped != nil })
 		})
 	}
 	go func() { bodies.Wait(); close(all) }()

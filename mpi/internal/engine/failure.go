@@ -119,7 +119,7 @@ func (y *failures) failRequestsOf(p *peer) {
 		}
 	}
 	y.e.Choices.onPeerFailed(p)
-	for _, c := range y.e.Collectives.inMailboxes {
+	for _, c := range y.e.MailboxCalls.waiting {
 		if err := c.mailboxes.failedLocked(); err != nil {
 			y.e.Collectives.failLocked(c, err)
 		}

@@ -22,9 +22,9 @@ const MaxEndpoints = contextid.MaxEndpoints
 // port k of the devices. All but the first are made on first use.
 //
 // Order of locks: making; completionHandler.moving; the locks that a goroutine keeps while it waits in the
-// engine, which are those of Engine.NewLock and Target.leading; the lock of one engine; one of the leaves,
-// which are the mutexes of failed, memory, sleepers, queues and attachedParts, and Window.changing. No
-// goroutine holds the locks of two engines, or two leaves. Builds for the race detector check this
+// engine, which are those of Engine.NewLock and sharedMove.leading; the lock of one engine; one of the
+// leaves, which are the mutexes of failed, Memory, sleepers, queues and attachedParts, and Window.changing.
+// No goroutine holds the locks of two engines, or two leaves. Builds for the race detector check this
 // (lockassert_on.go), but not the third level, nor what is taken under the leaves of a window.
 type Hub struct {
 	rank    int
@@ -39,7 +39,7 @@ type Hub struct {
 	oversubscribed atomic.Bool // more engines than the rank has cores
 	closed         bool        // guarded by making: no further engine is made
 
-	memory     memory
+	Memory     Allocations
 	failed     failedRanks
 	sleepers   sleepers
 	queues     cqSet
@@ -73,7 +73,7 @@ func NewHub(c Config) (*Hub, error) {
 		h.conf.Recorder = recorder.New()
 	}
 	h.sleepers.wakeUp, h.sleepers.turns = h.queues.wake, c.Turns
-	h.failed.hub, h.failed.report = h, c.PeerLost
+	h.Memory.hub, h.failed.hub, h.failed.report = h, h, c.PeerLost
 	if err := h.open(); err != nil {
 		h.queues.close()
 		for _, f := range c.Fabrics {
@@ -107,7 +107,7 @@ func (h *Hub) open() error {
 		h.devices = append(h.devices, &device{Fabric: f, name: f.Device.Query().Provider})
 	}
 	var err error
-	if h.memory.pd, err = h.devices[0].Device.AllocPD(); err != nil {
+	if h.Memory.pd, err = h.devices[0].Device.AllocPD(); err != nil {
 		return err
 	}
 	e, err := h.make(0)

@@ -7,18 +7,20 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/program"
 )
 
-// The calls below complete several requests of several endpoints. For each of n requests, at returns the
-// endpoint and the handle, or nil for a zero handle. They behave as Requests.WaitSome does, but lock the
+// Spread is requests of several endpoints of a rank. Its methods behave as those of Requests do, but lock the
 // endpoints one after another, so a request that completes meanwhile may be seen or not.
+type Spread struct {
+	N  int
+	At func(i int) (*Engine, Request) // the endpoint and the handle; nil for a zero handle
+}
 
 // WaitSome is Requests.WaitSome.
-func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
-	take func(i int, st *Status, err error)) int {
+func (q Spread) WaitSome(h *Hub, limit int, take func(i int, st *Status, err error)) int {
 	start := h.conf.Hook.begin(CallWait, 0)
 	defer h.conf.Hook.end(CallWait, start, AnySource, AnyTag, 0)
 	var p spinBudget
 	for {
-		taken, active, e := h.collectSome(n, at, limit, take)
+		taken, active, e := q.collectSome(limit, take)
 		if taken > 0 || !active {
 			if e := h.first(); h.sleepers.orphaned.Load() && !e.completionHandler.active() {
 				h.sleepers.passOn()
@@ -29,41 +31,40 @@ func (h *Hub) WaitSome(n int, at func(i int) (*Engine, Request), limit int,
 		case h.pollAll():
 			p.reset()
 		case !p.remaining(e):
-			h.sleepFor(n, at, e)
+			q.sleep(h, e)
 			p.reset()
 		}
 	}
 }
 
 // TestSome is Requests.TestSome.
-func (h *Hub) TestSome(n int, at func(i int) (*Engine, Request), limit int,
-	take func(i int, st *Status, err error)) (taken int, active bool) {
+func (q Spread) TestSome(h *Hub, limit int, take func(i int, st *Status, err error)) (taken int,
+	active bool) {
 	start := h.conf.Hook.begin(CallTest, 0)
 	defer h.conf.Hook.end(CallTest, start, AnySource, AnyTag, 0)
-	if taken, active, _ = h.collectSome(n, at, limit, take); taken == 0 && active {
+	if taken, active, _ = q.collectSome(limit, take); taken == 0 && active {
 		h.pollAll()
-		taken, active, _ = h.collectSome(n, at, limit, take)
+		taken, active, _ = q.collectSome(limit, take)
 	}
 	return taken, active
 }
 
 // TestAll is Requests.TestAll.
-func (h *Hub) TestAll(n int, at func(i int) (*Engine, Request), take func(i int, st *Status,
-	err error)) bool {
+func (q Spread) TestAll(h *Hub, take func(i int, st *Status, err error)) bool {
 	start := h.conf.Hook.begin(CallTest, 0)
 	defer h.conf.Hook.end(CallTest, start, AnySource, AnyTag, 0)
-	if !h.allDone(n, at) {
-		if h.pollAll(); !h.allDone(n, at) {
+	if !q.allDone() {
+		if h.pollAll(); !q.allDone() {
 			return false
 		}
 	}
-	h.collectSome(n, at, n, take)
+	q.collectSome(q.N, take)
 	return true
 }
 
-func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
-	for i := range n {
-		e, handle := at(i)
+func (q Spread) allDone() bool {
+	for i := range q.N {
+		e, handle := q.At(i)
 		if e == nil {
 			continue
 		}
@@ -79,10 +80,10 @@ func (h *Hub) allDone(n int, at func(i int) (*Engine, Request)) bool {
 
 // collectSome passes up to limit complete requests to take. It also returns the endpoint of one that is not
 // complete.
-func (h *Hub) collectSome(n int, at func(i int) (*Engine, Request), limit int,
-	take func(i int, st *Status, err error)) (taken int, active bool, left *Engine) {
-	for i := 0; i < n && taken < limit; i++ {
-		e, handle := at(i)
+func (q Spread) collectSome(limit int, take func(i int, st *Status, err error)) (taken int, active bool,
+	left *Engine) {
+	for i := 0; i < q.N && taken < limit; i++ {
+		e, handle := q.At(i)
 		if e == nil {
 			continue
 		}
@@ -114,14 +115,14 @@ func (h *Hub) pollAll() (busy bool) {
 	return busy
 }
 
-// sleepFor sleeps until one of the requests is done, or it is this goroutine's turn to make progress. It may
+// sleep sleeps until one of the requests is done, or it is this goroutine's turn to make progress. It may
 // return early. The sleep is counted at endpoint e.
-func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
+func (q Spread) sleep(h *Hub, e *Engine) {
 	s := h.sleepers.get(nil, false)
 	began, d := e.waiting.beginSleep()
 	done := false
-	for i := range n {
-		if o, handle := at(i); o != nil {
+	for i := range q.N {
+		if o, handle := q.At(i); o != nil {
 			done = o.Requests.addSleeper(handle, s, d) || done
 		}
 	}
@@ -140,8 +141,8 @@ func (h *Hub) sleepFor(n int, at func(i int) (*Engine, Request), e *Engine) {
 			<-s.signal
 		}
 	}
-	for i := range n {
-		if o, handle := at(i); o != nil {
+	for i := range q.N {
+		if o, handle := q.At(i); o != nil {
 			o.Requests.removeSleeper(handle, s)
 		}
 	}

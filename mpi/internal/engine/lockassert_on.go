@@ -125,7 +125,7 @@ func (h *Hub) eachOrdered(f func(*ordered)) {
 			f(&e.mu.ordered)
 		}
 	}
-	f(&h.memory.mu.ordered)
+	f(&h.Memory.mu.ordered)
 	f(&h.failed.mu.ordered)
 	f(&h.sleepers.mu.ordered)
 	f(&h.queues.mu.ordered)
@@ -142,7 +142,7 @@ const (
 // orderLocks sets the levels of the locks that a rank has once.
 func (h *Hub) orderLocks() {
 	h.making.ordered = ordered{hub: h, level: levelMaking, name: "the making of endpoints"}
-	h.memory.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of memory"}
+	h.Memory.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of memory"}
 	h.failed.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of failed ranks"}
 	h.sleepers.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of sleepers"}
 	h.queues.mu.ordered = ordered{hub: h, level: levelLeaf, name: "the lock of queues"}

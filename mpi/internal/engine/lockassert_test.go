@@ -19,7 +19,7 @@ func TestLockOrder(t *testing.T) {
 		{&h.making},
 		{&first.completionHandler.moving, &second.completionHandler.moving},
 		{&first.mu, &second.mu},
-		{&h.memory.mu, &h.failed.mu, &h.sleepers.mu, &h.queues.mu},
+		{&h.Memory.mu, &h.failed.mu, &h.sleepers.mu, &h.queues.mu},
 	}
 	for i, level := range levels {
 		for _, held := range level {

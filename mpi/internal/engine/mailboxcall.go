@@ -18,44 +18,59 @@ const (
 	mailboxCallsPerPass = 64
 )
 
-// RunInMailboxes executes a collective whose messages fit the mailboxes. The caller serializes
-// RunInMailboxes, Skip and Prepare of the same mailboxes.
-func (cs *Collectives) RunInMailboxes(c *Collective, m *Mailboxes) error {
-	e := cs.e
+// MailboxCalls executes collectives through mailboxes.
+//
+// Invariants, under the lock: the ranks of a communicator make the same calls in the same order, so the
+// number of a call identifies its messages; a call that waits without looking is in waiting, and has a
+// request.
+type MailboxCalls struct {
+	e        *Engine
+	waiting  []*Collective // those for whose messages passes look in mailboxes
+	begun    uint64        // number of calls
+	owing    []*Mailboxes  // with acknowledgements to send, which must not wait for the next call
+	released []*Mailboxes  // released here, while some rank may still write to them
+	buffers  collectiveBuffers
+	stage    pullStage
+}
+
+// Run executes a collective whose messages fit the mailboxes. The caller serializes Run,
+// Skip and Prepare of the same mailboxes.
+func (mc *MailboxCalls) Run(c *Collective, m *Mailboxes) error {
+	e := mc.e
 	start := e.hook.beginCollective(c)
-	cs.pinBuffers(c)
+	mc.e.Collectives.pinBuffers(c)
 	c.prepare()
 	var err error
 	first := m.call + 1 // the caller serializes all changes
 	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
-		err = cs.pullRounds(c, m)
+		err = mc.pullRounds(c, m)
 	} else {
-		err = cs.mailboxRounds(c, m)
+		err = mc.rounds(c, m)
 	}
 	if err != nil || c.pinned[0] != nil || c.pinned[1] != nil {
 		e.mu.Lock()
-		cs.unpinBuffersLocked(c)
-		cs.tellFailureLocked(m, first, err)
+		mc.e.Collectives.unpinBuffersLocked(c)
+		mc.tellFailureLocked(m, first, err)
 		e.mu.Unlock()
 	}
 	e.hook.endLong(CallCollective, start)
 	return err
 }
 
-// mailboxRounds executes a schedule whose messages have payloads.
-func (cs *Collectives) mailboxRounds(c *Collective, m *Mailboxes) error {
+// rounds executes a schedule whose messages have payloads.
+func (mc *MailboxCalls) rounds(c *Collective, m *Mailboxes) error {
 	for {
-		err := cs.exchangeInMailboxes(c, m)
+		err := mc.exchange(c, m)
 		if c.round == c.Schedule.Rounds() { // it has none
 			return err
 		}
 		steps := c.Schedule.Round(c.round)
 		c.round++
 		if err != nil {
-			cs.e.mu.Lock()
-			defer cs.e.mu.Unlock()
-			cs.passOverLocked(c, m)
+			mc.e.mu.Lock()
+			defer mc.e.mu.Unlock()
+			mc.passOverLocked(c, m)
 			return err
 		}
 		for i := c.step; i < len(steps); i++ {
@@ -69,20 +84,20 @@ func (cs *Collectives) mailboxRounds(c *Collective, m *Mailboxes) error {
 
 // passOverLocked counts the rounds that are left of a call that has failed: if the ranks' calls differ, they
 // have only the first round in common.
-func (cs *Collectives) passOverLocked(c *Collective, m *Mailboxes) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) passOverLocked(c *Collective, m *Mailboxes) {
+	mc.e.mu.assertHeld()
 	if left := c.Schedule.Rounds() - c.round; left > 0 {
 		m.call += uint64(left)
-		cs.giveUpInMailboxesLocked(m)
+		mc.giveUpLocked(m)
 	}
 }
 
-// exchangeInMailboxes sends and receives the messages of a round.
-func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
-	e := cs.e
+// exchange sends and receives the messages of a round.
+func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
+	e := mc.e
 	e.mu.Lock()
 	m.call++
-	cs.begun++
+	mc.begun++
 	c.mailboxes = m
 	c.begin()
 	err := e.stopped
@@ -90,33 +105,33 @@ func (cs *Collectives) exchangeInMailboxes(c *Collective, m *Mailboxes) error {
 		err = c.Canceller.Err()
 	}
 	if err != nil {
-		cs.giveUpInMailboxesLocked(m)
+		mc.giveUpLocked(m)
 		e.mu.Unlock()
 		return err
 	}
 	if m.call%mailboxCallsPerPass == 0 && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	done := cs.lookInMailboxesLocked(c)
+	done := mc.lookLocked(c)
 	if !done {
-		return cs.sleepAndUnlock(c)
+		return mc.sleepAndUnlock(c)
 	}
 	if m.done, err = m.call, c.err; err == nil {
 		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxesLocked(m)
+		mc.giveUpLocked(m)
 	}
 	e.mu.Unlock()
 	return err
 }
 
-// giveUpInMailboxesLocked ends the current call of this rank after a failure: the others may go on to the
+// giveUpLocked ends the current call of this rank after a failure: the others may go on to the
 // next call.
-func (cs *Collectives) giveUpInMailboxesLocked(m *Mailboxes) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) giveUpLocked(m *Mailboxes) {
+	mc.e.mu.assertHeld()
 	m.done = m.call
-	cs.oweLocked(m)
-	cs.acknowledgeOwedLocked()
+	mc.oweLocked(m)
+	mc.acknowledgeOwedLocked()
 }
 
 // begin sets which messages are due.
@@ -130,17 +145,17 @@ func (c *Collective) begin() {
 	c.due = 1<<c.step - 1
 }
 
-// lookInMailboxesLocked polls for the messages of a call for a while; false if they have not arrived. It
+// lookLocked polls for the messages of a call for a while; false if they have not arrived. It
 // releases the lock while it yields the core to another rank.
-func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
-	cs.e.mu.assertHeld()
-	e := cs.e
+func (mc *MailboxCalls) lookLocked(c *Collective) bool {
+	mc.e.mu.assertHeld()
+	e := mc.e
 	sharesCore := e.waiting.spinTime == 0
-	if cs.advanceInMailboxesLocked(c, sharesCore) {
+	if mc.advanceLocked(c, sharesCore) {
 		return true
 	}
 	if sharesCore {
-		return cs.lookYieldingLocked(c)
+		return mc.lookYieldingLocked(c)
 	}
 	m := c.mailboxes
 	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
@@ -150,7 +165,7 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
 		if check || room || uint32(atomic.LoadUint64(word)) == call {
-			if cs.advanceInMailboxesLocked(c, check) {
+			if mc.advanceLocked(c, check) {
 				return true
 			}
 			word, room = c.awaited()
@@ -166,10 +181,10 @@ func (cs *Collectives) lookInMailboxesLocked(c *Collective) bool {
 	return false
 }
 
-// lookYieldingLocked is lookInMailboxesLocked for a rank that shares its core.
-func (cs *Collectives) lookYieldingLocked(c *Collective) bool {
-	cs.e.mu.assertHeld()
-	e := cs.e
+// lookYieldingLocked is lookLocked for a rank that shares its core.
+func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
+	mc.e.mu.assertHeld()
+	e := mc.e
 	for look := 1; ; look++ {
 		e.mu.Unlock()
 		e.waiting.yieldCore(look)
@@ -180,7 +195,7 @@ func (cs *Collectives) lookYieldingLocked(c *Collective) bool {
 		if look%passesPerYield == 0 && !e.completionHandler.active() {
 			e.progress.poll()
 		}
-		if cs.advanceInMailboxesLocked(c, true) {
+		if mc.advanceLocked(c, true) {
 			return true
 		}
 	}
@@ -197,10 +212,10 @@ func (c *Collective) exchanged() bool { return c.due == 0 }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
-// advanceInMailboxesLocked sends and receives the messages that it can, and reports whether the call is over.
+// advanceLocked sends and receives the messages that it can, and reports whether the call is over.
 // With check it also ends the call if the others' messages may never arrive.
-func (cs *Collectives) advanceInMailboxesLocked(c *Collective, check bool) (done bool) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) advanceLocked(c *Collective, check bool) (done bool) {
+	mc.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
 		return true
 	}
@@ -231,21 +246,21 @@ func (cs *Collectives) advanceInMailboxesLocked(c *Collective, check bool) (done
 		return true
 	}
 	if check {
-		c.err = cs.interruptedLocked(c)
+		c.err = mc.interruptedLocked(c)
 	}
 	return c.err != nil
 }
 
 // interruptedLocked returns why messages of a call may never arrive, or nil.
-func (cs *Collectives) interruptedLocked(c *Collective) error {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) interruptedLocked(c *Collective) error {
+	mc.e.mu.assertHeld()
 	if err := c.mailboxes.failedLocked(); err != nil {
 		return err
 	}
 	if err := c.mailboxes.givenUpLocked(c); err != nil {
 		return err
 	}
-	return cs.e.Recovery.revokedErr(c.Context)
+	return mc.e.Recovery.revokedErr(c.Context)
 }
 
 // receiveFromMailbox copies a message that has arrived. With sent false it does not: the message might
@@ -300,41 +315,41 @@ func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
 }
 
 // sleepAndUnlock leaves the messages of a call to passes, and waits for the call.
-func (cs *Collectives) sleepAndUnlock(c *Collective) error {
-	cs.e.mu.assertHeld()
-	e := cs.e
+func (mc *MailboxCalls) sleepAndUnlock(c *Collective) error {
+	mc.e.mu.assertHeld()
+	e := mc.e
 	if c.Canceller != nil {
 		if err := c.Canceller.Err(); err != nil {
-			cs.giveUpInMailboxesLocked(c.mailboxes)
+			mc.giveUpLocked(c.mailboxes)
 			e.mu.Unlock()
 			return err
 		}
 	}
-	err := cs.sentOtherwiseLocked(c)
+	err := mc.sentOtherwiseLocked(c)
 	if err != nil {
-		cs.giveUpInMailboxesLocked(c.mailboxes)
+		mc.giveUpLocked(c.mailboxes)
 		e.mu.Unlock()
 		return err
 	}
 	r := e.Requests.get()
 	r.kind, r.collective, r.canceller, r.observed = kindCollective, c, c.Canceller, true
 	c.request, c.state = r, collectiveInMailboxes
-	cs.active = append(cs.active, c)
-	cs.inMailboxes = append(cs.inMailboxes, c)
+	mc.e.Collectives.active = append(mc.e.Collectives.active, c)
+	mc.waiting = append(mc.waiting, c)
 	h := r.handle()
 	e.mu.Unlock()
 	_, err = e.waiting.waitFor(r, h)
 	return err
 }
 
-// pollMailboxesLocked advances the calls that wait for messages in mailboxes.
-func (cs *Collectives) pollMailboxesLocked() (busy bool) {
-	cs.e.mu.assertHeld()
-	for i := 0; i < len(cs.inMailboxes); {
-		c := cs.inMailboxes[i]
+// pollLocked advances the calls that wait for messages in mailboxes.
+func (mc *MailboxCalls) pollLocked() (busy bool) {
+	mc.e.mu.assertHeld()
+	for i := 0; i < len(mc.waiting); {
+		c := mc.waiting[i]
 		before := c.due
-		if cs.advanceInMailboxesLocked(c, true) {
-			cs.finishInMailboxesLocked(c)
+		if mc.advanceLocked(c, true) {
+			mc.finishLocked(c)
 			busy = true
 			continue
 		}
@@ -344,20 +359,20 @@ func (cs *Collectives) pollMailboxesLocked() (busy bool) {
 	return busy
 }
 
-// finishInMailboxesLocked completes the request of a call.
-func (cs *Collectives) finishInMailboxesLocked(c *Collective) {
-	cs.e.mu.assertHeld()
-	cs.inMailboxes = remove(cs.inMailboxes, c)
-	cs.active = remove(cs.active, c)
+// finishLocked completes the request of a call.
+func (mc *MailboxCalls) finishLocked(c *Collective) {
+	mc.e.mu.assertHeld()
+	mc.waiting = remove(mc.waiting, c)
+	mc.e.Collectives.active = remove(mc.e.Collectives.active, c)
 	m, r := c.mailboxes, c.request
 	c.state, c.request, r.collective = collectiveIdle, nil, nil
 	if m.done = m.call; c.err == nil {
 		m.acknowledgeSendersLocked(c)
 	} else {
-		cs.giveUpInMailboxesLocked(m)
+		mc.giveUpLocked(m)
 	}
-	cs.e.Requests.complete(r, c.err)
-	cs.e.unexpected.discardFreed(c.Context)
+	mc.e.Requests.complete(r, c.err)
+	mc.e.unexpected.discardFreed(c.Context)
 }
 
 // needsInMailboxes returns the world ranks for which a call waits: those whose messages have not arrived, and

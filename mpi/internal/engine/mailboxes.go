@@ -43,7 +43,7 @@ type Mailboxes struct {
 	state   mailboxState
 	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
 	wait    Request     // of setup; zero if nobody will wait for it
-	owing   bool        // listed in Collectives.owing
+	owing   bool        // listed in MailboxCalls.owing
 	test    transport.MR
 	report  failureReport
 	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
@@ -71,7 +71,7 @@ const (
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesTesting
-	mailboxesReady  // left by ReleaseMailboxes
+	mailboxesReady  // left by Release
 	mailboxesAbsent // at least one rank has none, or they were released; final
 )
 
@@ -131,12 +131,12 @@ func messageBytes(n int) int {
 	return (n + mailboxHead + mailboxWord + mailboxLine - 1) &^ (mailboxLine - 1)
 }
 
-// NewMailboxes makes mailboxes of a communicator for messages of up to longest bytes, FirstMailboxBytes or
+// New makes mailboxes of a communicator for messages of up to longest bytes, FirstMailboxBytes or
 // MailboxBytes. Their memory is allocated on first use. The messages that set them up have the given context
 // and tag.
-func (cs *Collectives) NewMailboxes(context uint32, tag int, ranks []int32, rank, size, longest int,
+func (mc *MailboxCalls) New(context uint32, tag int, ranks []int32, rank, size, longest int,
 ) *Mailboxes {
-	e := cs.e
+	e := mc.e
 	slot, depth := messageBytes(longest), mailboxDepth
 	if size > mailboxFew {
 		depth = mailboxDepthMany
@@ -195,7 +195,7 @@ func (m *Mailboxes) Skip(plain, pulling int) {
 	m.skipped[0] += uint64(plain)
 	m.skipped[1] += uint64(pulling)
 	m.countSkippedLocked()
-	m.e.Collectives.oweLocked(m)
+	m.e.MailboxCalls.oweLocked(m)
 }
 
 // countSkippedLocked counts the skipped calls, once the mailboxes are set up.
@@ -306,7 +306,7 @@ func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
 		return
 	}
 	if !m.tellLocked(b, m.done) {
-		m.e.Collectives.oweLocked(m)
+		m.e.MailboxCalls.oweLocked(m)
 	}
 }
 
@@ -324,18 +324,18 @@ func (m *Mailboxes) tellLocked(b *mailbox, done uint64) bool {
 }
 
 // oweLocked lets passes send the acknowledgements to all ranks, as this rank may not make another call.
-func (cs *Collectives) oweLocked(m *Mailboxes) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) oweLocked(m *Mailboxes) {
+	mc.e.mu.assertHeld()
 	if !m.owing {
 		m.owing = true
-		cs.owing = append(cs.owing, m)
+		mc.owing = append(mc.owing, m)
 	}
 }
 
 // acknowledgeOwedLocked sends the owed acknowledgements and failure reports, as far as possible.
-func (cs *Collectives) acknowledgeOwedLocked() {
-	cs.e.mu.assertHeld()
-	cs.owing = slices.DeleteFunc(cs.owing, func(m *Mailboxes) bool {
+func (mc *MailboxCalls) acknowledgeOwedLocked() {
+	mc.e.mu.assertHeld()
+	mc.owing = slices.DeleteFunc(mc.owing, func(m *Mailboxes) bool {
 		m.settleLocked()
 		m.owing = m.state < mailboxesReady || m.state == mailboxesReady && !m.tellAllLocked()
 		return !m.owing
@@ -361,10 +361,10 @@ func (m *Mailboxes) tellAllLocked() bool {
 // mailboxesFreed is the last acknowledgement of a rank, which writes nothing after it.
 const mailboxesFreed = ^uint64(0)
 
-// ReleaseMailboxes ends the use of mailboxes by this rank. Their memory is freed when the other ranks have
+// Release ends the use of mailboxes by this rank. Their memory is freed when the other ranks have
 // ended theirs too.
-func (cs *Collectives) ReleaseMailboxes(m *Mailboxes) {
-	e := cs.e
+func (mc *MailboxCalls) Release(m *Mailboxes) {
+	e := mc.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for buf := range m.regions {
@@ -372,24 +372,24 @@ func (cs *Collectives) ReleaseMailboxes(m *Mailboxes) {
 	}
 	if m.state == mailboxesReady {
 		m.state = mailboxesAbsent
-		cs.released = append(cs.released, m)
+		mc.released = append(mc.released, m)
 	}
-	cs.freeReleasedLocked()
+	mc.freeReleasedLocked()
 }
 
 // freeReleasedLocked frees the memory of released mailboxes that no rank writes any more.
-func (cs *Collectives) freeReleasedLocked() {
-	cs.e.mu.assertHeld()
-	kept := cs.released[:0]
-	for _, m := range cs.released {
+func (mc *MailboxCalls) freeReleasedLocked() {
+	mc.e.mu.assertHeld()
+	kept := mc.released[:0]
+	for _, m := range mc.released {
 		if !m.sayFreedLocked() {
 			kept = append(kept, m)
-		} else if err := cs.buffers.free(m.memory); err != nil {
-			cs.e.failLocked(err)
+		} else if err := mc.buffers.free(m.memory); err != nil {
+			mc.e.failLocked(err)
 		}
 	}
-	clear(cs.released[len(kept):])
-	cs.released = kept
+	clear(mc.released[len(kept):])
+	mc.released = kept
 }
 
 // sayFreedLocked tells the remaining ranks that this one has released the mailboxes, and reports whether all

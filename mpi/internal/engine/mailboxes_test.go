@@ -49,7 +49,7 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 // randomCollectives has one rank carry out the collectives of a communicator, which all ranks draw alike.
 func randomCollectives(e *Engine, n, communicator, calls int) error {
 	context := uint32(100 + 2*communicator)
-	m := e.Collectives.NewMailboxes(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+	m := e.MailboxCalls.New(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
 		MailboxBytes(n))
 	if ready, err := m.Prepare(nil); err != nil || !ready {
 		return fmt.Errorf("no mailboxes: %v", err)
@@ -69,7 +69,7 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 			runtime.Gosched()
 		}
 	}
-	e.Collectives.ReleaseMailboxes(m)
+	e.MailboxCalls.Release(m)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root,
 	c.Call.Build(&c.Schedule)
 	run := e.Collectives.Run
 	if c.Schedule.Mailboxes {
-		c.Beside, run = nil, func(c *Collective) error { return e.Collectives.RunInMailboxes(c, m) }
+		c.Beside, run = nil, func(c *Collective) error { return e.MailboxCalls.Run(c, m) }
 	}
 	if err := run(c); err != nil {
 		return err
@@ -175,7 +175,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
+		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
 			MailboxBytes(2))
 		if ready, err := m.Prepare(nil); err != nil || !ready {
 			return fmt.Errorf("no mailboxes: %v", err)
@@ -191,7 +191,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 			c.Signature = c.Call.Signature()
 			c.Tag = CollectiveTag(false, uint32(number), o, c.Signature)
 			c.Call.Build(&c.Schedule)
-			return e.Collectives.RunInMailboxes(c, m)
+			return e.MailboxCalls.Run(c, m)
 		}
 		b := &m.peers[1-e.rank]
 		var wrong []error // which keep no rank from the calls to come, that the other waits in
@@ -201,7 +201,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		for round := range 20 {
 			worded := max(b.ackWritten, 2)
 			e.mu.Lock()
-			e.Collectives.inMailboxes = nil
+			e.MailboxCalls.waiting = nil
 			e.mu.Unlock()
 			for range 20 {
 				if err := errors.Join(call(coll.OpBcast), call(coll.OpBarrier)); err != nil {
@@ -209,7 +209,7 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 				}
 			}
 			e.mu.Lock()
-			leftToPasses := cap(e.Collectives.inMailboxes) > 0
+			leftToPasses := cap(e.MailboxCalls.waiting) > 0
 			e.mu.Unlock()
 			switch {
 			case b.ackWritten <= worded:
@@ -247,12 +247,12 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 		devices[i] = d
 	}
 	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
+		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
 			MailboxBytes(len(devices)))
 		if ready, err := m.Prepare(nil); err != nil || !ready || !m.Pulls() {
 			return fmt.Errorf("no mailboxes that pull: %v", err)
 		}
-		stage := &e.Collectives.stage
+		stage := &e.MailboxCalls.stage
 		number := 0
 		for _, x := range []struct {
 			o           coll.Operation
@@ -300,7 +300,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 // or senders share a line.
 func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
-		m := (&Engine{}).Collectives.NewMailboxes(0, 0, nil, size-1, size, MailboxBytes(size))
+		m := (&Engine{}).MailboxCalls.New(0, 0, nil, size-1, size, MailboxBytes(size))
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
 		require.Zero(t, m.part%mailboxLine)
 		for owner := range size {
@@ -352,15 +352,15 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				devices[i] = d
 			}
 			engines := world(t, devices)
-			bytes := (&Engine{}).Collectives.NewMailboxes(0, 0, nil, 0, n, MailboxBytes(n)).bytes()
+			bytes := (&Engine{}).MailboxCalls.New(0, 0, nil, 0, n, MailboxBytes(n)).bytes()
 			for i, e := range engines {
-				e.Collectives.buffers.budget = channel.NewBudget(bytes)
+				e.MailboxCalls.buffers.budget = channel.NewBudget(bytes)
 				if spent && i == 0 {
-					require.True(t, e.Collectives.buffers.budget.Reserve(1))
+					require.True(t, e.MailboxCalls.buffers.budget.Reserve(1))
 				}
 			}
 			ranks(t, engines, func(e *Engine) error {
-				m := e.Collectives.NewMailboxes(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+				m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
 					MailboxBytes(n))
 				ready, err := m.Prepare(nil)
 				if err != nil || ready == spent {
@@ -369,15 +369,15 @@ func TestMailboxes_E10_WithinTheBudget(t *testing.T) {
 				if got := e.Stats().Collective; ready && got != bytes || !ready && got != 0 {
 					return fmt.Errorf("%d bytes are counted, of %d", got, bytes)
 				}
-				e.Collectives.ReleaseMailboxes(m)
+				e.MailboxCalls.Release(m)
 				e.waiting.waitUntil(0, nil, func() bool {
-					e.Collectives.freeReleasedLocked()
-					return e.Collectives.buffers.bytes == 0
+					e.MailboxCalls.freeReleasedLocked()
+					return e.MailboxCalls.buffers.bytes == 0
 				})
 				if spent && e.rank == 0 {
 					return nil
 				}
-				if !e.Collectives.buffers.budget.Reserve(bytes) {
+				if !e.MailboxCalls.buffers.budget.Reserve(bytes) {
 					return errors.New("the budget is still spent")
 				}
 				return nil

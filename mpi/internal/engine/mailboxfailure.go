@@ -71,12 +71,12 @@ func (n failureReport) err(rank string, o coll.Operation) error {
 
 // tellFailureLocked reports the failure of the collective whose first call is first to all others, if its
 // error is of a kind that is reported.
-func (cs *Collectives) tellFailureLocked(m *Mailboxes, first uint64, err error) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) tellFailureLocked(m *Mailboxes, first uint64, err error) {
+	mc.e.mu.assertHeld()
 	if n := reportOf(first, m.call, err); n != 0 {
 		m.report = n
-		cs.oweLocked(m)
-		cs.acknowledgeOwedLocked()
+		mc.oweLocked(m)
+		mc.acknowledgeOwedLocked()
 	}
 }
 
@@ -97,14 +97,14 @@ func (m *Mailboxes) sendReportLocked(b *mailbox) bool {
 // mailbox.
 
 // sentOtherwiseLocked returns an error if a message of the current call has arrived outside the mailboxes.
-func (cs *Collectives) sentOtherwiseLocked(c *Collective) error {
-	cs.e.mu.assertHeld()
-	if _, unexpected := cs.e.matching.Lengths(); unexpected == 0 {
+func (mc *MailboxCalls) sentOtherwiseLocked(c *Collective) error {
+	mc.e.mu.assertHeld()
+	if _, unexpected := mc.e.matching.Lengths(); unexpected == 0 {
 		return nil
 	}
 	for i := range c.exchange {
 		source := c.worldRank(c.exchange[i].Peer)
-		msg := cs.e.matching.Probe(c.Context, int32(source), AnyTag)
+		msg := mc.e.matching.Probe(c.Context, int32(source), AnyTag)
 		if msg != nil && c.sameCall(int(msg.Tag)) {
 			return c.mismatch(source, int(msg.Tag), msg.Value.bytes)
 		}

@@ -35,17 +35,17 @@ const (
 )
 
 // pullRounds executes a schedule that pulls.
-func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
-	err := cs.expose(c, m)
-	cached := m.hasStage() && !cs.stage.uncached // most likely at all ranks
+func (mc *MailboxCalls) pullRounds(c *Collective, m *Mailboxes) error {
+	err := mc.expose(c, m)
+	cached := m.hasStage() && !mc.stage.uncached // most likely at all ranks
 	var speed copySpeed
 	for buf, staged := range m.staged {
 		if staged != nil && c.Schedule.Late>>buf&1 == 0 {
-			cs.stage.write(staged, c.memory[buf], &speed)
+			mc.stage.write(staged, c.memory[buf], &speed)
 		}
 	}
 	for ; err == nil && c.round < c.Schedule.Rounds(); c.round++ {
-		if err = cs.exchangeInMailboxes(c, m); err != nil {
+		if err = mc.exchange(c, m); err != nil {
 			c.round++ // which is counted
 			break
 		}
@@ -54,37 +54,37 @@ func (cs *Collectives) pullRounds(c *Collective, m *Mailboxes) error {
 			switch s := &steps[i]; s.Kind {
 			case coll.Pull:
 				began := sys.Ticks()
-				err = cs.reach(c, m, s)
+				err = mc.reach(c, m, s)
 				speed.copied(s.Dst.Len, sys.Ticks()-began)
 			case coll.Push:
-				err = cs.reach(c, m, s)
+				err = mc.reach(c, m, s)
 			case coll.Publish:
 				if staged := m.staged[s.Src.Buf]; staged != nil {
-					cs.stage.write(staged[s.Src.Off:], c.span(s.Src), &speed)
+					mc.stage.write(staged[s.Src.Off:], c.span(s.Src), &speed)
 				}
 			default:
 				c.carryOut(s)
 			}
 		}
 	}
-	cs.e.mu.Lock()
-	defer cs.e.mu.Unlock()
+	mc.e.mu.Lock()
+	defer mc.e.mu.Unlock()
 	if cached && err == nil {
-		cs.stage.lines.note(speed)
+		mc.stage.lines.note(speed)
 	}
-	cs.concealLocked(c, m, err)
+	mc.concealLocked(c, m, err)
 	if err != nil {
-		cs.passOverLocked(c, m)
+		mc.passOverLocked(c, m)
 	}
 	return err
 }
 
 // expose registers the buffers that the schedule lets others read.
-func (cs *Collectives) expose(c *Collective, m *Mailboxes) (err error) {
-	cs.e.mu.Lock()
-	defer cs.e.mu.Unlock()
+func (mc *MailboxCalls) expose(c *Collective, m *Mailboxes) (err error) {
+	mc.e.mu.Lock()
+	defer mc.e.mu.Unlock()
 	if c.Schedule.Stages {
-		cs.stage.lend(c, m)
+		mc.stage.lend(c, m)
 	}
 	for buf := range m.regions {
 		key := transport.Key(0)
@@ -127,8 +127,8 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte, written bool) (transport.Ke
 }
 
 // concealLocked undoes expose after a call that has ended with err.
-func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
-	cs.e.mu.assertHeld()
+func (mc *MailboxCalls) concealLocked(c *Collective, m *Mailboxes, err error) {
+	mc.e.mu.assertHeld()
 	m.kept++
 	for buf := range m.regions {
 		if err != nil || m.staged[buf] != nil || c.pinned[buf] != nil || len(c.memory[buf]) > keptMost ||
@@ -136,7 +136,7 @@ func (cs *Collectives) concealLocked(c *Collective, m *Mailboxes, err error) {
 			m.concealLocked(buf)
 		}
 	}
-	cs.stage.takeBack(m)
+	mc.stage.takeBack(m)
 }
 
 // concealLocked deregisters a buffer, if it is registered.
@@ -180,7 +180,7 @@ func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, di
 }
 
 // reach carries out a Pull or a Push.
-func (cs *Collectives) reach(c *Collective, m *Mailboxes, s *coll.Step) error {
+func (mc *MailboxCalls) reach(c *Collective, m *Mailboxes, s *coll.Step) error {
 	mine, theirs := s.Dst, s.Src
 	if s.Kind == coll.Push {
 		mine, theirs = theirs, mine
@@ -188,11 +188,11 @@ func (cs *Collectives) reach(c *Collective, m *Mailboxes, s *coll.Step) error {
 	mem, at := c.span(mine), uint64(theirs.Off)
 	for len(mem) > 0 {
 		piece := mem[:min(len(mem), pullPiece)]
-		cs.e.mu.Lock()
+		mc.e.mu.Lock()
 		err := m.reachLocked(piece, s, theirs.Buf, at)
-		cs.e.mu.Unlock()
+		mc.e.mu.Unlock()
 		if err == transport.ErrNotNow {
-			err = cs.reachLater(c, m, piece, s, theirs.Buf, at)
+			err = mc.reachLater(c, m, piece, s, theirs.Buf, at)
 		}
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ const pullAgain = 10 * time.Millisecond
 
 // reachLater reads or writes what could not be reached at once: the peer has still to carry out something; or
 // it has given the collective up, and this rank waits as for a message that does not come.
-func (cs *Collectives) reachLater(c *Collective, m *Mailboxes, mine []byte, s *coll.Step, buf coll.Buffer,
+func (mc *MailboxCalls) reachLater(c *Collective, m *Mailboxes, mine []byte, s *coll.Step, buf coll.Buffer,
 	at uint64) (err error) {
 	over := make(chan struct{})
 	defer close(over)
@@ -250,21 +250,21 @@ func (cs *Collectives) reachLater(c *Collective, m *Mailboxes, mine []byte, s *c
 			case <-over:
 				return
 			case <-again.C:
-				cs.e.Probes.Wake()
+				mc.e.Probes.Wake()
 			}
 		}
 	}()
-	cs.e.waiting.waitUntil(0, nil, func() bool {
+	mc.e.waiting.waitUntil(0, nil, func() bool {
 		switch {
-		case cs.e.stopped != nil:
-			err = cs.e.stopped
+		case mc.e.stopped != nil:
+			err = mc.e.stopped
 		case c.Canceller.Err() != nil:
 			err = c.Canceller.Err()
 		default:
 			if err = m.reachLocked(mine, s, buf, at); err != transport.ErrNotNow {
 				return true
 			}
-			err = cs.interruptedLocked(c)
+			err = mc.interruptedLocked(c)
 		}
 		return err != nil
 	})

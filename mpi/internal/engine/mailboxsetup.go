@@ -74,7 +74,7 @@ func (m *Mailboxes) settleLocked() {
 		return
 	case m.memory != nil:
 		// Nobody writes there: all ranks have the same offers, and find no mailboxes.
-		_ = m.e.Collectives.buffers.free(m.memory)
+		_ = m.e.MailboxCalls.buffers.free(m.memory)
 	}
 	if m.test != nil {
 		_ = m.test.Deregister()
@@ -121,8 +121,8 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 
 // SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
 // connected. The result is the same at all of them.
-func (cs *Collectives) SharesMemory(ranks []int32, size int) bool {
-	e := cs.e
+func (mc *MailboxCalls) SharesMemory(ranks []int32, size int) bool {
+	e := mc.e
 	for rank := range size {
 		if ranks != nil {
 			rank = int(ranks[rank])
@@ -143,13 +143,13 @@ func (m *Mailboxes) beginSetup() error {
 	input := make([]byte, mailboxOffer)
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.e.Collectives.freeReleasedLocked()
+	m.e.MailboxCalls.freeReleasedLocked()
 	for _, f := range m.e.fabrics {
 		attr := f.Device.Query()
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := m.e.Collectives.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
+		mr, err := m.e.MailboxCalls.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
 		if err == nil {
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))

@@ -97,7 +97,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 	}
 	first := (length[coll.Input] + mailboxLine - 1) &^ (mailboxLine - 1)
 	n := first + length[coll.Output]
-	if n == 0 || !p.grow(&m.e.Collectives.buffers, m.fabric, n) {
+	if n == 0 || !p.grow(&m.e.MailboxCalls.buffers, m.fabric, n) {
 		return
 	}
 	p.lent = m

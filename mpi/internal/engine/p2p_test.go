@@ -529,7 +529,7 @@ func TestCancelReceiveUnderWay(t *testing.T) {
 		drive(t, w, func() bool { return w[1].fetching(r) })
 		all := make(chan struct{})
 		var wg sync.WaitGroup
-		wg.Go(func() { w[0].hub.DriveUntil(all) })
+		wg.Go(func() { w[0].driveUntil(all, func() bool { return w[0].stopped != nil }) })
 		require.NoError(t, w[1].Cancels.Cancel(r))
 		require.True(t, w[1].isDone(r), "Cancel returned before the buffer was quiet")
 		st, err := w[1].Requests.Wait(r)

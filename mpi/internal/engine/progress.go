@@ -38,19 +38,19 @@ func (g *progressEngine) poll() bool {
 	for _, f := range g.e.fabrics {
 		busy = g.pollFabric(f) || busy
 	}
-	if len(g.e.Collectives.inMailboxes) > 0 {
-		busy = g.e.Collectives.pollMailboxesLocked() || busy
+	if len(g.e.MailboxCalls.waiting) > 0 {
+		busy = g.e.MailboxCalls.pollLocked() || busy
 	}
 	if len(g.e.Collectives.beside) > 0 {
 		g.e.Collectives.checkBesideLocked()
 	}
 	busy = g.e.Windows.copyShared() || busy
 	busy = g.e.Collectives.leaveLocked(outer) || busy
-	if len(g.e.Collectives.released) > 0 {
-		g.e.Collectives.freeReleasedLocked()
+	if len(g.e.MailboxCalls.released) > 0 {
+		g.e.MailboxCalls.freeReleasedLocked()
 	}
-	if len(g.e.Collectives.owing) > 0 {
-		g.e.Collectives.acknowledgeOwedLocked()
+	if len(g.e.MailboxCalls.owing) > 0 {
+		g.e.MailboxCalls.acknowledgeOwedLocked()
 	}
 	if g.draining && g.drained() {
 		g.e.waiting.wakeConditionsLocked()

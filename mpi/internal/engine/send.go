@@ -140,8 +140,7 @@ func (s *Sends) isendHooked(env envelope, buf []byte, dst int) (Request, error) 
 func (s *Sends) Issend(context uint32, buf []byte, dst, tag int) (Request, error) {
 	e := s.e
 	start := e.hook.begin(CallIsend, len(buf))
-	h, err := s.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst,
-		sendSynchronousNonblocking)
+	h, err := s.nonblocking(envelope{Context: context, Tag: int32(tag)}, buf, dst, sendSynchronousNonblocking)
 	e.hook.end(CallIsend, start, dst, tag, len(buf))
 	return h, err
 }
@@ -212,8 +211,7 @@ func (s *Sends) waitAndUnlock(env envelope, buf []byte, dst int, mode sendMode) 
 func (s *Sends) nonblocking(env envelope, buf []byte, dst int, mode sendMode) (h Request, err error) {
 	s.e.mu.Lock()
 	p := s.e.peers[dst]
-	if p != nil && p.batch.Count() > 0 && mode == sendNonblocking &&
-		s.e.coalescer.continueRun(p, env, buf) {
+	if p != nil && p.batch.Count() > 0 && mode == sendNonblocking && s.e.coalescer.continueRun(p, env, buf) {
 		h = s.e.Requests.newCompleted()
 		s.e.mu.Unlock()
 		return h, nil
@@ -246,8 +244,7 @@ func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*
 }
 
 // requestLocked begins a send with a request.
-func (s *Sends) requestLocked(env envelope, buf []byte, dst int, mode sendMode,
-	more bool) (*request, error) {
+func (s *Sends) requestLocked(env envelope, buf []byte, dst int, mode sendMode, more bool) (*request, error) {
 	s.e.mu.assertHeld()
 	if s.e.stopped != nil {
 		return nil, s.e.stopped
@@ -296,8 +293,7 @@ func (s *Sends) canSendAfterBatchLocked(p *peer, n int) bool {
 
 // sendAfterCreditsLocked sends a message that has found no room, if room appears soon. If no credits arrive,
 // the message may leave the cache window: the lines of the ring that stay in the sender's cache.
-func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte,
-	flags channel.SendFlags) bool {
+func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
 	for len(buf) <= eager.MaxPayload(p.ch) {
 		credits := s.spinForCreditsLocked(p)

@@ -38,13 +38,6 @@ func (e *Engine) endDrain() error {
 	return e.stopped
 }
 
-// DriveUntil makes progress, and sleeps, until done is closed: for a wait outside the engine while peers
-// still need this rank.
-func (h *Hub) DriveUntil(done <-chan struct{}) {
-	e := h.first()
-	e.driveUntil(done, func() bool { return e.stopped != nil })
-}
-
 // ExternalBarrier runs meet, which returns when every rank of the job has called it or its context.Context
 // ends, and makes passes meanwhile. If a rank fails, the context ends with the failure as its cause, unless
 // withoutFailed says that the barrier does not wait for failed ranks.
@@ -214,7 +207,7 @@ func (h *Hub) Destroy(cause error) (err error) {
 		//lint:ignore SA2001 a timer's function that has the lock comes to its end
 		e.mu.Unlock()
 	}
-	err = errors.Join(err, h.memory.detachAll())
+	err = errors.Join(err, h.Memory.detachAll())
 	for _, d := range h.devices {
 		err = errors.Join(err, d.Device.Close())
 	}

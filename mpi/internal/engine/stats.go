@@ -150,11 +150,11 @@ func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil {
-		e.Collectives.freeReleasedLocked()
+		e.MailboxCalls.freeReleasedLocked()
 	}
 	st := e.stats
 	st.Kept, st.Asleep = e.unexpected.bytes, e.waiting.timeAsleepLocked()
-	st.Collective = e.Collectives.buffers.bytes
+	st.Collective = e.MailboxCalls.buffers.bytes
 	for _, p := range e.peers {
 		if p == nil || p.ch == nil {
 			continue

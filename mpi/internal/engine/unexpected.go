@@ -169,8 +169,7 @@ func (u *unexpectedMessages) storeSent(a *unexpectedMessage, r *request) {
 func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 	if u.count >= u.maxCount && p.unexpectedCount >= u.maxCount/u.e.size {
 		return nil, fmt.Errorf("%w: it has sent %d messages that no receive has matched, and this rank "+
-			"stores %d at most (%s)", ErrLimit,
-			p.unexpectedCount, u.maxCount, setting.UnexpectedCount.Name)
+			"stores %d at most (%s)", ErrLimit, p.unexpectedCount, u.maxCount, setting.UnexpectedCount.Name)
 	}
 	a := u.pool.get()
 	a.peer = p

@@ -93,7 +93,7 @@ func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMem
 	if dynamic != nil {
 		size = dynamicControlBytes
 	}
-	control, err := e.hub.Alloc(size)
+	control, err := e.hub.Memory.Alloc(size)
 	if err != nil {
 		return nil, WindowCard{Failed: 1}, err
 	}
@@ -160,7 +160,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		t := &w.targets[i]
 		t.w, t.rank, t.card = w, ranks[i], cards[i]
 		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
-		t.conditions()
+		t.init()
 		if w.dynamic != nil {
 			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
 			t.parts.orderLocks(w.e.hub)
@@ -168,7 +168,7 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 	}
 	t := &w.targets[self]
 	t.base.Store(unsafe.SliceData(w.mem))
-	t.control.Store(unsafe.SliceData(w.control))
+	t.Control.at.Store(unsafe.SliceData(w.control))
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.e.Windows.list = append(w.e.Windows.list, w)
@@ -198,7 +198,7 @@ func (w *Window) Free() error {
 	}
 	w.e.Windows.list = remove(w.e.Windows.list, w)
 	w.e.mu.Unlock()
-	return errors.Join(err, w.e.hub.Free(w.control))
+	return errors.Join(err, w.e.hub.Memory.Free(w.control))
 }
 
 // Discard frees this rank's part of a window whose creation failed.
@@ -206,7 +206,7 @@ func (w *Window) Discard() error {
 	w.e.mu.Lock()
 	err := w.deregisterLocked()
 	w.e.mu.Unlock()
-	return errors.Join(err, w.e.hub.Free(w.control))
+	return errors.Join(err, w.e.hub.Memory.Free(w.control))
 }
 
 // keysFor returns the keys of a part in a fabric.

@@ -209,7 +209,7 @@ func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 		return nil, ErrNothingAttached
 	}
 	p := t.parts.get(t, uint64(position)>>AttachedShift)
-	if s == nil || t.control.Load() != nil {
+	if s == nil || t.Control.at.Load() != nil {
 		return &p.Target, p.hold()
 	}
 	if p.mu.TryLock() { // else another goroutine may be waiting for the target
@@ -237,7 +237,7 @@ func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
 	}
 	p := &attachedPart{mu: base.w.e.NewLock(), base: base, number: number}
 	p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
-	p.conditions()
+	p.init()
 	p.failure.Store(base.failure.Load())
 	a.byEntry[entry] = append(a.byEntry[entry], p)
 	return p
@@ -248,18 +248,18 @@ func (p *attachedPart) hold() error {
 	defer p.mu.Unlock()
 	if !p.user {
 		entry := entryAt(p.number)
-		state, err := p.base.add(entry+entryState, 1)
+		state, err := p.base.Control.add(entry+entryState, 1)
 		if err != nil {
 			return err
 		}
 		if state/userUnit != p.number {
-			err = p.base.beginAdd(entry+entryState, ^uint64(0), nil)
+			err = p.base.Control.beginAdd(entry+entryState, ^uint64(0), nil)
 			p.base.parts.forget(p.number%attachedEntries, func(q *attachedPart) bool { return q == p })
 			return errors.Join(ErrNothingAttached, err)
 		}
 		if !p.known {
 			if err := p.learn(entry); err != nil {
-				return errors.Join(err, p.base.beginAdd(entry+entryState, ^uint64(0), nil))
+				return errors.Join(err, p.base.Control.beginAdd(entry+entryState, ^uint64(0), nil))
 			}
 		}
 		p.user = true
@@ -300,9 +300,9 @@ func (a *attachedParts) forget(entry uint64, detached func(p *attachedPart) bool
 func (p *attachedPart) learn(entry int) error {
 	e := p.w.e
 	var words [entryBytes]byte
-	if p.base.control.Load() != nil {
-		copy(words[:], unsafe.Slice((*byte)(unsafe.Pointer(p.base.controlWord(entry))), entryBytes))
-	} else if err := p.base.readControl(words[:], entry); err != nil {
+	if p.base.Control.at.Load() != nil {
+		copy(words[:], unsafe.Slice((*byte)(unsafe.Pointer(p.base.Control.word(entry))), entryBytes))
+	} else if err := p.base.Control.read(words[:], entry); err != nil {
 		return err
 	}
 	p.card.Bytes = binary.NativeEndian.Uint64(words[entryLength:])
@@ -315,7 +315,7 @@ func (p *attachedPart) learn(entry int) error {
 	if p.rank == e.rank {
 		if a := p.w.dynamic.find(p.number); a != nil {
 			p.Target.base.Store(unsafe.SliceData(a.mem))
-			p.control.Store(p.base.control.Load())
+			p.Control.at.Store(p.base.Control.at.Load())
 		}
 		return nil
 	}
@@ -329,7 +329,7 @@ func (p *attachedPart) learn(entry int) error {
 	}
 	p.keys = keys
 	m, ok := peer.ch.QP().(transport.Mapper)
-	if !ok || p.base.control.Load() == nil {
+	if !ok || p.base.Control.at.Load() == nil {
 		return nil
 	}
 	if p.card.Bytes > 0 {
@@ -340,7 +340,7 @@ func (p *attachedPart) learn(entry int) error {
 		p.unmaps = append(p.unmaps, unmap)
 		p.Target.base.Store(unsafe.SliceData(mem))
 	}
-	p.control.Store(p.base.control.Load())
+	p.Control.at.Store(p.base.Control.at.Load())
 	return nil
 }
 
@@ -363,9 +363,9 @@ func (p *attachedPart) leaveIfIdle() {
 	if p.calls > 0 || !p.user {
 		return
 	}
-	if p.control.Load() == nil {
+	if p.Control.at.Load() == nil {
 		p.w.e.mu.Lock()
-		idle := p.idle() && !p.written
+		idle := p.posted.empty() && !p.written
 		p.w.e.mu.Unlock()
 		if !idle {
 			return
@@ -377,7 +377,7 @@ func (p *attachedPart) leaveIfIdle() {
 	a.used = remove(a.used, p)
 	a.mu.Unlock()
 	// If the peer has failed, nobody waits for this.
-	_ = p.base.beginAdd(entryAt(p.number)+entryState, ^uint64(0), nil)
+	_ = p.base.Control.beginAdd(entryAt(p.number)+entryState, ^uint64(0), nil)
 }
 
 // flushParts is Flush, or FlushLocal, of all attachments in use.
@@ -389,7 +389,7 @@ func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
 	a.mu.Unlock()
 	for _, p := range used {
 		err := p.Err()
-		if p.control.Load() == nil {
+		if p.Control.at.Load() == nil {
 			err = p.flush(placed, s)
 		}
 		if first == nil {
@@ -435,24 +435,24 @@ func (a *attachedParts) unmapAllLocked() (err error) {
 	return err
 }
 
-// readControl reads bytes of the control block through the queue pair.
-func (t *Target) readControl(dst []byte, at int) error {
-	e := t.w.e
+// read reads bytes of the control block through the queue pair.
+func (c *ControlBlock) read(dst []byte, at int) error {
+	e := c.t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, err := t.reachLocked(nil)
+	p, err := c.t.reachLocked(nil)
 	if err != nil {
 		return err
 	}
-	o, err := t.newOperationLocked(p, nil)
+	o, err := c.t.newOperationLocked(p, nil)
 	if err != nil {
 		return err
 	}
 	o.kept, o.into = true, dst
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: len(dst)}
-	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(at), Length: uint64(len(dst))}
+	o.remote[0] = transport.Segment{Key: c.t.keys.Control, Offset: uint64(at), Length: uint64(len(dst))}
 	o.wr.Op = transport.OpRead
-	if err := t.postOperationLocked(p, o, nil); err != nil {
+	if err := c.t.postOperationLocked(p, o, nil); err != nil {
 		return err
 	}
 	if !o.done {
@@ -461,6 +461,6 @@ func (t *Target) readControl(dst []byte, at int) error {
 		e.mu.Lock()
 	}
 	err = o.err
-	t.dropLocked(o)
+	c.t.dropLocked(o)
 	return err
 }

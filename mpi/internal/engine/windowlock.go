@@ -31,43 +31,50 @@ const (
 	controlBytes = 4096
 )
 
-// Lock takes the target's lock. If s ends first it does not get the lock, and a goroutine releases it when
-// this rank's ticket is served.
-func (t *Target) Lock(exclusive bool, s *Canceller) error {
-	if s == nil {
-		return t.lock(exclusive)
-	}
-	if t.tryLock(exclusive) {
-		return nil
-	}
-	return t.w.cancellable(s, func() error { return t.lock(exclusive) },
-		func() { _ = t.Unlock(exclusive, nil) }) // an error means that the peer, and its lock, is gone
+// ControlBlock is this rank's access to the control block of a rank's part of a window, where the lock of the
+// part is.
+type ControlBlock struct {
+	t  *Target
+	at atomic.Pointer[byte] // in this process, as Target.base
 }
 
-func (t *Target) lock(exclusive bool) error {
-	ticket, err := t.add(wordNext, 1)
+// Lock takes the target's lock. If s ends first it does not get the lock, and a goroutine releases it when
+// this rank's ticket is served.
+func (c *ControlBlock) Lock(exclusive bool, s *Canceller) error {
+	if s == nil {
+		return c.lock(exclusive)
+	}
+	if c.tryLock(exclusive) {
+		return nil
+	}
+	return c.t.w.cancellable(s, func() error { return c.lock(exclusive) },
+		func() { _ = c.Unlock(exclusive, nil) }) // an error means that the peer, and its lock, is gone
+}
+
+func (c *ControlBlock) lock(exclusive bool) error {
+	ticket, err := c.add(wordNext, 1)
 	if err == nil {
-		err = t.await(wordServing, ticket)
+		err = c.await(wordServing, ticket)
 	}
 	switch {
 	case err != nil:
 		return err
 	case exclusive:
-		return t.await(wordSharers, 0)
+		return c.await(wordSharers, 0)
 	}
-	if _, err = t.add(wordSharers, 1); err == nil {
-		_, err = t.add(wordServing, 1)
+	if _, err = c.add(wordSharers, 1); err == nil {
+		_, err = c.add(wordServing, 1)
 	}
 	return err
 }
 
 // tryLock takes the target's lock if it is mapped, and nobody holds or wants it.
-func (t *Target) tryLock(exclusive bool) bool {
-	next := t.controlWord(wordNext)
+func (c *ControlBlock) tryLock(exclusive bool) bool {
+	next := c.word(wordNext)
 	if next == nil {
 		return false
 	}
-	serving, sharers := t.controlWord(wordServing), t.controlWord(wordSharers)
+	serving, sharers := c.word(wordServing), c.word(wordSharers)
 	ticket := atomic.LoadUint64(serving)
 	if exclusive && atomic.LoadUint64(sharers) != 0 || !atomic.CompareAndSwapUint64(next, ticket, ticket+1) {
 		return false
@@ -85,15 +92,15 @@ func (t *Target) tryLock(exclusive bool) bool {
 
 // Unlock releases the lock that Lock took. The caller flushes its operations before. With a Canceller it does
 // not wait for the target, only for room; if s ends first the lock is not released.
-func (t *Target) Unlock(exclusive bool, s *Canceller) error {
+func (c *ControlBlock) Unlock(exclusive bool, s *Canceller) error {
 	word, by := wordServing, uint64(1)
 	if !exclusive {
 		word, by = wordSharers, ^uint64(0)
 	}
 	if s != nil {
-		return t.beginAdd(word, by, s)
+		return c.beginAdd(word, by, s)
 	}
-	_, err := t.add(word, by)
+	_, err := c.add(word, by)
 	return err
 }
 
@@ -102,29 +109,29 @@ const suspectAfter = time.Second
 
 // await waits until a control word has a value. It fails if a rank of the window has failed, since that rank
 // may have held the lock or an earlier ticket.
-func (t *Target) await(word int, value uint64) error {
+func (c *ControlBlock) await(word int, value uint64) error {
 	var began time.Time
 	var wait lockWait
 	suspected := false
-	for try := t.w.firstTry(); ; try++ {
-		v, err := t.load(word)
+	for try := c.t.w.firstTry(); ; try++ {
+		v, err := c.load(word)
 		if err == nil && v != value {
-			err = t.w.anyFailed()
+			err = c.t.w.anyFailed()
 		}
 		if err != nil || v == value {
-			wait.end(t)
+			wait.end(c.t)
 			return err
 		}
 		if try > lockSpins {
-			wait.describe(t)
+			wait.describe(c.t)
 		}
 		if began.IsZero() {
 			began = time.Now()
 		}
-		t.w.pause(try)
+		c.t.w.pause(try)
 		if !suspected && try > lockSpins && time.Since(began) > suspectAfter {
 			suspected = true
-			t.w.connectAll()
+			c.t.w.connectAll()
 		}
 	}
 }
@@ -284,70 +291,70 @@ func (w *Window) connectAll() {
 }
 
 // add adds to a control word, and returns its old value.
-func (t *Target) add(word int, by uint64) (uint64, error) {
-	if at := t.controlWord(word); at != nil {
+func (c *ControlBlock) add(word int, by uint64) (uint64, error) {
+	if at := c.word(word); at != nil {
 		return atomic.AddUint64(at, by) - by, nil
 	}
-	return t.wordOperation(transport.OpFetchAdd, word, by)
+	return c.operation(transport.OpFetchAdd, word, by)
 }
 
 // load reads a control word.
-func (t *Target) load(word int) (uint64, error) {
-	if at := t.controlWord(word); at != nil {
+func (c *ControlBlock) load(word int) (uint64, error) {
+	if at := c.word(word); at != nil {
 		return atomic.LoadUint64(at), nil
 	}
-	return t.wordOperation(transport.OpRead, word, 0)
+	return c.operation(transport.OpRead, word, 0)
 }
 
-func (t *Target) controlWord(word int) *uint64 {
-	base := t.control.Load()
+func (c *ControlBlock) word(word int) *uint64 {
+	base := c.at.Load()
 	if base == nil {
 		return nil
 	}
 	return (*uint64)(unsafe.Add(unsafe.Pointer(base), word))
 }
 
-// wordOperation executes an operation on a control word through the queue pair, and returns its old value.
-func (t *Target) wordOperation(op transport.Opcode, word int, operand uint64) (uint64, error) {
-	e := t.w.e
+// operation executes an operation on a control word through the queue pair, and returns its old value.
+func (c *ControlBlock) operation(op transport.Opcode, word int, operand uint64) (uint64, error) {
+	e := c.t.w.e
 	e.mu.Lock()
-	p, err := t.reachLocked(nil)
+	p, err := c.t.reachLocked(nil)
 	if err != nil {
 		e.mu.Unlock()
 		return 0, err
 	}
-	if t.control.Load() != nil { // it is mapped now
+	if c.at.Load() != nil { // it is mapped now
 		e.mu.Unlock()
 		if op == transport.OpRead {
-			return t.load(word)
+			return c.load(word)
 		}
-		return t.add(word, operand)
+		return c.add(word, operand)
 	}
-	v, err := t.fetchLocked(p, op, t.keys.Control, word, operand, 0)
+	v, err := c.t.fetchLocked(p, op, c.t.keys.Control, word, operand, 0)
 	e.mu.Unlock()
 	return v, err
 }
 
 // beginAdd adds to a control word, without waiting for completion.
-func (t *Target) beginAdd(word int, by uint64, s *Canceller) error {
-	if at := t.controlWord(word); at != nil {
+func (c *ControlBlock) beginAdd(word int, by uint64, s *Canceller) error {
+	if at := c.word(word); at != nil {
 		atomic.AddUint64(at, by)
 		return nil
 	}
-	t.w.e.mu.Lock()
-	defer t.w.e.mu.Unlock()
-	p, err := t.reachLocked(s)
+	c.t.w.e.mu.Lock()
+	defer c.t.w.e.mu.Unlock()
+	p, err := c.t.reachLocked(s)
 	if err != nil {
 		return err
 	}
-	o, err := t.newOperationLocked(p, s)
+	o, err := c.t.newOperationLocked(p, s)
 	if err != nil {
 		return err
 	}
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
-	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(word), Length: wordBytes}
+	o.remote[0] = transport.Segment{Key: c.t.keys.Control, Offset: uint64(word), Length: wordBytes}
 	o.wr.Op, o.wr.Operand, o.wr.Compare = transport.OpFetchAdd, by, 0
-	return t.postOperationLocked(p, o, s)
+	return c.t.postOperationLocked(p, o, s)
 }
 
 // fetchLocked executes a Read or an Atomic of a word and returns the result. It releases the lock while it

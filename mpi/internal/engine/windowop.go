@@ -114,54 +114,64 @@ func (t *Target) newOperationLocked(p *peer, s *Canceller) (*oneSided, error) {
 	table.free = o.next
 	o.target, o.peer = t, p
 	o.wr.ID, o.wr.Flags = o.id(), transport.FlagSignaled
-	t.linkLocked(o)
+	t.posted.add(o)
 	p.oneSided++
 	return o, nil
 }
 
-// linkLocked makes an operation the target's newest.
-func (t *Target) linkLocked(o *oneSided) {
-	t.w.e.mu.assertHeld()
-	t.begun++
-	o.serial, o.before, o.after = t.begun, t.newest, nil
-	if t.newest != nil {
-		t.newest.after = o
-	} else {
-		t.oldest = o
-	}
-	t.newest = o
+// posted is a target's list of the posted operations that are not complete, ordered by serial.
+type posted struct {
+	oldest, newest *oneSided
+	begun          uint64 // the newest serial
 }
 
-// unlinkLocked removes an operation from the target's list. If it was the oldest, and a flush waits for it,
-// it wakes the flush.
-func (t *Target) unlinkLocked(o *oneSided) {
-	t.w.e.mu.assertHeld()
+// add makes an operation the newest.
+func (l *posted) add(o *oneSided) {
+	l.begun++
+	o.serial, o.before, o.after = l.begun, l.newest, nil
+	if l.newest != nil {
+		l.newest.after = o
+	} else {
+		l.oldest = o
+	}
+	l.newest = o
+}
+
+// remove removes an operation. It reports whether a flush waits for it, and for none before it.
+func (l *posted) remove(o *oneSided) (awaited bool) {
 	if o.before != nil {
 		o.before.after = o.after
 		o.before.awaited = o.before.awaited || o.awaited
 	} else {
-		t.oldest = o.after
-		if o.awaited {
-			t.w.e.waiting.wakeConditionsLocked()
-		}
+		l.oldest, awaited = o.after, o.awaited
 	}
 	if o.after != nil {
 		o.after.before = o.before
 	} else {
-		t.newest = o.before
+		l.newest = o.before
 	}
 	o.before, o.after, o.awaited = nil, nil, false
+	return awaited
 }
 
-// idle reports whether no operation is under way.
-func (t *Target) idle() bool { return t.oldest == nil }
+func (l *posted) empty() bool { return l.oldest == nil }
+
+// endLocked takes an operation from the list of its target, and wakes a flush that waits for it.
+func (o *oneSided) endLocked() {
+	e := o.target.w.e
+	e.mu.assertHeld()
+	if o.target.posted.remove(o) {
+		e.waiting.wakeConditionsLocked()
+	}
+	o.target = nil
+	o.peer.oneSided--
+}
 
 // dropLocked frees an operation that was not posted, or is over.
 func (t *Target) dropLocked(o *oneSided) {
 	t.w.e.mu.assertHeld()
 	if o.target != nil {
-		t.unlinkLocked(o)
-		o.peer.oneSided--
+		o.endLocked()
 	}
 	if o.request != nil { // not yet counted down, as nothing was posted
 		o.request.openTransfers--
@@ -230,9 +240,8 @@ func (w *Windows) complete(o *oneSided, err error) {
 	}
 	p, kept := o.peer, o.kept
 	if kept {
-		o.err, o.done, o.target = err, true, nil
-		t.unlinkLocked(o)
-		p.oneSided--
+		o.err, o.done = err, true
+		o.endLocked()
 	} else {
 		t.dropLocked(o)
 	}

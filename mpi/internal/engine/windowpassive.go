@@ -83,5 +83,5 @@ func (w *Window) mapped() bool {
 
 // shares reports whether the ranks of this host can map mem.
 func (w *Window) shares(mem []byte) bool {
-	return len(mem) == 0 || w.e.hub.memory.has(mem)
+	return len(mem) == 0 || w.e.hub.Memory.has(mem)
 }

@@ -100,7 +100,7 @@ func complete(e *Engine, t *Target) bool {
 	for range 100 {
 		e.mu.Lock()
 		e.progress.poll()
-		over := t.idle()
+		over := t.posted.empty()
 		e.mu.Unlock()
 		if over {
 			return true

@@ -75,7 +75,7 @@ func posting(t *testing.T, caller *Engine, target *Target, call func() error) (e
 	require.Eventually(t, func() bool {
 		caller.mu.Lock()
 		defer caller.mu.Unlock()
-		return !target.idle()
+		return !target.posted.empty()
 	}, 2*time.Minute, time.Millisecond, "the call begins no operation")
 	return ended
 }
@@ -95,7 +95,7 @@ func TestPutGivenUpForRoom(t *testing.T) {
 	assert.Zero(t, request)
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
-	assert.True(t, target.idle())
+	assert.True(t, target.posted.empty())
 	for _, r := range caller.Requests.all {
 		assert.NotEqual(t, kindOneSided, r.kind, "a request is left")
 	}
@@ -130,7 +130,7 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 	require.ErrorIs(t, <-ended, transport.ErrPeerLost)
 	caller.mu.Lock()
 	defer caller.mu.Unlock()
-	assert.Same(t, o, other.oldest, "the other's operation is gone")
+	assert.Same(t, o, other.posted.oldest, "the other's operation is gone")
 	other.dropLocked(o)
 }
 

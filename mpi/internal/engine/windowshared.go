@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -44,34 +45,42 @@ func (w *Window) endUseLocked(p *peer) {
 	atomic.CompareAndSwapUint64(user, uint64(p.rank)+1, 0)
 }
 
-// moveShared is move for memory of Alloc and a mapped part, together with the part's owner. If it returns
+// sharedMove is a long Put or Get of a target that its owner helps to copy, one at a time.
+type sharedMove struct {
+	t *Target
+	// held by the goroutine whose Put or Get uses the claims of the part; before the engine's lock
+	leading sync.Mutex
+	leader  sharedcopy.Leader
+}
+
+// move is Target.move for memory of Alloc and a mapped part, together with the part's owner. If it returns
 // false the caller must copy everything.
-func (t *Target) moveShared(op transport.Opcode, buf []byte, at int) bool {
-	e := t.w.e
-	if t.part != nil || t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.memory.mayHave(buf) ||
-		!t.leading.TryLock() {
+func (m *sharedMove) move(op transport.Opcode, buf []byte, at int) bool {
+	e := m.t.w.e
+	if m.t.part != nil || m.t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.Memory.mayHave(buf) ||
+		!m.leading.TryLock() {
 		return false
 	}
-	defer t.leading.Unlock()
-	user := t.controlWord(wordUser)
+	defer m.leading.Unlock()
+	user := m.t.Control.word(wordUser)
 	if !atomic.CompareAndSwapUint64(user, 0, uint64(e.rank)+1) {
 		return false
 	}
 	defer atomic.StoreUint64(user, 0)
-	if t.leader.Claims == nil {
-		t.leader.Claims = (*sharedcopy.Claims)(unsafe.Pointer(t.controlWord(wordClaims)))
+	if m.leader.Claims == nil {
+		m.leader.Claims = (*sharedcopy.Claims)(unsafe.Pointer(m.t.Control.word(wordClaims)))
 	}
-	if t.leader.Broken || !t.leader.Worthwhile(uint64(len(buf))) {
+	if m.leader.Broken || !m.leader.Worthwhile(uint64(len(buf))) {
 		return false
 	}
 	for len(buf) >= sharedcopy.Min {
 		n := min(len(buf), sharedcopy.MaxPart)
-		if !t.movePart(op, buf[:n], at) {
+		if !m.movePart(op, buf[:n], at) {
 			return false
 		}
 		buf, at = buf[n:], at+n
 	}
-	t.copyRange(op, buf, at)
+	m.t.copyRange(op, buf, at)
 	return true
 }
 
@@ -88,26 +97,26 @@ func (t *Target) copyRange(op transport.Opcode, buf []byte, at int) {
 	}
 }
 
-// movePart is moveShared for one piece of the bytes. The caller has the claims.
-func (t *Target) movePart(op transport.Opcode, buf []byte, at int) bool {
-	mr, memory := t.registerShared(op, buf)
+// movePart is move for one piece of the bytes. The caller has the claims.
+func (m *sharedMove) movePart(op transport.Opcode, buf []byte, at int) bool {
+	mr, memory := m.register(op, buf)
 	if mr == nil {
 		return false
 	}
-	p := sharedcopy.Part{ID: uint64(t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at),
+	p := sharedcopy.Part{ID: uint64(m.t.w.e.rank), Key: uint64(mr.Key()), At: uint64(at),
 		Length: uint64(len(buf))}
 	if op == transport.OpWrite {
 		p.ID |= movesIn
 	}
 	var wait ownerWait
-	t.leader.AfterOthers()
-	ok := t.leader.Copy(&p, func(from, to uint64) bool {
-		t.copyRange(op, buf[from:to], at+int(from))
+	m.leader.AfterOthers()
+	ok := m.leader.Copy(&p, func(from, to uint64) bool {
+		m.t.copyRange(op, buf[from:to], at+int(from))
 		return true
-	}, func() bool { return t.waitOn(&wait) })
-	t.w.e.mu.Lock()
-	defer t.w.e.mu.Unlock()
-	t.w.e.hub.UnpinMemory(memory)
+	}, func() bool { return m.waitOn(&wait) })
+	m.t.w.e.mu.Lock()
+	defer m.t.w.e.mu.Unlock()
+	m.t.w.e.hub.Memory.Unpin(memory)
 	return mr.Deregister() == nil && ok // after this the owner writes nothing here
 }
 
@@ -130,36 +139,36 @@ func (o *ownerWait) step() {
 // caller must wait while the owner may still copy, because a late copy would overwrite newer data. The
 // failure of an owner that has died is detected elsewhere; one that is alive but does not copy fails here
 // after peerTimeout.
-func (t *Target) waitOn(o *ownerWait) bool {
+func (m *sharedMove) waitOn(o *ownerWait) bool {
 	runtime.Gosched()
 	o.step()
-	e := t.w.e
+	e := m.t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped == nil && !e.completionHandler.active() {
 		e.progress.poll()
 	}
-	if p := e.peers[t.rank]; o.lasted > e.Windows.peerTimeout && t.unusableLocked() == nil {
+	if p := e.peers[m.t.rank]; o.lasted > e.Windows.peerTimeout && m.t.unusableLocked() == nil {
 		e.failures.failPeer(p, errShareStands)
 	}
-	return t.unusableLocked() == nil
+	return m.t.unusableLocked() == nil
 }
 
 var errShareStands = fmt.Errorf("%w: it does not copy its portion of a Put to its part of a window, "+
 	"or of a Get", transport.ErrPeerLost)
 
-// registerShared registers buf with the right that the owner's copy needs, and pins it; nil if buf is not
+// register registers buf with the right that the owner's copy needs, and pins it; nil if buf is not
 // memory of Alloc, or the peer is not connected.
-func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, *Memory) {
-	e := t.w.e
+func (m *sharedMove) register(op transport.Opcode, buf []byte) (transport.MR, *Memory) {
+	e := m.t.w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.peers[t.rank]
+	p := e.peers[m.t.rank]
 	if p == nil || p.state != peerOpen {
 		return nil, nil
 	}
-	m := e.hub.PinMemory(buf)
-	if m == nil {
+	pinned := e.hub.Memory.Pin(buf)
+	if pinned == nil {
 		return nil, nil
 	}
 	rights := transport.LocalWrite | transport.RemoteWrite
@@ -168,10 +177,10 @@ func (t *Target) registerShared(op transport.Opcode, buf []byte) (transport.MR, 
 	}
 	mr, err := p.fabric.pd.Register(buf, rights)
 	if err != nil {
-		e.hub.UnpinMemory(m)
+		e.hub.Memory.Unpin(pinned)
 		return nil, nil
 	}
-	return mr, m
+	return mr, pinned
 }
 
 // claimsPerPass bounds the claims of a window that one pass copies, 256 KiB each.

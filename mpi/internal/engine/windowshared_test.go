@@ -29,7 +29,7 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 	cards, all := make([]WindowCard, n), make([]int, n)
 	wins = make([]*Window, n)
 	for i, e := range w {
-		b, err := e.hub.Alloc(max(size*(1-i), 8))
+		b, err := e.hub.Memory.Alloc(max(size*(1-i), 8))
 		require.NoError(t, err)
 		wins[i], cards[i], err = e.Windows.New(9, b, rma.Type{Kind: rma.Int, Size: 1})
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func sharedWindow(t *testing.T, n, size int, timeout time.Duration) (w []*Engine
 // moveRanges has a rank get ranges of rank 0's part, and put ranges to its own share of the second half of it,
 // and compare them, in a number of rounds.
 func moveRanges(e *Engine, win *Window, mem []byte, rounds int) error {
-	buf, err := e.hub.Alloc(len(mem) / 2)
+	buf, err := e.hub.Memory.Alloc(len(mem) / 2)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func moveRanges(e *Engine, win *Window, mem []byte, rounds int) error {
 	if err := moveIn(e, target, buf, mem, mine, rounds); err != nil {
 		return err
 	}
-	return e.hub.Free(buf)
+	return e.hub.Memory.Free(buf)
 }
 
 // moveIn is moveRanges through a buffer, with a share of the memory.
@@ -107,12 +107,12 @@ func copiedBy(e *Engine) uint64 {
 // moveSlowly is a Get or Put of all of buf at the start of rank 0's part that copies nothing until the owner
 // has copied something.
 func moveSlowly(e, owner *Engine, target *Target, op transport.Opcode, buf []byte) error {
-	user := target.controlWord(wordUser)
+	user := target.Control.word(wordUser)
 	if !atomic.CompareAndSwapUint64(user, 0, uint64(e.rank)+1) {
 		return errors.New("another rank uses the claims")
 	}
 	defer atomic.StoreUint64(user, 0)
-	mr, memory := target.registerShared(op, buf)
+	mr, memory := target.shared.register(op, buf)
 	if mr == nil {
 		return errors.New("the buffer cannot be registered")
 	}
@@ -121,7 +121,7 @@ func moveSlowly(e, owner *Engine, target *Target, op transport.Opcode, buf []byt
 		p.ID |= movesIn
 	}
 	before, limit := copiedBy(owner), time.Now().Add(time.Minute)
-	leader := sharedcopy.Leader{Claims: (*sharedcopy.Claims)(unsafe.Pointer(target.controlWord(wordClaims)))}
+	leader := sharedcopy.Leader{Claims: (*sharedcopy.Claims)(unsafe.Pointer(target.Control.word(wordClaims)))}
 	leader.AfterOthers()
 	done := leader.Copy(&p, func(from, to uint64) bool {
 		for copiedBy(owner) == before {
@@ -151,7 +151,7 @@ func TestSharedMoves_TheOwnerCopies(t *testing.T) {
 			return err
 		}
 		target := wins[1].Target(0)
-		buf, err := e.hub.Alloc(len(mem))
+		buf, err := e.hub.Memory.Alloc(len(mem))
 		if err := errors.Join(err, target.Reach(nil)); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func TestSharedMoves_OfSeveralGoroutines(t *testing.T) {
 		errs := []error{target.Reach(nil), nil, nil}
 		var all sync.WaitGroup
 		for i := range 2 {
-			buf, err := e.hub.Alloc(4 << 20)
+			buf, err := e.hub.Memory.Alloc(4 << 20)
 			if err != nil {
 				return err
 			}
@@ -255,7 +255,7 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 				}
 				return errors.Join(target.Reach(nil), e.Sends.Send(world0, nil, 0, 1))
 			})
-			buf, err := e.hub.Alloc(1 << 20)
+			buf, err := e.hub.Memory.Alloc(1 << 20)
 			require.NoError(t, err)
 			copy(buf, mem)
 			moved := make(chan error)
@@ -273,12 +273,12 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 					_, n = h.Claim(&o)
 				}
 			}
-			require.ErrorIs(t, e.hub.Free(buf), ErrBuffer)
+			require.ErrorIs(t, e.hub.Memory.Free(buf), ErrBuffer)
 			require.NoError(t, <-moved)
 			require.ErrorIs(t, target.Flush(nil), errShareStands)
 			require.ErrorIs(t, wins[1].FlushAll(nil), errShareStands)
 			require.Equal(t, mem[:len(buf)], buf)
-			require.NoError(t, e.hub.Free(buf))
+			require.NoError(t, e.hub.Memory.Free(buf))
 		})
 	}
 }
@@ -286,7 +286,7 @@ func TestSharedMoves_OfAnOwnerThatStands(t *testing.T) {
 // TestSharedMoves_AfterAUserHasFailed: others use the claims then.
 func TestSharedMoves_AfterAUserHasFailed(t *testing.T) {
 	w, wins, _ := sharedWindow(t, 3, 1<<20, time.Minute)
-	user := wins[1].Target(0).controlWord
+	user := wins[1].Target(0).Control.word
 	ranks(t, w, func(e *Engine) error {
 		if e.Rank() > 0 {
 			return errors.Join(wins[e.rank].Target(0).Reach(nil), e.Sends.Send(world0, nil, 0, 1))
@@ -324,12 +324,12 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 			err := win.Target(0).Reach(nil)
 			rng := rand.New(rand.NewPCG(7, 8))
 			for range 100_000 {
-				word := win.Target(0).controlWord(wordClaims + 8*rng.IntN(sharedcopy.Size/8))
+				word := win.Target(0).Control.word(wordClaims + 8*rng.IntN(sharedcopy.Size/8))
 				atomic.StoreUint64(word, rng.Uint64()>>rng.IntN(64))
 			}
 			return errors.Join(err, e.Sends.Send(world0, nil, 0, 1))
 		}
-		buf, err := e.hub.Alloc(sharedcopy.MaxPart)
+		buf, err := e.hub.Memory.Alloc(sharedcopy.MaxPart)
 		if err := errors.Join(err, recv(0), moveRanges(e, win, mem, 10)); err != nil {
 			return err
 		}

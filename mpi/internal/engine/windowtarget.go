@@ -3,11 +3,9 @@ package engine
 import (
 	"cmp"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/weft-mpi/weft/internal/sharedcopy"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 	"github.com/weft-mpi/weft/transport"
@@ -19,25 +17,21 @@ type Target struct {
 	rank int // world rank
 	card WindowCard
 
-	// The addresses of the part and its control block in this process; nil if they are not mapped. They are
-	// set once, and valid until the window is freed.
-	base    atomic.Pointer[byte]
-	control atomic.Pointer[byte]
+	// the address of the part in this process; nil if it is not mapped. It is set once, and valid until the
+	// window is freed
+	base atomic.Pointer[byte]
+
+	Control ControlBlock
+	shared  sharedMove
 
 	failure atomic.Pointer[error] // of the peer
-
-	// held by the goroutine whose Put or Get uses the claims of the part; before the engine's lock
-	leading sync.Mutex
-	leader  sharedcopy.Leader
 
 	// The engine's lock guards the following fields.
 	keys    *windowKeys // in the peer's fabric; nil before the peer was reached
 	unmaps  []func() error
-	oldest  *oneSided // list of the posted operations that are not complete, ordered by serial
-	newest  *oneSided
-	begun   uint64 // the newest serial
-	broken  error  // error of an accumulate that the target has refused; for the next Flush
-	written bool   // a Write was posted after the last confirming Read
+	posted  posted
+	broken  error // error of an accumulate that the target has refused; for the next Flush
+	written bool  // a Write was posted after the last confirming Read
 
 	reached, hasRoom func() bool // conditions to wait for
 
@@ -45,8 +39,9 @@ type Target struct {
 	part  *attachedPart  // the attachment that this Target is; nil otherwise
 }
 
-// conditions sets the conditions for which calls wait.
-func (t *Target) conditions() {
+// init sets what refers to the target itself: its parts, and the conditions for which calls wait.
+func (t *Target) init() {
+	t.Control.t, t.shared.t = t, t
 	t.reached = func() bool { return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).state == peerOpen }
 	t.hasRoom = func() bool {
 		return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).oneSided < maxOneSided
@@ -64,7 +59,7 @@ func (t *Target) Bytes() int { return int(t.card.Bytes) }
 func (t *Target) Base() unsafe.Pointer { return unsafe.Pointer(t.base.Load()) }
 
 // Mapped reports whether the part is mapped in this process. It is valid once the target was reached.
-func (t *Target) Mapped() bool { return t.control.Load() != nil }
+func (t *Target) Mapped() bool { return t.Control.at.Load() != nil }
 
 // Err returns the failure of the peer, or nil.
 func (t *Target) Err() error {
@@ -89,7 +84,7 @@ func (t *Target) unusableLocked() error {
 
 // Reach waits until the target's rank is connected, and its part mapped if possible, or until s ends.
 func (t *Target) Reach(s *Canceller) error {
-	if t.control.Load() != nil {
+	if t.Control.at.Load() != nil {
 		return nil
 	}
 	t.w.e.mu.Lock()
@@ -151,13 +146,13 @@ func (t *Target) mapPartsLocked(p *peer) {
 		t.unmaps = append(t.unmaps, unmap)
 		t.base.Store(unsafe.SliceData(mem))
 	}
-	t.control.Store(unsafe.SliceData(control))
+	t.Control.at.Store(unsafe.SliceData(control))
 }
 
 func (t *Target) unmapLocked() (err error) {
 	t.w.e.mu.assertHeld()
 	t.base.Store(nil)
-	t.control.Store(nil)
+	t.Control.at.Store(nil)
 	for _, unmap := range t.unmaps {
 		err = unmap()
 	}
@@ -189,7 +184,7 @@ func (t *Target) GetView(l *layout.Layout, mem unsafe.Pointer, at int, s *Cancel
 
 func (t *Target) moveView(op transport.Opcode, l *layout.Layout, mem unsafe.Pointer, at int, s *Canceller) (
 	taken bool, err error) {
-	if t.control.Load() != nil {
+	if t.Control.at.Load() != nil {
 		return false, nil
 	}
 	t.w.e.mu.Lock()
@@ -226,10 +221,10 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 	if len(buf) == 0 {
 		return nil
 	}
-	if t.control.Load() == nil {
+	if t.Control.at.Load() == nil {
 		t.w.e.mu.Lock()
 		p, err := t.reachLocked(s)
-		if err != nil || t.control.Load() == nil {
+		if err != nil || t.Control.at.Load() == nil {
 			if err == nil {
 				err = t.postLocked(p, op, buf, at, r, s)
 			}
@@ -238,7 +233,7 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 		}
 		t.w.e.mu.Unlock()
 	}
-	if len(buf) < SharedMove || !t.moveShared(op, buf, at) {
+	if len(buf) < SharedMove || !t.shared.move(op, buf, at) {
 		t.copyRange(op, buf, at)
 	}
 	return nil
@@ -250,7 +245,7 @@ func (t *Target) Flush(s *Canceller) error {
 		sys.FullBarrier()
 		return t.flushParts(true, s)
 	}
-	if t.control.Load() != nil {
+	if t.Control.at.Load() != nil {
 		sys.FullBarrier()
 		return t.Err()
 	}
@@ -262,7 +257,7 @@ func (t *Target) FlushLocal(s *Canceller) error {
 	switch {
 	case t.parts != nil:
 		return t.flushParts(false, s)
-	case t.control.Load() != nil:
+	case t.Control.at.Load() != nil:
 		return t.Err()
 	}
 	return t.flush(false, s)
@@ -280,7 +275,7 @@ func (w *Window) FlushLocalAll(s *Canceller) error { return w.flushAll(false, s)
 func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 	if placed {
 		for i := range w.targets {
-			if t := &w.targets[i]; t.control.Load() == nil {
+			if t := &w.targets[i]; t.Control.at.Load() == nil {
 				err = cmp.Or(err, t.beginFlush(s))
 			}
 		}
@@ -289,7 +284,7 @@ func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 		switch t := &w.targets[i]; {
 		case t.parts != nil:
 			err = cmp.Or(err, t.flushParts(placed, s))
-		case t.control.Load() == nil:
+		case t.Control.at.Load() == nil:
 			err = cmp.Or(err, t.flush(placed, s))
 		default:
 			err = cmp.Or(err, t.Err())
@@ -329,13 +324,13 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 			err = t.confirmLocked(p, s)
 		}
 	}
-	if err == nil && !t.idle() {
+	if err == nil && !t.posted.empty() {
 		// operations that other goroutines begin meanwhile do not count
-		last := t.newest.serial
-		t.newest.awaited = true
+		last := t.posted.newest.serial
+		t.posted.newest.awaited = true
 		e.mu.Unlock()
 		err = e.waiting.waitUnless(s, func() bool {
-			return t.idle() || t.oldest.serial > last || t.unusableLocked() != nil
+			return t.posted.empty() || t.posted.oldest.serial > last || t.unusableLocked() != nil
 		})
 		e.mu.Lock()
 	}

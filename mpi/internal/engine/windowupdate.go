@@ -108,10 +108,10 @@ func (t *Target) Update(src, old, compare []byte, at int, op rma.Code, s *Cancel
 
 func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *request, s *Canceller) error {
 	e := t.w.e
-	if t.control.Load() == nil {
+	if t.Control.at.Load() == nil {
 		e.mu.Lock()
 		p, err := t.reachLocked(s)
-		if err != nil || t.control.Load() == nil {
+		if err != nil || t.Control.at.Load() == nil {
 			if err == nil {
 				err = t.askUpdateLocked(p, src, old, compare, at, op, r, s)
 			}
@@ -120,7 +120,7 @@ func (t *Target) update(src, old, compare []byte, at int, op rma.Code, r *reques
 		}
 		e.mu.Unlock()
 	}
-	lock := (*rma.Lock)(unsafe.Add(unsafe.Pointer(t.control.Load()), wordElements))
+	lock := (*rma.Lock)(unsafe.Add(unsafe.Pointer(t.Control.at.Load()), wordElements))
 	if t.rank == e.rank && !t.w.typ.IsWord() {
 		t.w.changing.Lock()
 		defer t.w.changing.Unlock()
@@ -170,12 +170,12 @@ func (t *Target) sendUpdateLocked(p *peer, o *oneSided, src, compare []byte, at 
 // be changed.
 func (t *Target) FetchUpdate(src, old, compare []byte, at int, op rma.Code, s *Canceller) error {
 	e := t.w.e
-	if t.control.Load() != nil {
+	if t.Control.at.Load() != nil {
 		return t.Update(src, old, compare, at, op, s)
 	}
 	e.mu.Lock()
 	p, err := t.reachLocked(s)
-	if err != nil || t.control.Load() != nil {
+	if err != nil || t.Control.at.Load() != nil {
 		e.mu.Unlock()
 		if err != nil {
 			return err

@@ -183,25 +183,15 @@ func round32(sum, low float64) float32 {
 		}
 		sum = math.Float64frombits(bits)
 	}
-	return plain32(float32(sum))
+	return plain(float32(sum))
 }
 
-func plain64(x float64) float64 {
+func plain[T float32 | float64](x T) T {
 	switch {
 	case x == 0:
 		return 0
 	case x != x:
-		return math.NaN()
-	}
-	return x
-}
-
-func plain32(x float32) float32 {
-	switch {
-	case x == 0:
-		return 0
-	case x != x:
-		return float32(math.NaN())
+		return T(math.NaN())
 	}
 	return x
 }
@@ -211,26 +201,28 @@ const precision = 2200
 
 // slowSum64 adds every n-th number exactly, for any magnitudes.
 func slowSum64(x []float64, n int) float64 {
-	total := new(big.Float).SetPrec(precision)
-	var special float64 // the sum of infinities and NaNs
-	for at := 0; at < len(x); at += n {
-		if v := x[at]; v-v != 0 {
-			special += v
-		} else {
-			total.Add(total, new(big.Float).SetFloat64(v))
-		}
-	}
+	total, special := slowSum(x, n)
 	if special != 0 {
-		return plain64(special)
+		return plain(special)
 	}
 	sum, _ := total.Float64()
-	return plain64(sum)
+	return plain(sum)
 }
 
 // slowSum32 is slowSum64 for float32.
 func slowSum32(x []float32, n int) float32 {
-	total := new(big.Float).SetPrec(precision)
-	var special float64
+	total, special := slowSum(x, n)
+	if special != 0 {
+		return plain(float32(special))
+	}
+	sum, _ := total.Float32()
+	return plain(sum)
+}
+
+// slowSum returns the exact sum of every n-th number, and that of the infinities and NaNs, which is not 0 if
+// there are any.
+func slowSum[T float32 | float64](x []T, n int) (total *big.Float, special float64) {
+	total = new(big.Float).SetPrec(precision)
 	for at := 0; at < len(x); at += n {
 		if v := float64(x[at]); v-v != 0 {
 			special += v
@@ -238,9 +230,5 @@ func slowSum32(x []float32, n int) float32 {
 			total.Add(total, new(big.Float).SetFloat64(v))
 		}
 	}
-	if special != 0 {
-		return plain32(float32(special))
-	}
-	sum, _ := total.Float32()
-	return plain32(sum)
+	return total, special
 }

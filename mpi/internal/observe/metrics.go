@@ -36,7 +36,6 @@ const (
 type metricsServer struct {
 	server   *http.Server
 	listener net.Listener
-	path     string // of the socket; empty for TCP
 }
 
 // metricsAddress returns the address in WEFT_METRICS: a path, or an address for TCP.
@@ -102,7 +101,7 @@ func startMetrics(wanted, tokenFile setting.Value, h *engine.Hub, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	m := &metricsServer{path: path}
+	m := &metricsServer{}
 	var token [sha256.Size]byte
 	if path != "" {
 		m.listener, err = listenOwn(path)

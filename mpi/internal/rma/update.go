@@ -20,8 +20,8 @@ type Type struct {
 	Apply [Codes]func(inout, in []byte)
 }
 
-// words reports whether elements are words.
-func (t *Type) words() bool { return !t.Locked && t.wordSized() }
+// IsWord reports whether elements are words, which Word changes.
+func (t *Type) IsWord() bool { return !t.Locked && t.wordSized() }
 
 func (t *Type) wordSized() bool { return t.Size == 1 || t.Size == 2 || t.Size == 4 || t.Size == 8 }
 
@@ -43,7 +43,7 @@ func (t *Type) Has(op Code) bool {
 // For Swap an element changes only if it equals compare. The operator must be one that the type Has, and the
 // lengths must agree; src and old need no alignment. It returns false if the lock cannot be taken.
 func (t *Type) Update(dst unsafe.Pointer, src, old, compare []byte, op Code, lock *Lock) bool {
-	if !t.words() {
+	if !t.IsWord() {
 		return t.updateLocked(dst, src, old, compare, op, lock)
 	}
 	var c uint64
@@ -69,9 +69,6 @@ func (t *Type) Word(at unsafe.Pointer, operand, compare uint64, op Code) (was ui
 	}
 	return t.part(at, operand, compare, op)
 }
-
-// IsWord reports whether Word serves.
-func (t *Type) IsWord() bool { return t.words() }
 
 func (t *Type) word8(p *uint64, operand, compare uint64, op Code) uint64 {
 	switch {

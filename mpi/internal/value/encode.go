@@ -70,8 +70,7 @@ func Decode[T any](b []byte, v *T) error {
 		memory := Bytes(v)
 		if len(b) != len(memory) {
 			return fmt.Errorf("%w: %d bytes are no %v, which has %d", plain.ErrType, len(b),
-				reflect.TypeFor[T](),
-				len(memory))
+				reflect.TypeFor[T](), len(memory))
 		}
 		copy(memory, b)
 		return nil
@@ -175,8 +174,7 @@ const maxDepth = 10_000
 
 func checkDepth(v reflect.Value, depth int) error {
 	if depth > maxDepth {
-		return &Error{v.Type(), fmt.Sprintf("nested more than %d deep: does it refer to itself?",
-			maxDepth)}
+		return &Error{v.Type(), fmt.Sprintf("nested more than %d deep: does it refer to itself?", maxDepth)}
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

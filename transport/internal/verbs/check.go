@@ -61,8 +61,7 @@ func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error
 	}
 	if len(wr.Local) > l.SGE || len(wr.Remote) > l.Segments {
 		return 0, fmt.Errorf("%w: %d elements and %d segments; at most %d and %d are possible",
-			transport.ErrInvalid, len(wr.Local),
-			len(wr.Remote), l.SGE, l.Segments)
+			transport.ErrInvalid, len(wr.Local), len(wr.Remote), l.SGE, l.Segments)
 	}
 	total, remote, err := p.lengths(wr, need, l)
 	if err != nil {

@@ -171,8 +171,7 @@ func (p *PD) Of(t *Table) bool { return p.table == t }
 func (p *PD) Close() error {
 	if p.regions > 0 || p.windows > 0 || p.QPs.Load() > 0 {
 		return fmt.Errorf("%w: the protection domain has %d regions, %d windows and %d queue pairs",
-			transport.ErrInvalid, p.regions,
-			p.windows, p.QPs.Load())
+			transport.ErrInvalid, p.regions, p.windows, p.QPs.Load())
 	}
 	p.closed = true
 	return nil
@@ -428,8 +427,7 @@ func (p *PD) local(s transport.SGE, need transport.Access, views bool) (*Region,
 			r.Rights, need)
 	case s.Offset < 0 || s.Length < 0 || s.Offset > size || s.Length > size-s.Offset:
 		return nil, fmt.Errorf("%w: an element of %d bytes at %d of a region of %d", transport.ErrInvalid,
-			s.Length, s.Offset,
-			size)
+			s.Length, s.Offset, size)
 	}
 	return r, nil
 }

@@ -122,8 +122,7 @@ func print(w io.Writer, providers map[string]*provider) {
 	for _, name := range names {
 		p := providers[name]
 		fmt.Fprintf(w, "provider %s: %d checks: %d passed, %d skipped, %d failed\n", name, len(p.result),
-			count(p, "", "pass"),
-			count(p, "", "skip"), count(p, "", "fail"))
+			count(p, "", "pass"), count(p, "", "skip"), count(p, "", "fail"))
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "  group\tpassed\tskipped\tfailed\t")
 		var gaps []string

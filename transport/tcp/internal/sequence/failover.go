@@ -85,7 +85,6 @@ func (f *Failover) Merge(t frame.LostLanes, fresh func(number uint16)) {
 		}
 	}
 	f.list = slices.DeleteFunc(f.list, func(e lostLane) bool {
-		return e.there && e.here != 0 &&
-			e.here <= f.confirmed
+		return e.there && e.here != 0 && e.here <= f.confirmed
 	})
 }

@@ -147,8 +147,7 @@ func (j *Job) config() *tls.Config {
 func (j *Job) Initiator(rank uint32) *tls.Config {
 	conf := j.config()
 	conf.RootCAs, conf.ServerName = j.pool, j.Name(rank)
-	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
-		error) {
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return j.Leaf()
 	}
 	return conf

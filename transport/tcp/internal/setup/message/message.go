@@ -201,8 +201,7 @@ func (p *Parties) appendOffer(b []byte, t Type, secret *[32]byte, role Role, min
 	return append(b, offer...)
 }
 
-func (p *Parties) takeOffer(body []byte, t Type, secret *[32]byte, role Role) (Parameters, []byte,
-	error) {
+func (p *Parties) takeOffer(body []byte, t Type, secret *[32]byte, role Role) (Parameters, []byte, error) {
 	if len(body) < requestHead {
 		return Parameters{}, nil, fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, t, len(body))
 	}

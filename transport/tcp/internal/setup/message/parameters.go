@@ -104,8 +104,7 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 	n := int(binary.LittleEndian.Uint16(b))
 	if n < ParametersSize || n > MaxParameters || n > len(b) {
 		return p, nil, fmt.Errorf("%w: parameters of %d bytes in a message of %d; %d to %d are possible",
-			transport.ErrProtocol, n,
-			ParametersSize, MaxParameters, len(b))
+			transport.ErrProtocol, n, ParametersSize, MaxParameters, len(b))
 	}
 	p.Reads = int(binary.LittleEndian.Uint16(b[2:]))
 	p.Lanes = int(binary.LittleEndian.Uint16(b[4:]))
@@ -119,8 +118,7 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 		return p, nil, fmt.Errorf("%w: parameters with no lane", transport.ErrProtocol)
 	case p.Recv < 1 || p.Recv > MaxDepth:
 		return p, nil, fmt.Errorf("%w: parameters of a receive queue of depth %d; 1 to %d are possible",
-			transport.ErrProtocol, p.Recv,
-			MaxDepth)
+			transport.ErrProtocol, p.Recv, MaxDepth)
 	}
 	p.Checksum = wish == ChecksumCRC32C
 	return p, b[n:], p.parseLanes(b[ParametersSize:n])

@@ -14,33 +14,15 @@ type trace struct {
 	ranks [][]engine.Event
 }
 
-// tell handles an event of a rank's engine.
-func (r *rank) tell(e engine.Event) {
-	r.job.told.Add(1)
-	if e.Kind == engine.EventCallBegin {
-		r.takeTurn(callSum(&e))
-		r.countCall()
-		r.job.turns.engines[r.number].begins(e.Call)
-	}
-	if x := r.job.explored; x != nil {
-		x.tell(r.number, e)
-	}
-	t := r.job.trace
-	if t == nil {
-		return
-	}
+// take records an event of a rank's engine.
+func (t *trace) take(rank int, e engine.Event) {
 	switch e.Kind {
 	case engine.EventCallBegin, engine.EventCallEnd, engine.EventMatch:
 		e.Elapsed = 0
 		t.mu.Lock()
-		t.ranks[r.number] = append(t.ranks[r.number], e)
+		t.ranks[rank] = append(t.ranks[rank], e)
 		t.mu.Unlock()
 	}
-}
-
-// callSum returns a hash of a call and its arguments.
-func callSum(e *engine.Event) uint64 {
-	return mix(uint64(e.Call)<<48 ^ uint64(e.Bytes))
 }
 
 // String returns a line for each call and match.

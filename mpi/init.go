@@ -218,6 +218,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 		return nil, err
 	}
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
+	conf.LookupAhead = wire.LookupAhead
 	conf.DetectsFailures = wire.SurvivesAlone()
 	conf.Revoked = j.comms.revoke
 	if j.observer, err = observe.New(o.Observe); err != nil {

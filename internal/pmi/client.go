@@ -65,6 +65,7 @@ type Client struct {
 	rank, size, appnum int
 	kvsName            string
 	maxKey, maxValue   int
+	answersKnown       bool // the launcher is weft's, and answers get_known
 }
 
 // FromEnv finds the launcher in the environment: PMI_FD with PMI_RANK and PMI_SIZE, or PMI_PORT with PMI_ID.
@@ -206,6 +207,7 @@ func (c *Client) Init(ctx context.Context) error {
 	if c.maxValue, err = number(reply, "vallen_max", 16, 1<<20); err != nil {
 		return c.failf("get_maxes: %w", err)
 	}
+	_, c.answersKnown = reply.get("get_known")
 	c.maxKey, c.maxValue = min(c.maxKey-1, MaxKey-1), min(c.maxValue, MaxValue)
 	if reply, err = c.call(ctx, "get_appnum", "appnum"); err != nil {
 		return err
@@ -294,6 +296,59 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 		return "", c.failf("get %s: the launcher's answer has no value", key)
 	}
 	return value, nil
+}
+
+// GetKnown returns the values of those keys that the launcher's process on this host has, in one exchange of
+// messages. It returns none under launchers that do not offer this.
+func (c *Client) GetKnown(ctx context.Context, keys []string) (map[string]string, error) {
+	known := map[string]string{}
+	if !c.answersKnown {
+		return known, nil
+	}
+	for len(keys) > 0 {
+		n, size := 0, 0
+		for n < len(keys) && (n == 0 || size+len(keys[n]) < maxLine/2) {
+			if err := c.checkKey("get_known", keys[n]); err != nil {
+				return nil, err
+			}
+			size += len(keys[n]) + 1
+			n++
+		}
+		if err := c.getKnown(ctx, keys[:n], known); err != nil {
+			return nil, err
+		}
+		keys = keys[n:]
+	}
+	return known, nil
+}
+
+// getKnown does so for keys that fit a line.
+func (c *Client) getKnown(ctx context.Context, keys []string, known map[string]string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const name, answer = "get_known", "get_result"
+	reply, err := c.callLocked(ctx, name, answer, field{"keys", strings.Join(keys, ",")})
+	var refused *refusal
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	ctx, cancel := c.impatient(ctx)
+	defer cancel()
+	defer c.bound(ctx)()
+	for i, key := range keys {
+		if i > 0 {
+			if reply, err = c.expect(answer); err != nil {
+				return c.breakOff(ctx, name, err)
+			}
+		}
+		if rc, _ := reply.get("rc"); rc != "0" {
+			continue
+		}
+		if value, ok := reply.get("value"); ok {
+			known[key] = value
+		}
+	}
+	return nil
 }
 
 // Barrier waits until every rank of the job has called it.

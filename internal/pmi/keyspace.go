@@ -73,6 +73,12 @@ func (s *KeySpace) Has(key string) bool {
 	return ok
 }
 
+// Known returns the value of a key that the node has.
+func (s *KeySpace) Known(key string) (value string, ok bool) {
+	value, ok = s.values[key]
+	return value, ok
+}
+
 // Put stores a member's keys and values, in turn. The first value of a key stays. It returns an error if the
 // member exceeds its limit; pairs beyond that are not stored.
 func (s *KeySpace) Put(from int, pairs []string) error {

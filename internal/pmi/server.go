@@ -59,7 +59,7 @@ type rankState struct {
 // spawn is a spawn request in progress: blocks of lines up to endcmd, as many as the request says.
 type spawn struct{ lines, total, sofar int }
 
-// Reply is one line, with its newline, to send to a rank.
+// Reply is a line, or several, with their newlines, to send to a rank.
 type Reply struct {
 	Rank int
 	Line string
@@ -167,6 +167,7 @@ var requests = map[string]func(s *Server, r *rankState, m message) (Effects, err
 	"get_universe_size": (*Server).getUniverseSize,
 	"put":               (*Server).put,
 	"get":               (*Server).get,
+	"get_known":         (*Server).getKnown,
 	"barrier_in":        (*Server).barrier,
 	"finalize":          (*Server).finalize,
 	"abort":             (*Server).abort,
@@ -224,7 +225,8 @@ func (s *Server) init(r *rankState, m message) (Effects, error) {
 
 func (s *Server) getMaxes(r *rankState, _ message) (Effects, error) {
 	return r.answer(field{"cmd", "maxes"}, field{"kvsname_max", strconv.Itoa(maxKVSName)},
-		field{"keylen_max", strconv.Itoa(MaxKey)}, field{"vallen_max", strconv.Itoa(MaxValue)})
+		field{"keylen_max", strconv.Itoa(MaxKey)}, field{"vallen_max", strconv.Itoa(MaxValue)},
+		field{"get_known", "1"})
 }
 
 func (s *Server) getAppnum(r *rankState, _ message) (Effects, error) {
@@ -270,6 +272,18 @@ func (s *Server) get(r *rankState, m message) (Effects, error) {
 	}
 	r.asks = true
 	return s.effects(s.space.Find(s.index[r.ID], key)), nil
+}
+
+// getKnown is weft's own addition: get for several keys, with an answer for each. What is not known here is
+// not found, whether or not the node above knows it.
+func (s *Server) getKnown(r *rankState, m message) (Effects, error) {
+	list, _ := m.get("keys")
+	var answers strings.Builder
+	for key := range strings.SplitSeq(list, ",") {
+		value, ok := s.space.Known(key)
+		answers.WriteString(getResult(Answer{Key: key, Value: value, OK: ok}))
+	}
+	return Effects{Replies: []Reply{{r.ID, answers.String()}}}, nil
 }
 
 // getResult returns the answer to get.

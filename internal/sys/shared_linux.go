@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -62,6 +63,42 @@ func CheckShared(fd int, size int64) error {
 		return fmt.Errorf("shared memory of %d bytes, said to be of %d", st.Size, size)
 	}
 	return nil
+}
+
+// SharedID returns the number of shared memory, which no other memory of this machine has meanwhile.
+func SharedID(fd int) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return st.Ino, os.NewSyscallError("fstat", err)
+}
+
+// OpenShared opens shared memory of SharedMemory, by its descriptor in another process and its number. The
+// system allows it to processes of the same user. It returns the size too.
+func OpenShared(pid, fd int, id uint64) (opened int, size int64, err error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return -1, 0, os.NewSyscallError("stat", err)
+	}
+	if st.Ino != id || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
+		return -1, 0, fmt.Errorf("descriptor %d of process %d is other memory than expected", fd, pid)
+	}
+	opened, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, 0, os.NewSyscallError("open", err)
+	}
+	now, err := SharedID(opened)
+	if err == nil && now != id {
+		err = fmt.Errorf("descriptor %d of process %d is other memory than expected", fd, pid)
+	}
+	if err == nil {
+		err = CheckShared(opened, st.Size)
+	}
+	if err != nil {
+		unix.Close(opened)
+		return -1, 0, err
+	}
+	return opened, st.Size, nil
 }
 
 // MapShared maps shared memory. Parts of it can be given back with UnmapShared.

@@ -13,6 +13,8 @@ var errShared = errors.New("shared memory between ranks needs Linux, not " + run
 
 func SharedMemory(int64) (int, error)                                { return -1, errShared }
 func CheckShared(int, int64) error                                   { return errShared }
+func SharedID(int) (uint64, error)                                   { return 0, errShared }
+func OpenShared(int, int, uint64) (int, int64, error)                { return -1, 0, errShared }
 func MapShared(int, int) ([]byte, error)                             { return nil, errShared }
 func UnmapShared([]byte) error                                       { return errShared }
 func MapAgain([]byte) ([]byte, error)                                { return nil, errShared }
@@ -66,3 +68,11 @@ type Prober struct{}
 func NewProber() (*Prober, error)      { return nil, errShared }
 func (*Prober) Gone(*WakeAddress) bool { return false }
 func (*Prober) Close()                 {}
+
+// WakeSocket is where another process wakes a goroutine.
+type WakeSocket struct{}
+
+func NewWakeSocket(*WakeAddress) (*WakeSocket, error) { return nil, errShared }
+func (*WakeSocket) Wait(time.Duration) error          { return errShared }
+func (*WakeSocket) Signal(*WakeAddress)               {}
+func (*WakeSocket) Close() error                      { return nil }

@@ -42,6 +42,7 @@ func (*Poller) Drain()                                    {}
 func (*Poller) Await([]int32, time.Duration) (int, error) { return 0, errLinux }
 func (*Poller) Ready([]int32) int                         { return 0 }
 func (*Poller) Wait(time.Duration) error                  { return errLinux }
+func (*Poller) Park() error                               { return errLinux }
 func (*Poller) Wake()                                     {}
 func (*Poller) Close()                                    {}
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -107,6 +108,57 @@ func (a *WakeAddress) send(fd int) syscall.Errno {
 		}
 	}
 }
+
+// A WakeSocket is where another process wakes a goroutine, which takes no thread while it sleeps.
+type WakeSocket struct {
+	file *os.File
+	conn syscall.RawConn
+	fd   int
+}
+
+// NewWakeSocket opens the socket of an address. Close it.
+func NewWakeSocket(a *WakeAddress) (*WakeSocket, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	s := &WakeSocket{file: os.NewFile(uintptr(fd), "wake socket"), fd: fd}
+	if err = errors.Join(a.filter(fd), a.bind(fd)); err == nil {
+		s.conn, err = s.file.SyscallConn()
+	}
+	if err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("wake socket: %w", err)
+	}
+	return s, nil
+}
+
+// Wait blocks until there is a signal that no Wait has taken, or d has passed (d < 0: for ever). After Close
+// it returns an error.
+func (s *WakeSocket) Wait(d time.Duration) error {
+	until := time.Time{}
+	if d >= 0 {
+		until = time.Now().Add(d)
+	}
+	if err := s.file.SetReadDeadline(until); err != nil {
+		return err
+	}
+	err := s.conn.Read(func(fd uintptr) bool {
+		var b [1]byte
+		n, err := Read(int(fd), b[:])
+		return n >= 0 || err != nil
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// Signal is Poller.Signal.
+func (s *WakeSocket) Signal(a *WakeAddress) { (&Poller{wake: s.fd}).Signal(a) }
+
+// Close releases the socket, and ends the present Wait.
+func (s *WakeSocket) Close() error { return s.file.Close() }
 
 // drainWake removes one datagram or all from the wake socket.
 func (p *Poller) drainWake(all bool) {

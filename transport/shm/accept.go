@@ -130,7 +130,7 @@ func (e *endpoint) join(c *conn, who *parties) (*qp, error) {
 		e.dev.drop(mine, nil)
 		return nil, err
 	}
-	return e.connected(c, who.initiator, mine, theirs, f, private), nil
+	return e.connected(c.pid, who.initiator, mine, theirs, f, private), nil
 }
 
 // exchange sends the initiator this end's parameters, and receives its own.

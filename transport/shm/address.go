@@ -50,7 +50,8 @@ func split(addr string) (host, name string, ok bool) {
 	if !ok {
 		return "", "", false
 	}
-	host, name, ok = strings.Cut(rest, ":")
+	host, rest, ok = strings.Cut(rest, ":")
+	name, _, _ = strings.Cut(rest, ":")
 	return host, name, ok && host != "" && name != "" && len(name) < 100
 }
 
@@ -62,17 +63,19 @@ func (e *endpoint) Reaches(addr string) bool {
 }
 
 // reachable returns the socket name of a rank's address, or an error if it cannot be reached from here.
-func (e *endpoint) reachable(rank uint32, addr string) (string, error) {
+func (e *endpoint) reachable(rank uint32, addr string) (string, location, error) {
 	mine, _, _ := split(e.addr)
 	theirs, name, ok := split(addr)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("%w: address %q of rank %d: not an address of shared memory",
+		return "", location{}, fmt.Errorf("%w: address %q of rank %d: not an address of shared memory",
 			transport.ErrInvalid, addr, rank)
 	case mine != theirs:
-		return "", fmt.Errorf("%w: rank %d is on another host, or in another network namespace, than "+
-			"rank %d (%s, %s): shared memory does not reach it",
+		return "", location{}, fmt.Errorf("%w: rank %d is on another host, or in another network "+
+			"namespace, than rank %d (%s, %s): shared memory does not reach it",
 			transport.ErrRefused, rank, e.id.Rank, theirs, mine)
 	}
-	return name, nil
+	_, text, _ := strings.Cut(addr, ":"+name+":")
+	at, _ := parseLocation(text)
+	return name, at, nil
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"unsafe"
@@ -12,9 +13,15 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// pageSize is the unit of allocation in an arena. It is a multiple of the page size of every machine that
-// weft runs on.
+// pageSize divides the size of an arena. It is a multiple of the page size of every machine that weft runs
+// on.
 const pageSize = 64 << 10
+
+// unit is the unit of allocation in an arena: a page.
+var unit = int64(max(minPage, os.Getpagesize()))
+
+// units rounds a number of bytes up to whole units.
+func units(n int64) int64 { return (n + unit - 1) / unit * unit }
 
 // arena is the memory of a device that its peers map, as a whole: the table of keys, then pages for blocks,
 // bitmaps and PD.Alloc. Its address range is much larger than what is used of it; only reserved pages exist.
@@ -25,10 +32,12 @@ type arena struct {
 	mu         sync.Mutex
 	closed     bool
 	free       []span // in ascending order, no two adjacent
+	filled     span   // has its pages, zeroed, and is mapped: for small memory
 	quarantine []quarantined
 	detached   []span // by MR.Detach: they outlive the device
 	used       int64  // allocated bytes
 	blocks     []int64
+	doorbells  []int64 // not used yet, of those at the beginning
 }
 
 // span is a part of the arena.
@@ -41,10 +50,17 @@ type quarantined struct {
 	writers []writer
 }
 
-// The arena begins with the table.
+// The arena begins with what a peer needs first, which the system maps at once: the table of requests for
+// connections, the first doorbells, and the table of keys.
 const (
-	tableBytes = verbs.MaxRegions * entrySize
-	minArena   = tableBytes + 16*pageSize
+	connectTableAt = 0
+	doorbellsAt    = connectTableAt + connectTableBytes
+	keysAt         = doorbellsAt + firstDoorbells*blockSize
+	keysBytes      = verbs.MaxRegions * entrySize
+	blocksAt       = keysAt + keysBytes
+
+	firstDoorbells = 4
+	minArena       = (blocksAt+pageSize-1)/pageSize*pageSize + 16*pageSize
 )
 
 func newArena(size int64) (*arena, error) {
@@ -62,7 +78,14 @@ func newArena(size int64) (*arena, error) {
 	if err != nil {
 		return nil, errors.Join(err, sys.CloseFD(fd))
 	}
-	return &arena{fd: fd, mem: mem, free: []span{{tableBytes, size - tableBytes}}}, nil
+	if err := sys.Reserve(fd, connectTableAt, connectTableBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", errNoMemory, err), sys.UnmapShared(mem), sys.CloseFD(fd))
+	}
+	a := &arena{fd: fd, mem: mem, free: []span{{blocksAt, size - blocksAt}}}
+	for i := range int64(firstDoorbells) {
+		a.doorbells = append(a.doorbells, doorbellsAt+(firstDoorbells-1-i)*blockSize)
+	}
+	return a, nil
 }
 
 // errNoMemory says that the arena or the machine is full.
@@ -73,6 +96,9 @@ var errNoMemory = errors.New("out of shared memory")
 func (a *arena) alloc(n int) (span, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if n <= maxSmall {
+		return a.small(n)
+	}
 	s, err := a.take(n)
 	if err != nil {
 		return span{}, err
@@ -91,6 +117,57 @@ func (a *arena) alloc(n int) (span, error) {
 // maxFilled is the largest allocation that gets its pages at once: a ring of any common phase.
 const maxFilled = 1 << 20
 
+// maxSmall is the largest small memory: the first ring of a connection, the mirror of the peer's, and blocks.
+// The pages of smallAtOnce, for three connections, are made and mapped at once. What a peer needs of one
+// connection is adjacent, so that it is mapped at once there too.
+const (
+	maxSmall    = 16 << 10
+	smallAtOnce = 3 * (8 + 8 + 4) << 10
+)
+
+// small allocates small memory. The lock is held.
+func (a *arena) small(n int) (span, error) {
+	size := units(int64(n))
+	if n <= 0 || a.closed {
+		return a.take(n) // which gives the error
+	}
+	a.release()
+	fits := slices.IndexFunc(a.free, func(f span) bool { return f.n >= size })
+	if fits >= 0 && a.free[fits].n < smallAtOnce { // small memory has left a hole
+		return a.populated(n)
+	}
+	if a.filled.n < size {
+		s, err := a.populated(smallAtOnce)
+		if err != nil {
+			return span{}, err
+		}
+		a.used -= s.n
+		if a.filled.n > 0 {
+			a.used += a.filled.n
+			_ = a.recycle(a.filled)
+		}
+		a.filled = s
+	}
+	s := span{a.filled.off, size}
+	a.filled.off, a.filled.n = a.filled.off+size, a.filled.n-size
+	a.used += size
+	return s, nil
+}
+
+// populated takes memory with its pages, and has them mapped. The lock is held.
+func (a *arena) populated(n int) (span, error) {
+	s, err := a.take(n)
+	if err != nil {
+		return span{}, err
+	}
+	if err := a.reserve(sys.Fill, s.off, s.n); err != nil {
+		_ = a.recycle(s) // it has no pages, or frees them later
+		return span{}, err
+	}
+	touch(a.bytes(s))
+	return s, nil
+}
+
 // reserve makes the system reserve the pages of a part of the arena.
 func (a *arena) reserve(give func(fd int, off, n int64) error, off, n int64) error {
 	if err := give(a.fd, off, (n+minPage-1)/minPage*minPage); err != nil {
@@ -108,7 +185,7 @@ func (a *arena) take(n int) (span, error) {
 		return span{}, transport.ErrDeviceGone
 	}
 	a.release()
-	size := (int64(n) + pageSize - 1) / pageSize * pageSize
+	size := units(int64(n))
 	if n <= 0 || size < int64(n) {
 		return span{}, fmt.Errorf("%w: %d bytes of shared memory", transport.ErrInvalid, n)
 	}
@@ -127,7 +204,7 @@ func (a *arena) take(n int) (span, error) {
 	}
 	return span{}, fmt.Errorf("%w: no room for %d bytes; %d of %d are in use, or freed and not yet "+
 		"left by peers", errNoMemory, n, a.used,
-		int64(len(a.mem))-tableBytes)
+		int64(len(a.mem))-blocksAt)
 }
 
 // put frees a span. writers are the peers that may still be writing there.
@@ -196,25 +273,34 @@ func (a *arena) offset(b []byte) (int64, bool) {
 	return int64(at), at < uintptr(len(a.mem)) && uintptr(len(b)) <= uintptr(len(a.mem))-at
 }
 
-// block allocates zeroed memory for one connection, or for one completion queue.
+// block allocates zeroed memory for one connection.
 func (a *arena) block() (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.blocks) == 0 {
-		s, err := a.take(pageSize)
-		if err != nil {
-			return 0, err
-		}
-		for off := s.off + s.n - blockSize; off >= s.off; off -= blockSize {
-			a.blocks = append(a.blocks, off)
-		}
+		s, err := a.small(blockSize)
+		return s.off, err
 	}
 	off := a.blocks[len(a.blocks)-1]
+	a.blocks = a.blocks[:len(a.blocks)-1]
+	clear(a.mem[off : off+blockSize])
+	return off, nil
+}
+
+// doorbell allocates zeroed memory for a completion queue, at the beginning while there is some.
+func (a *arena) doorbell() (int64, error) {
+	a.mu.Lock()
+	n := len(a.doorbells)
+	if n == 0 {
+		a.mu.Unlock()
+		return a.block()
+	}
+	defer a.mu.Unlock()
+	off := a.doorbells[n-1]
 	if err := a.reserve(sys.Reserve, off, blockSize); err != nil {
 		return 0, err
 	}
-	a.blocks = a.blocks[:len(a.blocks)-1]
-	clear(a.mem[off : off+blockSize])
+	a.doorbells = a.doorbells[:n-1]
 	return off, nil
 }
 

@@ -90,7 +90,7 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	b = b[connectInfoHead:]
 	for range queues {
 		c := queueInfo{doorbell: binary.LittleEndian.Uint64(b), slot: binary.LittleEndian.Uint32(b[8:])}
-		if !o.holds(c.doorbell) || c.slot >= maxSlots {
+		if !o.holdsDoorbell(c.doorbell) || c.slot >= maxSlots {
 			return nil, nil, fmt.Errorf("%w: parameters with slot %d of a doorbell at %d",
 				transport.ErrProtocol, c.slot, c.doorbell)
 		}
@@ -104,7 +104,12 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 
 // holds reports whether a block can be at an offset.
 func (o *connectInfo) holds(off uint64) bool {
-	return off >= uint64(tableBytes) && off%blockSize == 0 && off < o.arena
+	return off >= uint64(blocksAt) && off%blockSize == 0 && off < o.arena
+}
+
+// holdsDoorbell reports whether a doorbell can be at an offset.
+func (o *connectInfo) holdsDoorbell(off uint64) bool {
+	return o.holds(off) || off >= doorbellsAt && off < keysAt && off%blockSize == 0
 }
 
 // offer returns the parameters of a prepared queue pair.
@@ -122,44 +127,50 @@ func (d *Device) offer(p *prepared) *connectInfo {
 
 // accept maps the peer's arena. It closes the descriptors in any case.
 func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error) {
-	f, err := o.take(fds)
+	mem, err := o.take(fds)
 	for _, fd := range fds {
 		sys.CloseFD(fd)
 	}
 	if err != nil {
 		return nil, err
 	}
+	f, err := d.mapping(o, mem, pid)
+	if err != nil {
+		_ = sys.UnmapShared(mem)
+	}
+	return f, err
+}
+
+// mapping returns the access to a peer's arena, which is mapped.
+func (d *Device) mapping(o *connectInfo, mem []byte, pid int) (*peerMapping, error) {
+	f := &peerMapping{mem: mem, domain: o.domain, num: o.num}
+	for _, c := range o.queues {
+		wake, err := c.wake.address()
+		if err != nil {
+			return nil, err
+		}
+		f.queues = append(f.queues,
+			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: wake})
+	}
 	if !d.opts.NoCMA && pid > 0 {
 		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
-		f.foreign, err = d.tryToRead(f.own) // the system may refuse it, as in many containers
+		var err error
+		if f.foreign = d.copyCall.isMeasured(); !f.foreign {
+			f.foreign, err = d.tryToRead(f.own) // the system may refuse it, as in many containers
+		}
 		if err != nil {
-			f.close()
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-func (o *connectInfo) take(fds []int) (*peerMapping, error) {
+func (o *connectInfo) take(fds []int) ([]byte, error) {
 	if len(fds) != 1 {
 		return nil, fmt.Errorf("%w: parameters with %d descriptors", transport.ErrProtocol, len(fds))
 	}
 	if err := sys.CheckShared(fds[0], int64(o.arena)); err != nil {
 		return nil, fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	mem, err := sys.MapShared(fds[0], int(o.arena))
-	if err != nil {
-		return nil, err
-	}
-	f := &peerMapping{mem: mem, domain: o.domain, num: o.num}
-	for _, c := range o.queues {
-		wake, err := c.wake.address()
-		if err != nil {
-			f.close()
-			return nil, err
-		}
-		f.queues = append(f.queues,
-			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: wake})
-	}
-	return f, nil
+	return sys.MapShared(fds[0], int(o.arena))
 }

@@ -45,7 +45,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	off, err := d.arena.block()
+	off, err := d.arena.doorbell()
 	if err != nil {
 		poller.Close()
 		return nil, fmt.Errorf("completion queue: %w", err)

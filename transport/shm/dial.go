@@ -72,7 +72,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		f.close()
 		return nil, err
 	}
-	return e.connected(c, rank, mine, theirs, f, private), nil
+	return e.connected(c.pid, rank, mine, theirs, f, private), nil
 }
 
 // bringIn prepares the initiator's end and sends it to the responder, whose wake address is peer.

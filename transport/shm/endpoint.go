@@ -31,6 +31,7 @@ type endpoint struct {
 	table    *cm.Table[*qp]
 	callers  chan struct{} // a semaphore for unauthenticated connections
 	reports  cm.Limiter    // of rejected callers
+	requests requests
 }
 
 // Listen starts connection management.
@@ -54,8 +55,16 @@ func (d *Device) listen(id transport.Identity, acceptor transport.Acceptor) (tra
 	e := &endpoint{dev: d, id: id, acceptor: acceptor, listener: l, addr: addr, socket: name,
 		table:   cm.NewTable[*qp](),
 		callers: make(chan struct{}, maxCallers)}
+	if err := e.openRequests(); err != nil {
+		l.Close()
+		return nil, err
+	}
+	if e.requests.here.space != "" {
+		e.addr += ":" + e.requests.here.String()
+	}
 	d.end = e
 	e.table.Go(e.serve)
+	e.table.Go(e.serveRequests)
 	return e, nil
 }
 
@@ -63,13 +72,18 @@ func (d *Device) listen(id transport.Identity, acceptor transport.Acceptor) (tra
 func (e *endpoint) Addr() string { return e.addr }
 
 // Close ends connection management.
-func (e *endpoint) Close() error { return e.table.Close(e.listener.Close) }
+func (e *endpoint) Close() error {
+	return e.table.Close(func() error {
+		e.closeRequests()
+		return e.listener.Close()
+	})
+}
 
-// Connect connects to a rank.
+// Connect connects to a rank through its socket.
 func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
 	return e.table.Connect(ctx, e.id, rank, addr,
 		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
-			name, err := e.reachable(transport.RankOf(rank), addr)
+			name, _, err := e.reachable(transport.RankOf(rank), addr)
 			if err != nil {
 				return nil, err
 			}
@@ -88,9 +102,9 @@ func (e *endpoint) prepare(rank uint32) (*prepared, []byte, error) {
 }
 
 // connected makes the queue pair of a connection and hands it over.
-func (e *endpoint) connected(c *conn, rank uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
+func (e *endpoint) connected(pid int, rank uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
 	private []byte) *qp {
-	q := e.dev.newQP(mine, rank, e.addr, fmt.Sprintf("process %d", c.pid), theirs, f)
+	q := e.dev.newQP(mine, rank, e.addr, fmt.Sprintf("process %d", pid), theirs, f)
 	e.acceptor.Connected(rank, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {

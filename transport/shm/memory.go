@@ -36,6 +36,6 @@ func doorbellAt(mem []byte, off uint64) *doorbell {
 }
 
 func entryAt(mem []byte, index int) *entry {
-	off := int64(index) * entrySize
+	off := keysAt + int64(index)*entrySize
 	return (*entry)(unsafe.Pointer(&mem[off : off+entrySize][0]))
 }

@@ -18,7 +18,7 @@ func (m memory) Closed() bool { return m.Device.Closed() }
 
 // NewEntry reserves the page of a table entry.
 func (m memory) NewEntry(index int) error {
-	at := int64(index) * entrySize
+	at := keysAt + int64(index)*entrySize
 	if at%minPage != 0 {
 		return nil
 	}
@@ -28,9 +28,10 @@ func (m memory) NewEntry(index int) error {
 }
 
 // Map returns memory in the arena, or ordinary memory, whose pages appear on use, if no peer will ever access
-// it.
+// it and it is not small.
 func (m memory) Map(n int, access transport.Access) ([]byte, error) {
-	if access&(verbs.RemoteRights|transport.BindWindow|transport.Mappable) == 0 {
+	reached := access&(verbs.RemoteRights|transport.BindWindow|transport.Mappable) != 0
+	if !reached && n > maxSmall {
 		return sys.Map(n)
 	}
 	s, err := m.arena.alloc(n)
@@ -90,7 +91,7 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 			}
 		}
 	}
-	part := span{off, (int64(len(r.Mem)) + pageSize - 1) / pageSize * pageSize}
+	part := span{off, units(int64(len(r.Mem)))}
 	switch {
 	case !owned:
 		return nil

@@ -71,6 +71,31 @@ func TestSpec_Entry(t *testing.T) {
 	require.EqualValues(t, 127, verbs.Rights&^transport.Mappable)
 }
 
+func TestSpec_ConnectTable(t *testing.T) {
+	var table connectTable
+	layout(t, "Table of requests", map[string][2]uintptr{
+		"version": {unsafe.Offsetof(table.version), 8}, "rank": {unsafe.Offsetof(table.rank), 8},
+		"proof": {unsafe.Offsetof(table.proof), unsafe.Sizeof(table.proof)},
+		"wake":  {unsafe.Offsetof(table.wake), unsafe.Sizeof(table.wake)}, "sleeping": {128, 8},
+		"entries": {unsafe.Offsetof(table.entries), unsafe.Sizeof(table.entries)},
+	})
+	require.EqualValues(t, 128, unsafe.Offsetof(table.sleeping))
+	require.EqualValues(t, 253, len(table.entries))
+	var x connectEntry
+	layout(t, "Request", map[string][2]uintptr{
+		"state": {0, 8}, "initiator": {unsafe.Offsetof(x.initiator), 4},
+		"responder":  {unsafe.Offsetof(x.responder), 4},
+		"process":    {unsafe.Offsetof(x.pid), 4},
+		"descriptor": {unsafe.Offsetof(x.fd), 4}, "inode": {unsafe.Offsetof(x.memory), 8},
+		"block": {unsafe.Offsetof(x.block), 8},
+	})
+	require.Zero(t, unsafe.Offsetof(x.state))
+	require.EqualValues(t, 64, unsafe.Sizeof(x))
+	require.EqualValues(t, 16384+4*4096, keysAt)
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, []int{entryFree, entryTaken, entryAsked, entryWithdrawn,
+		entryStays, entryRefused})
+}
+
 func TestSpec_Block(t *testing.T) {
 	var b controlBlock
 	layout(t, "Block", map[string][2]uintptr{

@@ -17,11 +17,16 @@ type wakeName struct {
 	token [sys.TokenSize]byte
 }
 
-// newPoller makes a poller that peers can wake.
-func newPoller() (*sys.Poller, wakeName, error) {
-	var w wakeName
+// newWakeName makes a name that nobody else has.
+func newWakeName() (w wakeName) {
 	rand.Read(w.id[:])
 	rand.Read(w.token[:])
+	return w
+}
+
+// newPoller makes a poller that peers can wake.
+func newPoller() (*sys.Poller, wakeName, error) {
+	w := newWakeName()
 	address, err := w.address()
 	if err != nil {
 		return nil, w, err

@@ -24,15 +24,18 @@ import (
 type connections struct {
 	e             *Engine
 	lookup        Lookup
+	lookupAhead   func(ranks []uint32)
 	timeout       time.Duration    // of a connect
 	channelConfig channel.Config   // of every channel
 	connecting    sync.WaitGroup   // goroutines of connects
-	underWay      atomic.Int32     // number of them
+	underWay      atomic.Int32     // peers that are neither connected nor failed
+	waiting       []*peer          // to which connectWaiting is yet to connect
 	connects      chan struct{}    // Hub.connects
 	emptyRecv     transport.RecvWR // for a message without bytes
 }
 
 func (d *connections) init(e *Engine, c Config) {
+	d.lookupAhead = c.LookupAhead
 	d.e, d.lookup, d.timeout, d.channelConfig = e, c.Lookup, c.ConnectTimeout, c.Channel
 	d.connects = e.hub.connects
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
@@ -65,36 +68,96 @@ func (d *connections) acquire(ctx context.Context) (leave func()) {
 // connectLocked begins a connection to a peer that has none. Sends to it wait in the peer's queue.
 func (d *connections) connectLocked(p *peer) {
 	d.e.mu.assertHeld()
-	p.state = peerConnecting
-	d.connecting.Add(1)
+	p.state, p.connecting = peerConnecting, true
 	d.underWay.Add(1)
-	d.e.Go(func() {
-		defer d.connecting.Done()
-		defer d.underWay.Add(-1)
+	d.waiting = append(d.waiting, p)
+	if len(d.waiting) == 1 {
+		d.connecting.Add(1)
+		d.e.Go(d.connectWaiting)
+	}
+}
+
+// settledLocked notes that a peer is connected, or has failed.
+func (d *connections) settledLocked(p *peer) {
+	if p.connecting {
+		p.connecting = false
+		d.underWay.Add(-1)
+	}
+}
+
+// connectWaiting begins the connections to all peers that wait for it.
+func (d *connections) connectWaiting() {
+	defer d.connecting.Done()
+	for next, ahead := 0, 0; ; next++ {
+		d.e.mu.Lock()
+		if next == len(d.waiting) {
+			d.waiting = nil
+			d.e.mu.Unlock()
+			return
+		}
+		p := d.waiting[next]
+		var ranks []uint32 // to look up at once
+		if waiting := d.waiting[next:]; next >= ahead && len(waiting) > 1 {
+			for _, p := range waiting {
+				if p.state == peerConnecting {
+					ranks = append(ranks, uint32(p.rank))
+				}
+			}
+			ahead = len(d.waiting)
+		}
+		d.e.mu.Unlock()
+		if len(ranks) > 1 && d.lookupAhead != nil {
+			d.lookupAhead(ranks)
+		}
+		d.connect(p)
+	}
+}
+
+// connect begins the connection to a peer, unless it has meanwhile connected, or failed.
+func (d *connections) connect(p *peer) {
+	leave := d.acquire(d.e.waiting.life)
+	if d.connected(p) {
+		leave()
+		return
+	}
+	f, addr, err := d.selectFabric(p.rank)
+	if err != nil {
+		leave()
+		d.failed(p, err)
+		return
+	}
+	peer := transport.PeerAt(uint32(p.rank), d.e.number)
+	wait := func() {
 		ctx, cancel := context.WithTimeout(d.e.waiting.life, d.timeout)
 		defer cancel()
-		leave := d.acquire(ctx)
-		defer leave()
-		if d.connected(p) {
-			return
-		}
-		f, addr, err := d.selectFabric(p.rank)
-		if err == nil {
-			err = f.listener.Connect(ctx, transport.PeerAt(uint32(p.rank), d.e.number), addr)
-		}
-		if err == nil {
-			return
-		}
+		err := f.listener.Connect(ctx, peer, addr)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no connection to rank %d at %s within %v: %w", p.rank, addr, d.timeout,
 				err)
 		}
-		d.e.mu.Lock()
-		defer d.e.mu.Unlock()
-		if p.state == peerConnecting {
-			d.e.failures.failPeer(p, err)
+		if err != nil {
+			d.failed(p, err)
 		}
+	}
+	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, wait) {
+		leave()
+		return
+	}
+	d.connecting.Add(1)
+	d.e.Go(func() {
+		defer d.connecting.Done()
+		defer leave()
+		wait()
 	})
+}
+
+// failed marks a peer as failed because it cannot be connected to.
+func (d *connections) failed(p *peer, err error) {
+	d.e.mu.Lock()
+	defer d.e.mu.Unlock()
+	if p.state == peerConnecting {
+		d.e.failures.failPeer(p, err)
+	}
 }
 
 // connected reports whether a peer has meanwhile connected, or failed.
@@ -167,6 +230,7 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 	}
 	f.addPeer(p)
 	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, f.shortLimit()
+	e.connections.settledLocked(p)
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
 	e.recorder.Stamp()
 	if f.Device.Query().PollQP {

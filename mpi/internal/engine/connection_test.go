@@ -48,6 +48,7 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 	e.mu.Lock()
 	e.connections.connectLocked(p)
 	p.state = peerOpen
+	e.connections.settledLocked(p)
 	e.mu.Unlock()
 	for range connectsAtOnce {
 		<-e.connections.connects

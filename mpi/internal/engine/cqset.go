@@ -14,7 +14,10 @@ import (
 type cqSet struct {
 	mu     orderedMutex // guards queues and poller
 	queues []transport.CQ
-	poller *sys.Poller // contains the descriptor of each queue; nil if there is only one queue
+	poller *sys.Poller // contains the descriptor of each queue; nil if there is one queue that needs none
+
+	// the sleep blocks no thread: ranks share cores
+	parks bool
 
 	first transport.CQ // queues[0]; may be read without mu
 }
@@ -25,6 +28,10 @@ func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 	defer s.mu.Unlock()
 	if len(s.queues) == 0 {
 		s.queues, s.first = append(s.queues, q), q
+		s.parks = s.parks && d.Query().PollableCQs && q.Descriptor() >= 0
+		if s.parks {
+			return s.watchFirst()
+		}
 		return nil
 	}
 	if !d.Query().PollableCQs || s.queues[0].Descriptor() < 0 {
@@ -32,21 +39,29 @@ func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 			"endpoint", transport.ErrInvalid, name)
 	}
 	if s.poller == nil {
-		p, err := sys.NewPoller()
-		if err == nil {
-			if err = p.Add(s.queues[0].Descriptor(), 0, false); err != nil {
-				p.Close()
-			}
+		if err := s.watchFirst(); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("waiting for several queues: %w", err)
-		}
-		s.poller = p
 	}
 	if err := s.poller.Add(q.Descriptor(), int32(len(s.queues)), false); err != nil {
 		return fmt.Errorf("waiting for fabric %s among others: %w", name, err)
 	}
 	s.queues = append(s.queues, q)
+	return nil
+}
+
+// watchFirst makes the poller, with the first queue.
+func (s *cqSet) watchFirst() error {
+	p, err := sys.NewPoller()
+	if err == nil {
+		if err = p.Add(s.queues[0].Descriptor(), 0, false); err != nil {
+			p.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for several queues: %w", err)
+	}
+	s.poller = p
 	return nil
 }
 
@@ -66,9 +81,11 @@ func (s *cqSet) sleep() error {
 			return err
 		}
 	}
-	err := poller.Wait(-1)
-	s.leave(queues)
-	return err
+	defer s.leave(queues)
+	if s.parks {
+		return poller.Park()
+	}
+	return poller.Wait(-1)
 }
 
 func (s *cqSet) leave(entered []transport.CQ) {

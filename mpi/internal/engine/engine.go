@@ -76,9 +76,11 @@ type Config struct {
 	ShrinkAfter time.Duration
 	// how long to wait for the reply to a resize request before asking again; after the same time once more
 	// the peer counts as failed; 0 to wait forever
-	ReplyTimeout   time.Duration
-	Passive        time.Duration // time between two passes for windows while the rank computes; 0 for none
-	Lookup         Lookup
+	ReplyTimeout time.Duration
+	Passive      time.Duration // time between two passes for windows while the rank computes; 0 for none
+	Lookup       Lookup
+	// called before the Lookups of several ranks, which then answer sooner; or nil
+	LookupAhead    func(ranks []uint32)
 	ConnectTimeout time.Duration
 	PeerTimeout    time.Duration // bounds the wait for a peer that copies its portion of a Put or Get
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps; 0 if it shares its core

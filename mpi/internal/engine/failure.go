@@ -68,6 +68,7 @@ func (y *failures) failPeer(p *peer, cause error) {
 		cause = cmp.Or(p.ch.QP().Err(), cause) // the QP's error is more specific
 	}
 	p.state = peerFailed
+	y.e.connections.settledLocked(p)
 	y.e.coalescer.recordRun(p)
 	y.e.recorder.Note(recorder.PeerLost, 0, p.rank, 0, 0)
 	y.e.recorder.Stamp()

@@ -62,6 +62,7 @@ func NewHub(c Config) (*Hub, error) {
 		rank: int(c.Identity.Rank), size: int(c.Identity.Size), log: c.Log, conf: c,
 		connects: make(chan struct{}, connectsAtOnce), describing: make(chan struct{}, 1),
 	}
+	h.queues.parks = c.SpinTime == 0 && c.Turns == nil
 	h.orderLocks()
 	h.conf.Endpoints = h.endpointsOf(&c)
 	h.conf.Identity.Ports = h.conf.Endpoints

@@ -22,6 +22,8 @@ const (
 type peer struct {
 	rank  int
 	state peerState
+	// counted in connections.underWay
+	connecting bool
 	// length above which a message from one contiguous buffer goes by rendezvous; 0 before the peer is open
 	eagerLimit int
 	// length up to which a blocking send uses a slot even if the receiver is probably waiting

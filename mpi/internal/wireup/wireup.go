@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/pmi"
@@ -32,6 +33,7 @@ type Job struct {
 	survives bool
 	failures chan os.Signal // the launcher's reports
 	cards    []string       // of all ranks; nil if they can be looked up at any time
+	ahead    sync.Map       // cards by rank, of LookupAhead
 
 	processes processes
 }
@@ -136,7 +138,34 @@ func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	return card[provider], nil
 }
 
+// LookupAhead gets what the launcher knows on this host of the addresses of several peers, so that a Lookup
+// of these need not ask.
+func (j *Job) LookupAhead(ranks []uint32) {
+	l, ok := j.way.(launcher)
+	if !ok || j.cards != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	keys := make([]string, len(ranks))
+	for i, rank := range ranks {
+		keys[i] = cardKey(rank)
+	}
+	known, err := l.GetKnown(ctx, keys)
+	if err != nil {
+		return // Lookup gets the error
+	}
+	for i, rank := range ranks {
+		if text, ok := known[keys[i]]; ok {
+			j.ahead.Store(rank, text)
+		}
+	}
+}
+
 func (j *Job) card(ctx context.Context, rank uint32) (string, error) {
+	if text, ok := j.ahead.Load(rank); ok {
+		return text.(string), nil
+	}
 	if j.cards == nil {
 		return j.way.Get(ctx, cardKey(rank))
 	}

@@ -1,0 +1,96 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/internal/cm"
+)
+
+// answerRequests answers the requests of other ranks, and reports whether there was any. The lock is held.
+func (e *endpoint) answerRequests() (found bool) {
+	r := &e.requests
+	for i := range r.table.entries {
+		x := &r.table.entries[i]
+		switch atomic.LoadUint64(&x.state) {
+		case entryWithdrawn:
+			atomic.StoreUint64(&x.state, entryFree)
+		case entryAsked:
+			found = true
+			e.answerRequest(x)
+		}
+	}
+	return found
+}
+
+// answerRequest answers one request.
+func (e *endpoint) answerRequest(x *connectEntry) {
+	initiator, responder := x.initiator, x.responder
+	at, block := location{pid: x.pid, fd: x.fd, memory: x.memory}, x.block
+	if !e.id.Meets(initiator, responder) {
+		reply(x, entryRefused)
+		return
+	}
+	p, ok := e.table.Request(responder, initiator)
+	if !ok {
+		reply(x, entryStays)
+		return
+	}
+	q, err := e.admit(x, p, initiator, at, block)
+	if err != nil {
+		reply(x, entryRefused)
+		if e.table.Context().Err() == nil {
+			e.report(fmt.Sprintf("rank %d, process %d", transport.RankOf(initiator), at.pid), err)
+		}
+	}
+	e.table.Accepted(p, q)
+}
+
+// reply answers a request; false if it was withdrawn.
+func reply(x *connectEntry, state uint64) bool {
+	return atomic.CompareAndSwapUint64(&x.state, entryAsked, state)
+}
+
+// admit makes the responder's end of a connection; nil if the request was withdrawn.
+func (e *endpoint) admit(x *connectEntry, p *cm.Peer[*qp], initiator uint32, at location, block uint64) (*qp,
+	error) {
+	mem, err := e.mapArena(at, transport.RankOf(initiator))
+	if err != nil {
+		return nil, err
+	}
+	theirs, theirPrivate, err := readOffer(mem, block)
+	var f *peerMapping
+	if err == nil {
+		f, err = e.dev.mapping(theirs, mem, int(at.pid))
+	}
+	if err != nil {
+		_ = sys.UnmapShared(mem)
+		return nil, err
+	}
+	t := connectTableOf(mem)
+	owner, err := t.wake.address()
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	if !p.Callbacks.TryLock() { // by an attempt through the socket
+		f.close()
+		return nil, cm.ErrBusy
+	}
+	defer p.Callbacks.Unlock()
+	mine, private, err := e.prepare(initiator)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	e.dev.writeOffer(mine, private)
+	if !reply(x, uint64(mine.in.off)) {
+		f.close()
+		e.dev.drop(mine, nil)
+		return nil, nil
+	}
+	e.requests.wake(t, owner) // before the connection can end, and the memory be unmapped
+	return e.connected(int(at.pid), initiator, mine, theirs, f, theirPrivate), nil
+}

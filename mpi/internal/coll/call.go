@@ -47,20 +47,23 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
-	// of Reduce: Input may be the right operand of the operator, as it is not Output, and is not overwritten.
-	// It may differ from rank to rank, as may Stage
+	// of Reduce: Input may be the operator's right operand, because it does not overlap Output and the
+	// operator leaves it as it is. May differ from rank to rank
 	OwnRight bool
 	InOrder  bool // combine all operands of an element at once, in rank order
 	InPlace  bool // for Alltoall and Alltoallv: the blocks to send are those of Output; for
 	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
-	Staged     bool   // for Alltoallv: long messages go through bounce buffers
+	// for Alltoallv of memory that is not contiguous: long messages go through bounce buffers, which have
+	// nothing to do with the stage
+	Staged     bool
 	Fabric     Fabric // carries messages, between hosts if there are several
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
 	Pull       bool   // the ranks have mailboxes, and can read each other's memory
 	HugePages  bool   // memory that others often read is moved to huge pages; the same at all ranks
-	// lengths up to which this rank copies memory for one other rank to read: alone, and if both do so at
-	// once. They may differ between ranks, so rounds do not depend on them
+	// lengths up to which this rank copies memory to the stage for one other rank to read: Stage if only this
+	// rank does so, StageByBoth if both do at once. They may differ from rank to rank, so the rounds of a
+	// schedule must not depend on them
 	Stage, StageByBoth int
 	Send, Recv         *Blocks
 	Neighbors          *Neighbors
@@ -124,10 +127,10 @@ type operation struct {
 	// the predicted time of each algorithm, in ns; nil for an algorithm that is chosen by other rules, or
 	// never. Without any, the first algorithm is chosen
 	costs    []func(c *Call) float64
-	direct   int // the index of the direct algorithm, plus one; 0 for none
-	doubling int // likewise the doubling algorithm
-	pull     int // likewise the pulling algorithm
-	inOrder  int // likewise the algorithm that combines in rank order
+	direct   int // the index of the direct algorithm (direct.go), plus one; 0 for none
+	doubling int // likewise the doubling algorithm (doubling.go)
+	pull     int // likewise the pulling algorithm (pull.go)
+	inOrder  int // likewise the algorithm that combines in rank order (inorder.go)
 }
 
 // operations is filled in by init because a composed algorithm builds other operations out of it.

@@ -35,14 +35,14 @@ type rates struct {
 	reduce  float64 // for each byte combined
 	copy    float64 // for each byte copied
 	turn    float64 // until a waiting rank gets a processor again, where ranks outnumber processors
-	// how much more often ranks wait per message of more than eagerMax, which is announced first
+	// how much more often ranks wait per message of more than eagerMax, which is sent by rendezvous
 	moreTurns float64
 }
 
 // setupBytes is the length of a message that takes all of a fabric's setup.
 const setupBytes = 8 << 10
 
-// eagerMax is the default length up to which messages are not announced.
+// eagerMax is the default length above which messages are sent by rendezvous.
 const eagerMax = 16 << 10
 
 // Measured with weft bench tune, bw, bibw and latency: see ADR 0058.
@@ -90,7 +90,7 @@ func (c *Call) time(w work) float64 {
 	return max(path, all/float64(c.Processors))
 }
 
-// announced estimates the share of messages that are longer than eagerMax, by their mean length.
+// announced estimates the share of messages that are sent by rendezvous, by their mean length.
 func announced(bytes, messages float64) float64 {
 	if messages == 0 {
 		return 0
@@ -397,7 +397,7 @@ func allRounds(c *Call, rounds, bytes, copied float64) work {
 }
 
 // linearWork returns the work of a root that exchanges a block with every other rank. The others wait, too,
-// if blocks are announced.
+// if blocks are sent by rendezvous.
 func linearWork(n, b float64, _ *Call) work {
 	waits := 1 + (n-1)*announced(b, 1)
 	return work{rounds: 1, messages: n - 1, bytes: (n - 1) * b, all: total{waits, n - 1, (n - 1) * b, 0}}

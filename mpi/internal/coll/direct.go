@@ -6,9 +6,10 @@ package coll
 
 const directName = "direct"
 
-// The direct algorithms are used between ranks that have mailboxes up to these sizes, in bytes of one
-// message. In an Allreduce every rank combines all vectors, so its limit falls with the number of ranks. In a
-// Scan only the last rank does, and other algorithms distribute that work.
+// Ranks that have mailboxes use the direct algorithms up to these sizes, in bytes of one message; without
+// mailboxes or beyond these sizes, cost.go may choose them. In an Allreduce every rank combines all vectors,
+// so its limit falls with the number of ranks. In a Scan only the last rank does, and other algorithms
+// distribute that work.
 const (
 	directMax         = 8 << 10
 	directCombinedMax = 32 << 10 // divided by the number of ranks; of a Scan by its square

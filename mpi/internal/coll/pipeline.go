@@ -6,8 +6,8 @@ package coll
 
 const (
 	// segmentMax is the longest segment, in bytes. The next level begins when it has one, so shorter segments
-	// fill the pipeline sooner, and longer ones take fewer messages. In shared memory, messages that are not
-	// announced cost so little that segments are no longer than those.
+	// fill the pipeline sooner, and longer ones take fewer messages. In shared memory, eager messages cost so
+	// little that segments are no longer than those.
 	segmentMax       = 64 << 10
 	segmentSharedMax = eagerMax
 	// segmentsMin is the minimum number of segments of a vector with enough elements: with fewer there is

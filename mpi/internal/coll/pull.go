@@ -1,8 +1,9 @@
 package coll
 
 // In the pulling algorithms each rank reads the bytes that it needs directly from the memory of other ranks:
-// a single copy. Empty messages tell when memory may be read, and when it was read. That suits long vectors
-// of ranks that share a host and may read each other's memory.
+// a single copy. Two ranks that share the work of a Bcast or Reduce also push: one writes into the memory of
+// the other. Empty messages tell when memory may be read or written, and when that is done. That suits long
+// vectors of ranks that share a host and may read each other's memory.
 //
 // Every rank has the same number of rounds, and a message of one round is received in that round.
 
@@ -10,16 +11,17 @@ const pullName = "pull"
 
 // Lengths from which the pulling algorithms are used, in bytes of one message.
 const (
-	pullMin      = 8 << 10
-	pullBcastMin = 16 << 10 // of ranks that share processors: the root's wait for all must pay off
+	pullMin = 8 << 10
+	// of two ranks, and of ranks that share processors: the root's wait for all must pay off
+	pullBcastMin = 16 << 10
 	// Length up to which a root copies its buffer for several others to read. For one other the limit is
 	// Call.Stage, since that saves only one system call.
 	stageBcast = 32 << 10
 	// Between these lengths a root copies one piece while its peers, if they have CPUs of their own, read the
-	// one before. The stage has no room for more.
+	// one before. Longer buffers leave the caches.
 	pipelineBcastMin = 64 << 10
 	pipelineBcastMax = 1 << 20
-	pipelinePieces   = 4 // of up to pipelinePiece bytes each
+	pipelinePieces   = 4 // the least number of pieces, of up to pipelinePiece bytes each
 	pipelinePiece    = 64 << 10
 	// From this length on, ranks with CPUs of their own read the root's memory itself if it is on huge pages.
 	// The system locks a table for each smaller page that it looks up, so that many readers wait for one

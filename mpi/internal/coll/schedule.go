@@ -21,6 +21,10 @@
 // start at a multiple of the element size. Where the comment of an operation's algorithms says so, Input may
 // be (a part of) Output, for MPI_IN_PLACE.
 //
+// The stage is the shared staging buffer of a rank: memory of the executor that the other ranks of the host
+// have mapped. Bytes that are copied there are read without a system call. Whether a schedule's buffers go
+// through it is up to the executor; [Schedule].Stages only asks for that.
+//
 // All ranks must build a Call with the same fields, except for Rank and for fields that are significant only
 // at some ranks; otherwise the schedules do not match. Calls must be valid: 0 <= Rank < Size, 0 <= Root <
 // Size, and no negative count; sums of counts must fit an int.
@@ -94,8 +98,7 @@ type Schedule struct {
 	Exposed   uint8 // the buffers from which others pull, or to which they push, a bit for each
 	Written   uint8 // those of them to which others push
 	Late      uint8 // those of them whose spans others may read only after a Publish
-	// the exposed buffers, to none of which others write, should be copied to memory that others read without
-	// a system call
+	// the exposed buffers, to none of which others write, should be copied to the stage
 	Stages bool
 
 	steps []Step

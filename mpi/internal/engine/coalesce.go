@@ -111,9 +111,9 @@ func (h *coalescer) flush() {
 	h.peers, h.pending = h.peers[:0], false
 }
 
-// Small messages of one burst share a slot (eager.Batch); a run is consecutive messages of a batch with equal
-// envelope and length. A message in a batch is copied, and its send complete; the batch goes out with the
-// next pass, when it is full, or before any other message to the same peer.
+// Small messages of one burst share a slot (eager.Batch). A message in a batch is copied, and its send
+// complete; the batch goes out with the next pass, when it is full, or before any other message to the same
+// peer.
 
 // polledBatchLimit is the number of messages in a batch to a peer that polls its ring: there a Write costs
 // little, and the peer takes the first batch while the next is collected.

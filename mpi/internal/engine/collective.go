@@ -227,7 +227,8 @@ const (
 	callBits      = signatureBits + operationBits
 )
 
-// OperationSetup is the operation, in tags, of a call that makes a communicator, or on values.
+// OperationSetup is the operation, in tags, of calls that make a communicator, and of collectives on
+// arbitrary Go values (AllreduceValue …).
 const OperationSetup coll.Operation = 1<<operationBits - 1
 
 // OperationMailboxes is the operation, in tags, of the set-up of mailboxes.

@@ -159,8 +159,8 @@ func (cs *Collectives) advanceAllLocked() (busy bool) {
 	return busy
 }
 
-// queueLocked makes a collective runnable. Outside of a pass it starts a goroutine for it, since nobody may
-// make a pass soon.
+// queueLocked makes a collective runnable. If the holder of the lock does not look at runnable before it
+// releases the lock, queueLocked starts a goroutine that does: the next pass may be far off.
 func (cs *Collectives) queueLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	if !c.queued {

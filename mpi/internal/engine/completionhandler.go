@@ -13,10 +13,11 @@ import (
 // passes. Then a rank that computes still answers its peers, and a goroutine that waits only polls its own
 // request.
 type completionHandler struct {
-	e      *Engine
-	timer  *time.Timer   // makes a pass for work that no event announces; nil without a handler
-	armed  bool          // the timer runs
-	passes atomic.Uint32 // changes whenever the handler may have completed something
+	e     *Engine
+	timer *time.Timer // makes a pass for work that no event announces; nil without a handler
+	armed bool        // the timer runs
+	// changes whenever the handler, or a goroutine that advances collectives, may have completed something
+	passes atomic.Uint32
 	spin   time.Duration
 	at     HandlerPlace
 	served []*servedPlace // by the order in which it came there

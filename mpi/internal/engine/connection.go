@@ -167,8 +167,8 @@ func (d *connections) connected(p *peer) bool {
 	return p.state != peerConnecting
 }
 
-// acceptor receives the callbacks of a device's connection management. A connection belongs to the endpoint
-// of its port.
+// acceptor receives the callbacks of a device's connection management. A connection through
+// connection-manager port k (transport.PortOf) belongs to endpoint k.
 type acceptor struct {
 	hub    *Hub
 	fabric int // index of the device, and of each engine's fabric for it

@@ -15,8 +15,9 @@
 // receiver has for this peer. Rendezvous: the sender announces the message (RTS, or PIECE for a further
 // buffer), and the receiver reads its bytes and ends the announcement (FIN, or ATS: "acknowledge to sender");
 // or the receiver grants its memory (CTS), and the sender writes there. Small sends between two passes, a
-// burst, may share a slot as a batch. Messages without a receive wait as unexpected messages; the matching
-// table (package match) has them and the posted receives.
+// burst, may share a slot as a batch; a run is consecutive messages of a batch with equal envelope and
+// length. A channel's phase is the generation of its ring's size, 0 the smallest. Messages without a receive
+// wait as unexpected messages; the matching table (package match) has them and the posted receives.
 //
 // A pass is one round of progress (progressEngine.poll). Of the goroutines of a rank that sleep in calls, one
 // is the progress owner: it sleeps until something arrives, and then makes passes for all (sleepers.go).
@@ -90,8 +91,9 @@ type Config struct {
 	// nobody calls PeerFailed. This rank connects to every rank that it waits for, because the failure of a
 	// rank without a connection would go unnoticed
 	DetectsFailures bool
-	// PeerFailed is called for exactly the ranks that have failed. Reports by other ranks are ignored: a
-	// faulty rank could use them to end correct ones
+	// PeerFailed is called for exactly the ranks that have failed. Messages by which other ranks report a
+	// failure are kept until PeerFailed confirms it (Recovery.holdsBack): a faulty rank could use them to end
+	// correct ones
 	LauncherReportsFailures bool
 	// if not nil, called when a communicator was revoked, with its first context; must not block
 	Revoked func(communicator uint32)
@@ -165,8 +167,9 @@ const DefaultMaxUnexpectedCount = 1 << 20
 
 const (
 	sendDepth = 256
-	// Recvs posted beyond those for announcements and grants: for a peer's request to repeat a reply, and for
-	// its answer to such a request of this rank, one at a time each
+	// Recvs posted beyond those for announcements and grants: one takes the peer's request to send the reply
+	// to a ring-resize request again, one the peer's answer to such a request of this rank; the rest are
+	// spare
 	recvSlack = 4
 	readDepth = 16
 	cqDepth   = 1 << 16

@@ -19,7 +19,8 @@ const MaxEndpoints = contextid.MaxEndpoints
 // Hub is what a rank has once, however many endpoints it has: its number, its devices and their connection
 // management, the program's memory from Alloc, the goroutines that sleep in calls, which ranks have failed,
 // and the heartbeat. Each endpoint is an Engine. Endpoint k talks with endpoint k of other ranks, through
-// port k of the devices. All but the first are made on first use.
+// connection-manager port k (transport.PortOf), a logical number, not a port of an HCA. All but the first are
+// made on first use.
 //
 // Order of locks: making; completionHandler.moving; the locks that a goroutine keeps while it waits in the
 // engine, which are those of Engine.NewLock and sharedMove.leading; the lock of one engine; one of the
@@ -48,7 +49,7 @@ type Hub struct {
 	describing chan struct{} // semaphore: serializes Describe, which sleeps while it holds it
 }
 
-// device is a Fabric with the endpoint on which the rank listens. A rank has one device for each Fabric of
+// device is a Fabric with the rank's listener. A rank has one device for each Fabric of
 // its Config, and each of its engines one fabric for each device.
 type device struct {
 	Fabric

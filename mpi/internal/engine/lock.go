@@ -16,9 +16,10 @@ import (
 //
 // A goroutine that releases the lock stores that, and then checks for waiters; a waiter registers, and then
 // checks whether the lock is free. One of the two must see the other, so each needs a full barrier in
-// between. If this process has joined membarrier(2), as shared memory makes it do, only a goroutine that is
-// about to block executes the barriers, for all threads. A process may join at any time: a goroutine that
-// releases the lock and finds that it has joined sees the waiters that registered before that.
+// between. If this process is registered for membarrier's expedited barrier (sys.JoinBarrier), as shared
+// memory makes it do, only a goroutine that is about to block executes the barriers, for all threads. A
+// process may register at any time: a goroutine that releases the lock and finds that the process is
+// registered sees the waiters that came before that.
 type Lock struct {
 	held     uint32
 	queue    atomic.Int32  // number of goroutines in wait

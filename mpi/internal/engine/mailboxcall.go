@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	mailboxLooks     = 16384 // for the messages of a call, before passes take over
+	mailboxLooks     = 16384 // for the messages of an exchange, before passes take over
 	mailboxPassEvery = 1024  // looks between two passes
 	// looks for one message between two looks for all messages, and for failures
 	looksPerCheck = 64
-	// calls between two passes, so that a rank that never waits long serves its other peers too
+	// exchanges between two passes, so that a rank that never waits long serves its other peers too
 	mailboxCallsPerPass = 64
 )
 
 // MailboxCalls executes collectives through mailboxes.
 //
-// Invariants, under the lock: the ranks of a communicator make the same calls in the same order, so the
-// number of a call identifies its messages; a call that waits without looking is in waiting, and has a
-// request.
+// Invariants, under the lock: the ranks of a communicator make the same exchanges in the same order, so the
+// number of an exchange identifies its messages; a collective that waits without looking is in waiting, and
+// has a request.
 type MailboxCalls struct {
 	e        *Engine
 	waiting  []*Collective // those for whose messages passes look in mailboxes
-	begun    uint64        // number of calls
-	owing    []*Mailboxes  // with acknowledgements to send, which must not wait for the next call
+	begun    uint64        // number of exchanges
+	owing    []*Mailboxes  // with acknowledgements to send, which must not wait for the next exchange
 	released []*Mailboxes  // released here, while some rank may still write to them
 	buffers  collectiveBuffers
 	stage    pullStage
 }
 
-// Run executes a collective whose messages fit the mailboxes. The caller serializes Run,
-// Skip and Prepare of the same mailboxes.
+// Run executes a collective whose messages fit the mailboxes. The caller serializes Run, Skip and Prepare of
+// the same mailboxes.
 func (mc *MailboxCalls) Run(c *Collective, m *Mailboxes) error {
 	e := mc.e
 	start := e.hook.beginCollective(c)
@@ -82,8 +82,8 @@ func (mc *MailboxCalls) rounds(c *Collective, m *Mailboxes) error {
 	}
 }
 
-// passOverLocked counts the rounds that are left of a call that has failed: if the ranks' calls differ, they
-// have only the first round in common.
+// passOverLocked counts the rounds that are left of a call that has failed as exchanges: if the ranks' calls
+// differ, they have only the first round in common.
 func (mc *MailboxCalls) passOverLocked(c *Collective, m *Mailboxes) {
 	mc.e.mu.assertHeld()
 	if left := c.Schedule.Rounds() - c.round; left > 0 {
@@ -125,8 +125,7 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	return err
 }
 
-// giveUpLocked ends the current call of this rank after a failure: the others may go on to the
-// next call.
+// giveUpLocked ends the current exchange of this rank after a failure: the others may go on to the next one.
 func (mc *MailboxCalls) giveUpLocked(m *Mailboxes) {
 	mc.e.mu.assertHeld()
 	m.done = m.call
@@ -145,8 +144,8 @@ func (c *Collective) begin() {
 	c.due = 1<<c.step - 1
 }
 
-// lookLocked polls for the messages of a call for a while; false if they have not arrived. It
-// releases the lock while it yields the core to another rank.
+// lookLocked polls for the messages of an exchange for a while; false if they have not arrived. It releases
+// the lock while it yields the core to another rank.
 func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
@@ -212,8 +211,8 @@ func (c *Collective) exchanged() bool { return c.due == 0 }
 
 func (c *Collective) waitsForRoom() bool { return c.exchange[bits.Len64(c.due)-1].Kind == coll.Send }
 
-// advanceLocked sends and receives the messages that it can, and reports whether the call is over.
-// With check it also ends the call if the others' messages may never arrive.
+// advanceLocked sends and receives the messages that it can, and reports whether the exchange is over. With
+// check it also ends the exchange if the others' messages may never arrive.
 func (mc *MailboxCalls) advanceLocked(c *Collective, check bool) (done bool) {
 	mc.e.mu.assertHeld()
 	if c.exchanged() || c.err != nil {
@@ -251,7 +250,7 @@ func (mc *MailboxCalls) advanceLocked(c *Collective, check bool) (done bool) {
 	return c.err != nil
 }
 
-// interruptedLocked returns why messages of a call may never arrive, or nil.
+// interruptedLocked returns why the messages that a collective awaits may never arrive, or nil.
 func (mc *MailboxCalls) interruptedLocked(c *Collective) error {
 	mc.e.mu.assertHeld()
 	if err := c.mailboxes.failedLocked(); err != nil {
@@ -278,7 +277,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 			return false
 		}
 		// The peer may be waiting for this acknowledgement. One that was sent with a message may be lost,
-		// because the peer does not read messages of calls that it has aborted.
+		// because the peer does not read messages of exchanges that it has aborted.
 		m.acknowledgeLocked(b)
 		if c.state == collectiveInMailboxes && b.ackWritten+uint64(m.depth/2) <= m.done {
 			m.tellLocked(b, m.done)
@@ -307,14 +306,16 @@ func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
 	m.e.mu.assertHeld()
 	for i := len(c.exchange) - 1; i >= 0; i-- {
 		s := &c.exchange[i]
-		if s.Kind == coll.Send { // a call that sends sends to each rank from which it receives
+		// A rank that sends has most often sent to each rank from which it receives, and so acknowledged. In
+		// scanDirect it has not: the lower ranks are acknowledged when it polls for their messages in vain.
+		if s.Kind == coll.Send {
 			return
 		}
 		m.acknowledgeLocked(&m.peers[s.Peer])
 	}
 }
 
-// sleepAndUnlock leaves the messages of a call to passes, and waits for the call.
+// sleepAndUnlock leaves the messages of an exchange to passes, and waits for its end.
 func (mc *MailboxCalls) sleepAndUnlock(c *Collective) error {
 	mc.e.mu.assertHeld()
 	e := mc.e
@@ -342,7 +343,7 @@ func (mc *MailboxCalls) sleepAndUnlock(c *Collective) error {
 	return err
 }
 
-// pollLocked advances the calls that wait for messages in mailboxes.
+// pollLocked advances the exchanges that wait for messages in mailboxes.
 func (mc *MailboxCalls) pollLocked() (busy bool) {
 	mc.e.mu.assertHeld()
 	for i := 0; i < len(mc.waiting); {
@@ -359,7 +360,7 @@ func (mc *MailboxCalls) pollLocked() (busy bool) {
 	return busy
 }
 
-// finishLocked completes the request of a call.
+// finishLocked completes the request of an exchange.
 func (mc *MailboxCalls) finishLocked(c *Collective) {
 	mc.e.mu.assertHeld()
 	mc.waiting = remove(mc.waiting, c)
@@ -375,8 +376,8 @@ func (mc *MailboxCalls) finishLocked(c *Collective) {
 	mc.e.unexpected.discardFreed(c.Context)
 }
 
-// needsInMailboxes returns the world ranks for which a call waits: those whose messages have not arrived, and
-// those that must free a slot for a message of this rank. moving reports that there are none.
+// needsInMailboxes returns the world ranks for which an exchange waits: those whose messages have not
+// arrived, and those that must free a slot for a message of this rank. moving reports that there are none.
 func (c *Collective) needsInMailboxes() (needs []int, moving bool) {
 	for i := range c.exchange {
 		if c.due>>i&1 == 0 {

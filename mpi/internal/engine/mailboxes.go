@@ -10,18 +10,20 @@ import (
 )
 
 // Mailboxes carry the short messages of a communicator's blocking collectives between ranks that can write
-// into each other's memory (docs/internals/adr/0035). Every rank has memory for each other rank, its sender,
-// into which no third rank writes: an acknowledgement and a few slots. A call writes its message to a rank
-// into one slot with one inline Write. The last word, the flag, identifies the call and its arguments, and
-// the receiver polls it. So there is no matching and no queue, and one cache line moves.
+// into each other's memory (docs/internals/adr/0035). In every rank's memory each other rank has an area of
+// its own, to which only that rank writes: an acknowledgement word and a few slots. One round of a collective
+// is one exchange. A rank writes its message to another rank into one slot with one inline Write. The last
+// word, the flag, identifies the exchange, the call and its arguments, and the receiver polls it. So there is
+// no matching and no queue, and one cache line moves.
 //
-// Calls are numbered, in the same order at all ranks, and call n uses slot n mod depth. Each
-// round of a collective is a call. A sender
-// writes a slot only when it knows that the receiver is done with the previous call that used it: each
-// message and each acknowledgement says with which call its sender is done. A receiver is also done with a
-// call that it has aborted, and never reads messages of that call.
+// Exchanges are numbered alike at all ranks, and exchange n uses slot n mod depth. A sender writes a slot
+// only when it knows that the receiver is done with the previous exchange that used it: each message and each
+// acknowledgement says with which exchange its sender is done. A receiver is also done with an exchange that
+// it has aborted, and never reads messages of that exchange.
 //
-// The engine's lock guards everything except what the peers write.
+// The engine's lock guards everything except what the peers write. Run and Prepare read call, wait and staged
+// without it: the caller serializes Run, Skip and Prepare, and once the mailboxes are ready nothing else
+// changes these fields.
 type Mailboxes struct {
 	e       *Engine
 	context uint32
@@ -37,22 +39,23 @@ type Mailboxes struct {
 	peers  []mailbox // by rank
 	memory transport.MR
 	fabric *fabric // of memory
-	call   uint64  // number of the latest call
-	done   uint64  // number of the latest call whose slots this rank no longer reads
+	call   uint64  // number of the latest exchange
+	done   uint64  // number of the latest exchange whose slots this rank no longer reads
 
-	state   mailboxState
-	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
-	wait    Request     // of setup; zero if nobody will wait for it
-	owing   bool        // listed in MailboxCalls.owing
-	test    transport.MR
-	report  failureReport
-	pulls   bool      // the ranks read each other's memory; known in mailboxesReady
-	skipped [2]uint64 // calls that were not executed before pulls was known: without and with pulling
+	state  mailboxState
+	setup  *Collective // under way in mailboxesAgreeing and mailboxesTesting
+	wait   Request     // of setup; zero if nobody will wait for it
+	owing  bool        // listed in MailboxCalls.owing
+	test   transport.MR
+	report failureReport
+	pulls  bool // the ranks read each other's memory; known in mailboxesReady
+	// rounds skipped before it was known whether the ranks pull: how many if they do not, and if they do
+	skipped [2]uint64
 
 	// of the call under way, if it pulls
 	regions [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
 	written [2]bool            // which of regions others may write to
-	kept    uint               // calls after which regions may have stayed
+	kept    uint               // number of pulling calls so far; every keptFor-th deregisters everything
 	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed [exposedBytes]byte // their keys, which each message has for its payload
 
@@ -72,7 +75,7 @@ const (
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesTesting
 	mailboxesReady  // left by Release
-	mailboxesAbsent // at least one rank has none, or they were released; final
+	mailboxesAbsent // at least one rank has none, the set-up failed, or they were released; final
 )
 
 // mailbox is the state between this rank and a peer.
@@ -81,9 +84,9 @@ type mailbox struct {
 	in      []byte        // this rank's memory into which the peer writes
 	key     transport.Key // of the peer's memory into which this rank writes
 	mine    uint64        // where this rank's area begins there
-	acked   uint64        // the peer is done with this call, and all before
-	ackSent uint64        // the latest call of which the peer knows that this rank is done with it
-	// the latest call that was acknowledged by the acknowledgement word, not with a message
+	acked   uint64        // the peer is done with this exchange, and all before
+	ackSent uint64        // the latest exchange of which the peer knows that this rank is done with it
+	// the latest exchange that was acknowledged by the acknowledgement word, not with a message
 	ackWritten uint64
 	// ackSent was sent with a message
 	ackByMessage bool
@@ -94,11 +97,11 @@ type mailbox struct {
 
 // A sender's area of the memory is a cache line and then its slots. The line ends with the sender's failure
 // report and its acknowledgement. A slot ends with the flag. A message is stored at the end of its slot, from
-// the start of a cache line: its payload, the number of the latest call with which the sender is done, and,
-// at the slot's end, the flag.
+// the start of a cache line: its payload, the number of the latest exchange with which the sender is done,
+// and, at the slot's end, the flag.
 const (
-	// Partners of a doubling algorithm of 16 ranks meet in every fourth call. Only with more slots than that
-	// has a rank heard that its partner is done with a slot before it needs it again.
+	// Partners of a doubling algorithm of 16 ranks meet in every fourth exchange. Only with more slots than
+	// that has a rank heard that its partner is done with a slot before it needs it again.
 	mailboxDepth     = 4
 	mailboxDepthMany = 8 // of more than mailboxFew ranks
 	mailboxFew       = 8
@@ -118,7 +121,8 @@ const (
 )
 
 // MailboxBytes returns the length of the longest message in the larger mailboxes of a communicator of size
-// ranks. It is inversely proportional to size, so that the memory of a rank does not grow.
+// ranks: 16 KiB for 2 ranks, 8 KiB from 4 ranks on. The memory of a rank still grows with size: 66 KB for 2
+// ranks, 230 KB for 8, 1 MB for 16.
 func MailboxBytes(size int) int {
 	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
 }
@@ -157,15 +161,15 @@ func wordAt(mem []byte, end int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&mem[end-mailboxWord]))
 }
 
-// slotEnd returns where the slot of a call ends in a sender's area.
+// slotEnd returns where the slot of an exchange ends in a sender's area.
 func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%uint64(m.depth)+1)*m.slot }
 
-// mailboxFlag returns the flag of a message. The bits of the call number repeat only long after the slot was
-// overwritten.
+// mailboxFlag returns the flag of a message. The bits of the exchange's number repeat only long after the
+// slot was overwritten.
 func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
 
-// The tag of a message in a mailbox has fewer bits of the call's number, which is in the flag, and more of
-// its signature, since there is no length to tell calls with other arguments apart.
+// The tag of a message in a mailbox has fewer bits of the call's number, since the flag has the exchange's,
+// and more of its signature, since there is no length to tell calls with other arguments apart.
 const mailboxNumberBits = 7
 
 func mailboxTag(c *Collective) int {
@@ -198,7 +202,7 @@ func (m *Mailboxes) Skip(plain, pulling int) {
 	m.e.MailboxCalls.oweLocked(m)
 }
 
-// countSkippedLocked counts the skipped calls, once the mailboxes are set up.
+// countSkippedLocked counts the skipped rounds as exchanges, once the mailboxes are set up.
 func (m *Mailboxes) countSkippedLocked() {
 	m.e.mu.assertHeld()
 	if m.state != mailboxesReady {
@@ -213,8 +217,8 @@ func (m *Mailboxes) countSkippedLocked() {
 	m.skipped = [2]uint64{}
 }
 
-// putLocked writes a message of the current call into its slot at a rank, if that is free and the connection
-// has room.
+// putLocked writes a message of the current exchange into its slot at a rank, if that is free and the
+// connection has room.
 func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	m.e.mu.assertHeld()
 	if b.acked+uint64(m.depth) < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
@@ -229,9 +233,9 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	return true
 }
 
-// writeLocked makes an inline Write to a rank: first and second at the beginning, and a word at the end. If
-// the connection last wrote to other memory, a posted Write of the same acknowledgement as before makes this
-// memory its target first.
+// writeLocked makes an inline Write to a rank: first and second at the beginning, and a word at the end.
+// WriteInline reaches only the region that this queue pair wrote last. If that is another one, a posted Write
+// that repeats the last acknowledgement selects this one first.
 func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte, tail uint64) bool {
 	m.e.mu.assertHeld()
 	qp := b.peer.ch.QP()
@@ -254,7 +258,7 @@ func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte,
 	return qp.WriteInline(to, first, second, tail)
 }
 
-// lookAckedLocked looks for an acknowledgement of the call that last used the current call's slot.
+// lookAckedLocked looks for an acknowledgement of the exchange that last used the current exchange's slot.
 func (m *Mailboxes) lookAckedLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
 	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
@@ -275,11 +279,11 @@ func (m *Mailboxes) partOf(owner, sender int) int {
 	return m.partAt(sender)
 }
 
-// flagOf returns the flag of the message of the current call from a rank.
+// flagOf returns the flag of the message of the current exchange from a rank.
 func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
 
-// getLocked returns the flag of the message of the current call from a rank, and its payload if that has n
-// bytes; false if it has not arrived.
+// getLocked returns the flag of the message of the current exchange from a rank, and its payload if that has
+// n bytes; false if it has not arrived.
 func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
 	m.e.mu.assertHeld()
 	end := m.slotEnd(m.call)
@@ -297,8 +301,9 @@ func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
 	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
 }
 
-// acknowledgeLocked acknowledges calls to a rank before the rank waits for it. A rank that got messages from
-// here usually soon gets the next one, which acknowledges too, so it needs this later.
+// acknowledgeLocked writes an acknowledgement to a rank when half of the slots are unacknowledged there, so
+// that the rank rarely has to wait for one. If a message carried the last acknowledgement, it does so one
+// exchange later: the next message, which acknowledges too, usually follows soon.
 func (m *Mailboxes) acknowledgeLocked(b *mailbox) {
 	m.e.mu.assertHeld()
 	untold, late := m.done-b.ackSent, uint64(m.depth/2)
@@ -323,7 +328,7 @@ func (m *Mailboxes) tellLocked(b *mailbox, done uint64) bool {
 	return true
 }
 
-// oweLocked lets passes send the acknowledgements to all ranks, as this rank may not make another call.
+// oweLocked lets passes send the acknowledgements to all ranks, as this rank may make no further exchange.
 func (mc *MailboxCalls) oweLocked(m *Mailboxes) {
 	mc.e.mu.assertHeld()
 	if !m.owing {

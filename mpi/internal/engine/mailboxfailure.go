@@ -9,12 +9,13 @@ import (
 )
 
 // A rank whose collective fails because the ranks' calls differ, or because it cannot read a peer's memory,
-// reports that to all others, so that they do not wait for it. It does not if its context.Context has ended
-// or if a rank has failed: they detect a failure themselves. Nor does it in checking mode: there the rank
-// that finds the difference describes it, and another rank's error could end the job before that.
+// reports that to all others, so that they do not wait for it. It does not report the end of its
+// context.Context, nor the failure of a rank, which the others detect themselves. With WEFT_CHECK=1 a rank
+// first compares its call with its neighbors': if it differs, it describes the difference, and does not begin
+// the collective.
 
-// failureReport consists of the number of the latest call of the failed collective, the number of its calls
-// before that one, and the kind of the error. 0 is none.
+// failureReport consists of the number of the latest exchange of the failed collective, the number of its
+// exchanges before that one, and the kind of the error. 0 is none.
 type failureReport uint64
 
 // The kinds of errors that are reported.
@@ -47,7 +48,7 @@ func reportOf(first, last uint64, err error) failureReport {
 	return failureReport((last<<reportBeforeBits|(last-first))<<reportKindBits | uint64(kind))
 }
 
-// covers reports whether the report concerns one of the calls from first to last.
+// covers reports whether the report concerns one of the exchanges from first to last.
 func (n failureReport) covers(first, last uint64) bool {
 	theirs := uint64(n) >> reportKindBits
 	its, before := theirs>>reportBeforeBits, theirs&(1<<reportBeforeBits-1)
@@ -69,7 +70,7 @@ func (n failureReport) err(rank string, o coll.Operation) error {
 	return fmt.Errorf("%w: %s aborts %v: %w", ErrCollective, rank, o, errTold)
 }
 
-// tellFailureLocked reports the failure of the collective whose first call is first to all others, if its
+// tellFailureLocked reports to all others the failure of the collective whose first exchange is first, if its
 // error is of a kind that is reported.
 func (mc *MailboxCalls) tellFailureLocked(m *Mailboxes, first uint64, err error) {
 	mc.e.mu.assertHeld()

@@ -13,12 +13,13 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// A schedule that pulls, or pushes, uses one call of the mailboxes for each of its rounds, the same number at
-// all ranks. Its messages have no payload: each has the keys of the memory that its sender exposes. A rank
-// that gives up the schedule invalidates its keys first. A read counts only if the key is still valid
-// afterwards, so nobody uses bytes that the owner has reused, and invalidating a key waits for writers. After
-// the last round nobody reads or writes any more. So a key may stay valid for the next call, which most often
-// exposes the same memory: this spares both ends a registration, and the reader a cache miss in the table.
+// A schedule that pulls, or pushes, has one exchange for each of its rounds, the same number at all ranks.
+// The payload of its messages is not the schedule's: it is the keys of the memory that the sender exposes. A
+// rank that gives up the schedule invalidates its keys before its call returns. A read counts only if the key
+// is still valid afterwards, so nobody uses bytes that the owner has reused, and invalidating a key waits for
+// writers. After the last round nobody reads or writes any more. So a key may stay valid for the next call,
+// which most often exposes the same memory: this spares both ends a registration, and the reader a cache miss
+// in the table.
 const (
 	keyBytes     = 8
 	exposedBytes = 2 * keyBytes // for Input and Output

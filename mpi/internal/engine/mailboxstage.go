@@ -14,8 +14,8 @@ import (
 // rank has one stage for all communicators: if it is lent to another call, the others read the call's buffers
 // themselves. It grows on demand, and is not freed.
 //
-// The memory is reused only after its keys were revoked, and a read counts only if its key is still valid
-// after it. The engine's lock guards the stage, but not its bytes.
+// The memory is reused only after its keys were deregistered, and a read counts only if its key is still
+// valid after it. The engine's lock guards the stage, but not its bytes.
 type pullStage struct {
 	memory transport.MR // nil before it is first needed
 	lent   *Mailboxes   // the mailboxes of the call that has it; nil while it is free

@@ -10,11 +10,11 @@ import (
 type peerState uint8
 
 const (
-	peerIdle peerState = iota // no traffic yet; left by the first send, or by the peer's connection
-	// a connect is under way and sends wait in the queue; left by Connected or by its failure
+	peerIdle peerState = iota // no connection yet; left by connectLocked, the peer's connection or failure
+	// a connect is under way and sends wait in the queue; left by Connected or by failure
 	peerConnecting
 	peerOpen   // the channel is open; left by close or failure
-	peerClosed // closed gracefully by Shutdown; final
+	peerClosed // closed gracefully by Shutdown; left only by failure, as when the engine stops
 	peerFailed // final: every operation that names the peer fails with cause
 )
 

@@ -11,10 +11,11 @@ import (
 
 // progressEngine makes progress, one pass at a time: a pass polls the fabrics, routes arrivals, and advances
 // the peers with work left over. Goroutines that wait make passes, or a completion handler does (see
-// waiting).
+// waiting). Timers make passes too: those of the heartbeat, coalescer, passiveProgress and idleShrinker.
 //
 // Invariants, under the lock: a peer with work that lacked room, if no event announces room, is in deferred,
-// once; each pass advances all of these. Nothing in a pass blocks.
+// once; each pass advances all of these. Nothing in a pass blocks, except that Windows.carryOut may wait for
+// the lock of a window's elements, up to lockTimeout of package rma.
 type progressEngine struct {
 	e        *Engine
 	deferred []*peer // peers with work for a later pass

@@ -20,8 +20,8 @@ var ErrRevoked = errors.New("communicator was revoked")
 // context.
 //
 // Invariants, under the lock: a communicator is revoked before any other rank is told, and every rank that
-// learns of it tells all others once, so that all survivors learn of it if one does. Only its table decides
-// an agreement; its messages wait at the peer while there is no room.
+// learns of it tells all others once, so that all survivors learn of it if one does. Only an agreement's
+// table (package agree) decides it. Messages that find no room wait in peer.controls.
 type Recovery struct {
 	e               *Engine
 	acknowledged    map[uint32]int // by communicator: how many of failures.peers are acknowledged

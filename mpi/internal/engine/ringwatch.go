@@ -15,8 +15,10 @@ const (
 	// one in so many calls of attendLocked begins with a pass: if every message is there before the wait,
 	// nothing else would make one
 	attendsPerPass = 8
-	shortLines     = 4  // longer messages take longer to receive than to send
-	maxPause       = 32 // between two looks, in AwaitLoads of some 10 ns
+	// messages of at most this many 64-byte lines of the ring are short: longer ones take longer to receive
+	// than to send
+	shortLines = 4
+	maxPause   = 32 // between two looks, in AwaitLoads of some 10 ns
 )
 
 // attendLocked polls for the message of a receive for which the caller waits, and reports whether the receive

@@ -9,8 +9,10 @@ import (
 )
 
 // router passes arrivals to the protocol that has registered for them: messages by their kind, completions by
-// the top byte of their work request's id, immediates by their top bit. Protocols register in Engine.init,
-// before the first connection. Each kind has one protocol, and the tables do not change afterwards.
+// the top byte of their work request's id, immediates by their top bit. The channel's requests for a reply,
+// which have no immediate, and the answers, with channel.ResentImm, it handles itself. Protocols register in
+// Engine.init, before the first connection. Each kind has one protocol, and the tables do not change
+// afterwards.
 //
 // A message of a kind without a protocol is a violation by the peer. A completion without a protocol is
 // ignored: the owner of its request does not need it.
@@ -21,7 +23,8 @@ type router struct {
 	immediates  [2]func(p *peer, imm uint32)          // by class
 }
 
-// An immediate's top bit is its class; the other 31 bits are the protocol's.
+// The top bit of an immediate other than channel.ResentImm is its class; the other 31 bits are the
+// protocol's.
 const (
 	immediateFIN      = 0 // FIN: the peer has all bytes of an announcement of this rank
 	immediateGrantEnd = 1 // the peer has written all bytes of a grant
@@ -94,7 +97,8 @@ func (t *router) completion(f *fabric, wc *transport.WC) {
 	}
 }
 
-// onReplyAsked answers a Send without an immediate, which asks for a reply of the channel again.
+// onReplyAsked answers a Send without an immediate: the peer asks again for the reply to its ring-resize
+// request.
 func (t *router) onReplyAsked(p *peer) {
 	err := p.ch.RetransmitReply()
 	if err == nil {
@@ -105,7 +109,8 @@ func (t *router) onReplyAsked(p *peer) {
 	}
 }
 
-// onReplyResent handles the answer to such a Send of this rank.
+// onReplyResent handles the peer's answer to such a Send of this rank: the reply to this rank's ring-resize
+// request.
 func (t *router) onReplyResent(p *peer) {
 	err := p.ch.ReplyResent()
 	if err == nil {

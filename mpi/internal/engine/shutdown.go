@@ -180,8 +180,9 @@ func (e *Engine) failLocked(cause error) {
 	e.waiting.wakeConditionsLocked()
 }
 
-// Destroy fails all remaining operations with cause and releases the devices. When it returns, no goroutine
-// of the rank runs.
+// Destroy fails all remaining operations with cause and releases the devices. When it returns, the rank's
+// connects, timers, completion handlers and devices have ended. It does not wait for other goroutines of
+// Engine.Go, that of queueLocked, and a Canceller's timer: they find the engine stopped, and end.
 func (h *Hub) Destroy(cause error) (err error) {
 	h.making.Lock()
 	h.closed = true

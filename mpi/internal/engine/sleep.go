@@ -66,16 +66,19 @@ type spinBudget struct {
 }
 
 const (
-	passesPerClock = 32 // idle passes between two looks at the clock
-	// attempts of a waiter at its own endpoint between two passes at the others
+	// a waiter looks at the clock once in so many idle passes
+	passesPerClock = 32
+	// a waiter makes passes at the other endpoints once in so many attempts at its own
 	attemptsPerRound = 16
-	// likewise, if ranks share a core: passes between two yields to other goroutines
-	passesPerYield    = 16
-	lockTriesPerYield = 64 // attempts at the lock between two chances for other goroutines
-	// polls for one message in an oversubscribed rank: about a µs
+	// a waiter that shares its core considers once in so many passes whether to let other goroutines run; it
+	// does if it last did so more than yieldEvery ago
+	passesPerYield = 16
+	// a waiter that does not get the lock lets other goroutines run once in so many attempts
+	lockTriesPerYield = 64
+	// maxLooks of a rank with more endpoints than cores: about a µs
 	oversubscribedLooks = 100
-	// time between two such chances: each wakes another thread, usually for nothing, and if ranks share a
-	// core that thread competes for it too
+	// a waiter that nobody needs lets other goroutines run once in this time: each Gosched wakes another
+	// thread, usually for nothing, and if ranks share a core that thread competes for it too
 	yieldEvery = 100 * time.Microsecond
 )
 

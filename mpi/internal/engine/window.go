@@ -12,8 +12,8 @@ import (
 )
 
 // Window is memory of each rank of a group that the others reach without its help: by loads and stores where
-// it is mapped here, else by Writes, Reads and Atomics of the peer's queue pair
-// (docs/internals/spec/windows.md).
+// it is mapped here, else by Writes, Reads and Atomics of the peer's queue pair. Only accumulates on parts
+// that are not mapped need the target's engine, which executes them (UPDATE; docs/internals/spec/windows.md).
 //
 // Beside its memory each rank has a control block, which is reached in the same ways and holds the words of
 // the window's lock.

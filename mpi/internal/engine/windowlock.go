@@ -25,8 +25,9 @@ const (
 
 	wordElements = 192 // rma.Lock of elements that are not words
 
-	wordUser   = 256 // the world rank, plus one, whose Put or Get uses the claims; 0 for none
-	wordClaims = 384 // sharedcopy.Claims of Puts and Gets
+	wordUser = 256 // the world rank, plus one, whose Put or Get uses the claims; 0 for none
+	// sharedcopy.Claims: the page ranges of a Put or Get that either end has taken to copy (windowshared.go)
+	wordClaims = 384
 
 	controlBytes = 4096
 )

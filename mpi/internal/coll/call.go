@@ -47,8 +47,8 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
-	// of Reduce: Input may be the operator's right operand, because it does not overlap Output and the
-	// operator leaves it as it is. May differ from rank to rank
+	// of Reduce: Input may be the operator's right operand, because it is not Output and the operator, a
+	// predefined one, does not overwrite it. It may differ from rank to rank
 	OwnRight bool
 	InOrder  bool // combine all operands of an element at once, in rank order
 	InPlace  bool // for Alltoall and Alltoallv: the blocks to send are those of Output; for

@@ -18,7 +18,7 @@ const (
 	// Call.Stage, since that saves only one system call.
 	stageBcast = 32 << 10
 	// Between these lengths a root copies one piece while its peers, if they have CPUs of their own, read the
-	// one before. Longer buffers leave the caches.
+	// one before. Longer buffers leave the caches, so the copy does not pay.
 	pipelineBcastMin = 64 << 10
 	pipelineBcastMax = 1 << 20
 	pipelinePieces   = 4 // the least number of pieces, of up to pipelinePiece bytes each

@@ -4,8 +4,7 @@ package coll
 const (
 	// alltoallWindow exchanges of an Alltoall go in one round of the scattered algorithm.
 	alltoallWindow = 8
-	// stagedMax is the length of the longest block up to which a round of an Alltoallv of memory that is not
-	// contiguous has several messages (Call.Staged).
+	// An Alltoallv with Call.Staged makes one exchange a round if its longest block exceeds stagedMax.
 	stagedMax = 4 << 10
 	// emptyBlocksMax is the largest number of ranks between which empty blocks of an Alltoallv are sent.
 	emptyBlocksMax = 16

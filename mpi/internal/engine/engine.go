@@ -16,8 +16,8 @@
 // buffer), and the receiver reads its bytes and ends the announcement (FIN, or ATS: "acknowledge to sender");
 // or the receiver grants its memory (CTS), and the sender writes there. Small sends between two passes, a
 // burst, may share a slot as a batch; a run is consecutive messages of a batch with equal envelope and
-// length. A channel's phase is the generation of its ring's size, 0 the smallest. Messages without a receive
-// wait as unexpected messages; the matching table (package match) has them and the posted receives.
+// length. A channel's phase says which of its ring sizes is in use, 0 the smallest. Messages without a
+// receive wait as unexpected messages; the matching table (package match) has them and the posted receives.
 //
 // A pass is one round of progress (progressEngine.poll). Of the goroutines of a rank that sleep in calls, one
 // is the progress owner: it sleeps until something arrives, and then makes passes for all (sleepers.go).
@@ -167,9 +167,8 @@ const DefaultMaxUnexpectedCount = 1 << 20
 
 const (
 	sendDepth = 256
-	// Recvs posted beyond those for announcements and grants: one takes the peer's request to send the reply
-	// to a ring-resize request again, one the peer's answer to such a request of this rank; the rest are
-	// spare
+	// Recvs posted beyond those for announcements and grants: for the peer's requests to send the reply to a
+	// ring-resize request again, and for its answers to such requests of this rank, one at a time each
 	recvSlack = 4
 	readDepth = 16
 	cqDepth   = 1 << 16

@@ -49,8 +49,8 @@ type Hub struct {
 	describing chan struct{} // semaphore: serializes Describe, which sleeps while it holds it
 }
 
-// device is a Fabric with the rank's listener. A rank has one device for each Fabric of
-// its Config, and each of its engines one fabric for each device.
+// device is a Fabric with the rank's listener. A rank has one device for each Fabric of its Config, and each
+// of its engines one fabric for each device.
 type device struct {
 	Fabric
 	name     string // of the provider

@@ -19,7 +19,7 @@ import (
 // between. If this process is registered for membarrier's expedited barrier (sys.JoinBarrier), as shared
 // memory makes it do, only a goroutine that is about to block executes the barriers, for all threads. A
 // process may register at any time: a goroutine that releases the lock and finds that the process is
-// registered sees the waiters that came before that.
+// registered sees the waiters that queued before that.
 type Lock struct {
 	held     uint32
 	queue    atomic.Int32  // number of goroutines in wait

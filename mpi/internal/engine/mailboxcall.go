@@ -306,8 +306,9 @@ func (m *Mailboxes) acknowledgeSendersLocked(c *Collective) {
 	m.e.mu.assertHeld()
 	for i := len(c.exchange) - 1; i >= 0; i-- {
 		s := &c.exchange[i]
-		// A rank that sends has most often sent to each rank from which it receives, and so acknowledged. In
-		// scanDirect it has not: the lower ranks are acknowledged when it polls for their messages in vain.
+		// A rank that sends usually sends to each rank from which it receives, and its messages acknowledge.
+		// In scanDirect it does not: it acknowledges to the lower ranks when it polls for their messages in
+		// vain.
 		if s.Kind == coll.Send {
 			return
 		}

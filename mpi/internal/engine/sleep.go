@@ -77,8 +77,9 @@ const (
 	lockTriesPerYield = 64
 	// maxLooks of a rank with more endpoints than cores: about a µs
 	oversubscribedLooks = 100
-	// a waiter that nobody needs lets other goroutines run once in this time: each Gosched wakes another
-	// thread, usually for nothing, and if ranks share a core that thread competes for it too
+	// a waiter lets other goroutines run once in this time, and sooner only if one wants the lock or the rank
+	// has several endpoints: each Gosched wakes another thread, usually for nothing, and if ranks share a
+	// core that thread competes for it too
 	yieldEvery = 100 * time.Microsecond
 )
 

@@ -40,8 +40,8 @@ func (r *resizer) ShrinkIfIdle() error {
 // need is the number of lines of the waiting message.
 //
 // A stream through shared memory does not count if its ring has grown and holds enough such messages: the
-// peer is consuming them now, and the lines of a larger ring are farther from both caches. A stream of
-// messages that stay in the small ring does not count either.
+// peer keeps up, and a larger ring would only fit the caches worse. A stream of messages that stay in the
+// small ring does not count either.
 func (r *resizer) onCreditStall(need int) {
 	c := r.c
 	s := &c.send

@@ -50,9 +50,9 @@ type Config struct {
 	// starts, then those to which it can grow, each larger than the one before (E9). A single phase may have
 	// large slots: its channels have large buffers from the start. Empty means DefaultPhases.
 	Phases []int
-	// Threshold is the size above which an element asks for larger slots. It is the number of bytes of an
-	// element in the first phase, or, from 80 to 99 with ThresholdPercent, a percentage of every phase's
-	// slot. 0 means what a slot carries (E2).
+	// Threshold: an element with more bytes asks for larger slots. It applies to the first phase only; 0
+	// means what a slot carries. ThresholdPercent (80 to 99) sets it instead as a percentage of the slot, in
+	// every phase (E2).
 	Threshold        int
 	ThresholdPercent int
 	Policy           Policy

@@ -13,7 +13,7 @@ type Descriptor struct {
 	Phases     []int         // sizes of a slot, in bytes; the geometry of every ring follows from them
 	KeepSmall  bool          // the first ring stays in addition to those of the other phases
 	Key        transport.Key // of the region whose first lines are the ring
-	Generation uint64        // of the first wrap
+	Generation uint64        // of the first wrap (flags.go)
 }
 
 const (

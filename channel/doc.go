@@ -19,8 +19,8 @@
 // begins in the first phase and can change to another. The sender keeps a mirror of the peer's ring, from
 // which it writes. A line of the mirror is free again when the peer has returned its credit, which also
 // proves that it has been sent. A message never crosses the end of the ring: if it does not fit in the rest
-// of the ring, it starts another wrap, at line 0 (wrap.go). Each wrap has a tag, 64 random bits that its
-// messages carry, so that old bytes are never taken for a message (flags.go).
+// of the ring, it starts another wrap, at line 0 (wrap.go). Each wrap has a generation, a number of 64 bits
+// that its messages carry, so that old bytes are never taken for a message (flags.go).
 //
 // # Credits
 //

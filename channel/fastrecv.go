@@ -7,7 +7,7 @@ type expected struct {
 	lines    []byte // its memory; nil if nothing is expected
 	head     uint64
 	body     int    // its length
-	wrapBits uint64 // its header's end of the previous wrap, with the kind in the lowest bits
+	wrapBits uint64 // its header's upper half without the kind, which goes below: the previous wrap's end
 	cursor   cursor
 }
 
@@ -19,7 +19,8 @@ func (c *Channel) Expect(n int) {
 		return
 	}
 	c.prefetchAddr = c.nextSendAddr()
-	// A peer that has received all credit starts another wrap as this end does.
+	// As reserveLines, the peer starts another wrap if the message does not fit, or if all its lines are
+	// credited and the wrap is long enough.
 	r.expectAt(n, r.pos+linesOf(n) > r.lines || r.pos >= pingPongLines && r.advertised == r.consumed)
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // The flags of a message are two words, the first and the last of its lines. They follow from its length and
-// from the tag of the wrap, called generation. For the first wrap of a ring that is 64 random bits, known
-// only to the two ends; each wrap adds wrapStep:
+// from the generation of the wrap. For the first wrap of a ring that is 64 random bits, known only to the two
+// ends; each wrap adds wrapStep:
 //
 //	head = length of the body (24 bits) | low 40 bits of (generation + length × headMix) << 24
 //	tail = generation (64 bits)

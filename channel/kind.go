@@ -7,13 +7,13 @@ type Kind uint8
 
 const (
 	credit   Kind = iota + 2 // only the credit that every message carries; never seen outside
-	enlarge                  // the last message of a ring: requests one with larger slots; never seen outside
-	shrink                   // likewise, for one with smaller slots
+	enlarge                  // requests larger slots; last in its ring, unless KeepSmall; never seen outside
+	shrink                   // likewise, smaller slots
 	Eager                    // a whole message of the layer above (package eager)
 	RTS                      // announces a whole message (package rendezvous)
-	First                    // the beginning of a message sent in pieces (package eager)
-	More                     // a further piece of such a message
-	Piece                    // announces a piece of such a message (package rendezvous)
+	First                    // the first fragment of a message (package eager)
+	More                     // a further fragment of such a message
+	Piece                    // announces an element of such a message (package rendezvous)
 	Batch                    // several small messages (package eager)
 	large                    // the next message is in the large ring; never seen outside
 	CTS                      // where the bytes of an announced message may be written (package rendezvous)

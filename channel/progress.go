@@ -18,7 +18,7 @@ const (
 	// DueNow: credit or a resize reply that the peer may be waiting for.
 	DueNow
 	// DueResize: nothing can be sent before a call of Progress. The channel is changing its phase, or a
-	// message in the large ring still lacks its descriptor.
+	// message in the large ring still lacks its LARGE message (large.go).
 	DueResize
 )
 

@@ -30,7 +30,7 @@ type recvRing struct {
 	advertised    uint32 // of these, reported to the peer
 	messageCredit uint32 // the credit in the last message of Next
 	threshold     int    // unadvertised lines at which a CREDIT must be sent
-	leastDue      int    // fewer unadvertised lines make nothing due
+	leastDue      int    // with fewer unadvertised lines no CREDIT is due for them, unless creditDue is set
 	// lines of the message that Next returned; 0 if there is none, -1 if it is in the large ring
 	current           int
 	body              int  // its length

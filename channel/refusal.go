@@ -1,7 +1,8 @@
 package channel
 
-// refusal is how an end that has no memory for unexpected messages makes its peer announce payload instead of
-// sending it. It owns what each end has told the other about that.
+// refusal is how an end that has no memory for unexpected messages makes its peer announce payload, which is
+// to send it by rendezvous, RTS first, instead of directly. It owns what each end has told the other about
+// that.
 type refusal struct {
 	c            *Channel
 	refuses      bool   // this end does; every message of ours says so
@@ -9,8 +10,8 @@ type refusal struct {
 	peerRefuses  bool   // the peer does, by its latest message
 }
 
-// RefusePayload tells the peer to announce payload from now on (XOFF), or to send it directly again (XON).
-// The next message to the peer carries this; until it arrives, payload may come.
+// RefusePayload tells the peer to send payload by rendezvous, RTS first, from now on (XOFF), or directly
+// again (XON). The next message to the peer carries this; until it arrives, payload may come.
 func (r *refusal) RefusePayload(on bool) {
 	if on && !r.refuses {
 		r.refusedAfter = r.c.send.sent
@@ -24,5 +25,5 @@ func (r *refusal) PeerKnowsRefusal() bool {
 	return r.refuses && int32(r.c.recv.messageCredit-r.refusedAfter) > 0
 }
 
-// PeerRefusesPayload reports whether the peer requires payload to be announced.
+// PeerRefusesPayload reports whether the peer requires payload to be sent by rendezvous.
 func (r *refusal) PeerRefusesPayload() bool { return r.peerRefuses }

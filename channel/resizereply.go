@@ -18,7 +18,7 @@ type resizeReply struct {
 	shape      shape
 	key        transport.Key // of its region
 	offset     uint64        // of its first line
-	generation uint64        // of its first wrap
+	generation uint64        // of its first wrap (flags.go)
 }
 
 const (
@@ -31,11 +31,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// put fills a line with the reply to a request of the given generation:
+// put fills a line with the reply to a request; generation is the nonce of the request:
 //
-//	0  head: the request's generation   24  key of the new ring's region       48  zero
-//	8  kind, phase, 2 zero bytes         32  offset of the ring in it           56  tail: the generation again
-//	12 slot size                         40  generation of the ring
+//	0  head: the request's nonce         24  key of the new ring's region       48  zero
+//	8  kind, phase, 2 zero bytes         32  offset of the ring in it           56  tail: the nonce again
+//	12 slot size                         40  generation of its first wrap
 //	16 lines
 //	20 CRC-32C of bytes 8 to 20 and 24 to 56
 func (a resizeReply) put(b []byte, generation uint64) {
@@ -60,7 +60,7 @@ func checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[8:20], castagnoli), castagnoli, b[24:replyTail])
 }
 
-// replyFlags reports which flags of a reply of the given generation have arrived.
+// replyFlags reports which flags of a reply have arrived; generation is the nonce of the request.
 func replyFlags(b []byte, generation uint64) (head, tail bool) {
 	head = loadWord(b, 0) == generation
 	return head, head && loadWord(b, replyTail) == generation

@@ -12,7 +12,7 @@ type resizeRequest struct {
 	phase      int
 	key        transport.Key // of our receive region
 	offset     uint64
-	generation uint64 // a nonce for the reply's flags, so that old bytes do not match
+	generation uint64 // a nonce: the flags of the reply, so that old bytes do not match
 }
 
 const requestLen = 28

@@ -49,7 +49,9 @@ type resizer struct {
 	demand      demand
 	pending     pendingRequest
 	wantedPhase int // phase to request as soon as credits allow; -1 for none
-	// only CREDIT and a resize request may be sent, and after the request nothing
+	// No messages may be sent. A LARGE message that the send queue had no room for goes first, alone
+	// (large.go). Otherwise a resize request is to be sent: before it, CREDIT may be sent, and after it
+	// nothing.
 	paused       bool
 	refusedPhase int // the lowest phase that the peer has refused; the number of phases if none
 }
@@ -57,8 +59,8 @@ type resizer struct {
 // pause sets paused.
 func (r *resizer) pause() { r.paused, r.c.send.freeAhead, r.c.send.freeAfterWrap = true, 0, 0 }
 
-// phaseForSize returns the lowest phase above the present one whose slots hold an element of n bytes after a
-// head, and that has not been refused; -1 if there is none.
+// phaseForSize returns the lowest phase above the present one whose slots hold an element of n bytes after an
+// upper-layer header of head bytes, and that has not been refused; -1 if there is none.
 func (r *resizer) phaseForSize(n, head int) int {
 	c := r.c
 	for p := c.send.phase + 1; p < r.refusedPhase; p++ {
@@ -69,8 +71,8 @@ func (r *resizer) phaseForSize(n, head int) int {
 	return -1
 }
 
-// requestPhase requests a ring of another phase as soon as the credits allow it. Nothing is sent until the
-// reply.
+// requestPhase requests a ring of another phase as soon as the credits allow it. Until the request is posted,
+// only CREDIT may be sent, and then nothing until the reply.
 func (r *resizer) requestPhase(phase int) error {
 	r.wantedPhase = phase
 	r.pause()
@@ -126,8 +128,8 @@ func (r *resizer) sendRequest() error {
 	return nil
 }
 
-// progressResize continues the work for which the channel is paused: an unsent descriptor, or a resize
-// request or its reply.
+// progressResize continues the work for which the channel is paused: an unsent LARGE message (large.go), or a
+// resize request or its reply.
 func (r *resizer) progressResize() error {
 	c := r.c
 	if c.send.descriptorUnsent() {

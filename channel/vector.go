@@ -42,12 +42,13 @@ const (
 	Oversized
 )
 
-// MaxElement returns the largest element that fits a slot of the current phase after a head of the layer
-// above: what the slot carries, or the threshold if that is less. Before Open it is negative.
+// MaxElement returns the largest element that fits a slot of the current phase after an upper-layer header of
+// head bytes, such as an envelope: what the slot carries, or the threshold if that is less. Before Open it is
+// negative.
 func (c *Channel) MaxElement(head int) int { return min(c.send.maxElement, c.send.maxAnyBody-head) }
 
-// TrySend moves the leading elements that fit one slot of a channel, after a head of the layer above, as one
-// message. It returns how many bytes of elements went (E2, E5). An element above the threshold asks for
+// TrySend moves the leading elements that fit one slot of a channel, after the upper-layer header head, as
+// one message. It returns how many bytes of elements went (E2, E5). An element above the threshold asks for
 // larger slots. If it is the first, TrySend does only that: it transfers nothing and returns no error (E3).
 // If it comes later, the elements before it go now, and it is the first of the next call (E4). TrySend never
 // blocks. An error comes from the queue pair, which is then broken, or from the peer.
@@ -80,7 +81,7 @@ func (v *Vector) TrySend(c *Channel, k Kind, head []byte, flags SendFlags) (n in
 	return v.commit(c, last, k, body, head, flags)
 }
 
-// TrySendWhole sends all of the vector, after a head of the layer above, as one message that fits one slot.
+// TrySendWhole sends all of the vector, after the upper-layer header head, as one message that fits one slot.
 // The outcome is never Moved. A single element above the threshold asks for larger slots, as with TrySend.
 func (v *Vector) TrySendWhole(c *Channel, k Kind, head []byte, flags SendFlags) (n int, o Outcome,
 	err error) {

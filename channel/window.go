@@ -24,10 +24,11 @@ func (s *sendRing) windowEnd(need int) int {
 	return s.lines
 }
 
-// reserveInWindow is reserveLines for a message that uses the window. If the window has no lines left it
-// starts another wrap if that has some, and otherwise does nothing. Only this function starts a wrap although
-// the present one could continue with lines that are not yet credited: if the message is not sent then, that
-// must be undone, or a longer message might wait forever.
+// reserveInWindow is reserveLines for a message that uses the window. If the message does not fit in the
+// rest of the window, it starts another wrap, provided that enough lines at the beginning are credited;
+// otherwise it does nothing. Only this function starts a wrap while the present one has lines left beyond
+// the window. If the message is then not sent, the caller must undo the wrap, or a longer message might wait
+// forever.
 func (s *sendRing) reserveInWindow(need int) bool {
 	if end := s.windowEnd(need); end == s.lines || s.pos+need <= end {
 		return s.reserveLines(need, dataReserve)

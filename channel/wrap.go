@@ -1,9 +1,9 @@
 package channel
 
-// A ring is filled in wraps. Each wrap starts at line 0 with its own generation, its tag (flags.go), and
-// continues line by line, but it need not reach the end of the ring. Any message may be the first of another
-// wrap. It says where the previous wrap ended, so a receiver that has reached that line and finds nothing
-// there recognises the message as the next one. Lines that a wrap leaves out cost no credit.
+// A ring is filled in wraps. Each wrap starts at line 0 with its own generation (flags.go), and continues
+// line by line, but it need not reach the end of the ring. Any message may be the first of another wrap. It
+// says where the previous wrap ended, so a receiver that has reached that line and finds nothing there
+// recognises the message as the next one. Lines that a wrap leaves out cost no credit.
 //
 // So a ping-pong, in which every message waits for the answer to the previous one, stays in the first few
 // lines of the ring, which both cores have in their caches. window.go does the same for a stream over shared

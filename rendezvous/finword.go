@@ -11,9 +11,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// If queue pairs copy memory immediately, a FIN is a word in the sender's memory, because a Write with
-// immediate takes both ends longer, and needs a receive request. The receiver has all bytes when it writes
-// the word, so nothing must precede it.
+// If queue pairs copy memory immediately and can map it (transport.Mapper), and SenderConfig.Share is set, a
+// FIN is a word in the sender's memory, because a Write with immediate takes both ends longer, and needs a
+// receive request. The receiver has all bytes when it writes the word, so nothing must precede it.
 //
 // The FINs of a channel arrive in a ring of words. Each announcement that ends with a word (endsWithWord) has
 // room there, so the receiver need not check. Word n, from 0 on, has index n modulo finWords. It is the id of

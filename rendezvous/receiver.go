@@ -11,7 +11,7 @@ import (
 
 // ReceiverConfig says how messages are read. A zero field selects its default.
 type ReceiverConfig struct {
-	Piece int // bytes of one Read; 1 MiB
+	Piece int // transfer size: bytes of one Read; 1 MiB
 	Depth int // Reads of one channel in flight, 8; or open grants, MaxOpenGrants, which is also the maximum
 	// Grant disables Reads: receivers grant their buffers, and senders write. A device without Reads always
 	// works like this.
@@ -64,7 +64,7 @@ type channelQueue struct {
 	c           *channel.Channel
 	first, last *fetch // fetches with Reads to post or CTSs to send
 	inFlight    int    // Reads, or grants
-	pendingFINs []ATS  // ends of announcements to send, in order, as FIN or ATS
+	pendingFINs []ATS  // ends of announcements to send, in order: by a word, by an immediate, or by ATS
 	finsSent    int    // of these
 	spareRecvs  int    // receive requests posted for grants that failed
 	queueFull   bool   // the send queue was full, or the pass may copy no more: try again in the next pass
@@ -85,10 +85,10 @@ type fetch struct {
 	generation uint32
 	c          *channel.Channel // nil in a free entry
 	source     Source
-	want       int // bytes to receive: the message, or the part that fits
-	asked      int // of these, requested by Reads or grants, or copied
-	arrived    int // of these, received
-	token      uint64
+	want       int    // bytes to receive: the message, or the part that fits
+	asked      int    // of these, requested by Reads or grants, or copied
+	arrived    int    // of these, received
+	token      uint64 // the caller's cookie, returned unchanged, as a wr_id
 	next       *fetch
 	method     transferMethod
 	into       segments // the user's buffer, if the message is received directly
@@ -146,11 +146,11 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 		views: transport.ViewRegistrarOf(pd)}
 }
 
-// Start begins to fetch an announced message into bufs, one after the other, as much of it as fits. If done
-// is true there was nothing to fetch, and the token is not returned later. Otherwise the buffers must not be
-// accessed until OnCompletion, OnGrantEnd or Fail returns token; the slice bufs itself belongs to the caller
-// again. An error means that the channel must be failed; then nothing of the message is kept unless Fail
-// returns the token.
+// Start begins to fetch an announced message into bufs, one after the other, as much of it as fits. token is
+// a cookie of the caller that is returned unchanged, as a wr_id. If done is true there was nothing to fetch,
+// and the token is not returned later. Otherwise the buffers must not be accessed until OnCompletion,
+// OnGrantEnd or Fail returns token; the slice bufs itself belongs to the caller again. An error means that
+// the channel must be failed; then nothing of the message is kept unless Fail returns the token.
 func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint64) (done bool, err error) {
 	l := r.queue(c)
 	t := r.start(s, token)
@@ -203,9 +203,9 @@ func (l *channelQueue) add(t *fetch, c *channel.Channel) {
 	l.last = t
 }
 
-// TryCopy is Start for a message that can be copied immediately: done means that buf has all of it. Otherwise
-// nothing has happened, except that buf may have been written to. An error together with done means that the
-// channel must be failed.
+// TryCopy is Start for a message that can be copied immediately: done means that buf has all of it.
+// Otherwise, if there is no error, nothing has happened except that buf may have been written to. An error
+// means that the channel must be failed; without done, the copy may have succeeded nevertheless.
 func (r *Receiver) TryCopy(c *channel.Channel, s Source, buf []byte) (done bool, err error) {
 	l := r.queue(c)
 	if !r.copies || s.Key == 0 || s.Length == 0 || s.Length > uint64(len(buf)) || l.first != nil ||
@@ -288,7 +288,8 @@ func (r *Receiver) queueFIN(l *channelQueue, d ATS) {
 	r.inUse++
 }
 
-// sendFINs sends the ends of announcements, in order, while there is room: as FIN or as ATS.
+// sendFINs sends the ends of announcements, in order, while there is room: each by a word, by an immediate or
+// by ATS, as the announcement's id says.
 func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 	for ; l.finsSent < len(l.pendingFINs); l.finsSent++ {
 		d := l.pendingFINs[l.finsSent]

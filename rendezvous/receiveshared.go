@@ -20,7 +20,8 @@ type sharedCopies struct {
 // passBudget is how many bytes one pass copies, so that other channels have their turn.
 const passBudget = sharedcopy.MaxPart
 
-// BeginPass resets the number of bytes that the receiver may copy in a pass.
+// BeginPass begins a pass, one call of the engine's progress loop: it resets the number of bytes that the
+// receiver may copy in it.
 func (r *Receiver) BeginPass() { r.budget, r.stopped = passBudget, false }
 
 // Copied reports whether this pass has made a cooperative copy.

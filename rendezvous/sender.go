@@ -9,9 +9,10 @@
 // the last Write notifies the receiver.
 //
 // FIN has three forms. Usually it is a Write with immediate of no bytes: a delivered completion that needs no
-// slot and no credit (docs/internals/adr/0022). If queue pairs copy memory immediately, it is a word that the
-// receiver writes into the sender's memory (finword.go). Beyond MaxFINs open announcements it is a message in
-// the ring, ATS, so that the number of announcements is not limited.
+// slot and no credit (docs/internals/adr/0022). If queue pairs copy memory immediately and can map it, and
+// SenderConfig.Share is set, up to finWords open announcements of a channel end with a word that the receiver
+// writes into the sender's memory (finword.go). Beyond MaxFINs open announcements of the first form, FIN is a
+// message in the ring, ATS, so that the number of announcements is not limited.
 //
 // A long message between ranks that share memory can be copied by both ends (package sharedcopy), which is
 // called a cooperative copy. The sender first sends CLAIMS: the keys of a work-claim table, which the
@@ -32,8 +33,9 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// MaxFINs is how many announcements of one channel keep a receive request without memory posted, for their
-// FIN. All others end with ATS.
+// MaxFINs is how many announcements of one channel keep a receive request without memory posted, for a FIN by
+// immediate. A FIN word is tried before that (finword.go); announcements for which neither has room end with
+// ATS.
 const MaxFINs = 256
 
 // Sender is the sending side of a rank, for all its channels.
@@ -56,7 +58,7 @@ type Sender struct {
 
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.
 type SenderConfig struct {
-	Piece int // bytes of one Write; 1 MiB
+	Piece int // transfer size: bytes of one Write; 1 MiB
 	Depth int // Writes of one channel in flight; 8
 	// Share lets the sender copy a part of long messages while their receivers fetch them, if queue pairs
 	// copy immediately and can map memory. It also lets it bypass the caches for bytes that receivers read
@@ -85,7 +87,7 @@ type pendingSend struct {
 	channel    *channelSends
 	mr         transport.MR // nil for a message of no bytes, and for one that is gathered
 	length     uint64
-	token      uint64
+	token      uint64 // the caller's cookie, returned unchanged, as a wr_id
 	end        endKind
 	written    written
 	gathered   gathered
@@ -114,8 +116,9 @@ func NewSender(pd transport.PD, c SenderConfig) *Sender {
 }
 
 // TrySendRTS announces buf, which may be empty, as a whole message. If it returns true, buf must not change
-// until OnFIN, TakeFIN, OnATS, OnCompletion or Fail returns token. False means that there is no room now: no
-// credits, or a full send queue. The id identifies the announcement for Withdraw.
+// until OnFIN, TakeFIN, OnATS, OnCompletion or Fail returns token, a cookie of the caller that is returned
+// unchanged, as a wr_id. False means that there is no room now: no credits, or a full send queue. The id
+// identifies the announcement for Withdraw.
 func (s *Sender) TrySendRTS(c *channel.Channel, env eager.Envelope, buf []byte, token uint64, more bool) (
 	id uint64, ok bool, err error) {
 	return s.trySend(c, channel.RTS, rtsLen, buf, nil, len(buf), token, more, putRTS(env))
@@ -133,7 +136,7 @@ func (s *Sender) TrySendGathered(c *channel.Channel, env eager.Envelope, from tr
 	return s.trySend(c, channel.RTS, rtsLen, nil, from, n, token, more, putRTS(env))
 }
 
-// TrySendPiece is TrySendRTS for the next bytes of a message that has begun.
+// TrySendPiece is TrySendRTS for the next element of a message that has begun: it sends a PIECE.
 func (s *Sender) TrySendPiece(c *channel.Channel, buf []byte, token uint64, more bool) (id uint64, ok bool,
 	err error) {
 	return s.trySend(c, channel.Piece, sourceLen, buf, nil, len(buf), token, more,

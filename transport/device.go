@@ -82,8 +82,8 @@ type DeviceAttr struct {
 	// CopyCall is how long a Get of memory that is not mapped into this process takes before its first byte.
 	// It is measured where peers connect; 0 before, and where there is no such memory.
 	CopyCall time.Duration
-	// HugePages promises that memory which peers on this host often get is moved to huge pages: then many of
-	// them can get it at the same time.
+	// HugePages: memory that peers often read by QP.Get is moved to huge pages, so that many of them can read
+	// it at the same time.
 	HugePages      bool
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes

@@ -65,7 +65,7 @@ type HandlerConfig struct {
 
 // HandlerCounts counts what completion handlers do.
 type HandlerCounts struct {
-	Wakes  uint64 // turns that ended a queue's sleep
+	Wakes  uint64 // turns that began with a wake-up of the thread's poller
 	Passes uint64 // over the queue pairs of a queue
 }
 

@@ -23,8 +23,9 @@ var unit = int64(max(minPage, os.Getpagesize()))
 // units rounds a number of bytes up to whole units.
 func units(n int64) int64 { return (n + unit - 1) / unit * unit }
 
-// arena is the memory of a device that its peers map, as a whole: the table of keys, then pages for blocks,
-// bitmaps and PD.Alloc. Its address range is much larger than what is used of it; only reserved pages exist.
+// arena is the memory of a device that its peers map, as a whole: first its tables (see below), then pages
+// for control blocks (controlblock.go), doorbells (doorbell.go) and PD.Alloc. Its address range is much
+// larger than what is used of it; only reserved pages exist.
 type arena struct {
 	fd  int
 	mem []byte

@@ -18,7 +18,7 @@ type connectInfo struct {
 	num        transport.QPN
 	recv       int  // depth of its receive queue
 	reads      int  // maximum Reads of the other side at once
-	asymmetric bool // it passes the barriers of others
+	asymmetric bool // its process is registered for membarrier: calls of other processes order its stores too
 	queues     []queueInfo
 	// address of secret in this process: a peer that finds secret there can read this process's memory
 	probe  uint64

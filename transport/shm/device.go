@@ -49,7 +49,7 @@ type Device struct {
 	queuepair.Device
 
 	opts       Options
-	asymmetric bool
+	asymmetric bool             // membarrier (asymmetric fences) is available
 	probe      *[nonceSize]byte // read by peers to find out whether they can
 	arena      *arena
 	huge       hugePages

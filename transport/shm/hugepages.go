@@ -37,8 +37,9 @@ const (
 	// Bytes of a block after which it is moved. Copying that much takes twice as long as the longest moves: 5
 	// ms, when the system waits for all CPUs, which spin. Most moves take half a millisecond.
 	hugeAfter = 128 << 20
-	// Bytes of regions from this length on count so many times: such memory is moved when more of it has been
-	// reached than there is, so the program uses it again, and most often does so many times.
+	// A region of at least hugeLong bytes counts hugeWeight times. So a 2 MiB block is moved as soon as more
+	// than 2 MiB of it have been registered in total: the program is using it again, and will probably do so
+	// often.
 	hugeLong   = 256 << 10
 	hugeWeight = hugeAfter / hugePage
 	hugeAtOnce = 2 // blocks in one call

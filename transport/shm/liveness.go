@@ -22,10 +22,10 @@ type liveness struct {
 
 const (
 	probePeriod = 200 * time.Millisecond // between two probes of a peer
-	probeShare  = 2 * time.Millisecond   // minimum per peer: a probe takes a microsecond
+	probeShare  = 2 * time.Millisecond   // minimum of the period for each peer; a probe takes a microsecond
 )
 
-// start starts the watcher of a device's peers, once.
+// start starts the goroutine that watches the device's peers. Only the first call has an effect.
 func (l *liveness) start(d *Device) {
 	l.once.Do(func() { l.watcher.Go(d.watchPeers) })
 }

@@ -44,14 +44,16 @@ type qp struct {
 
 // fastWrite is the state that a Write needs that the caller carries out.
 type fastWrite struct {
-	pd            *verbs.PD   // QP.PD, while open
-	open          bool        // work may be posted, and no posted request waits
-	fenced        bool        // the system has no barrier for others: every mark has one, and key stays 0
+	pd   *verbs.PD // QP.PD, while open
+	open bool      // work may be posted, and no posted request waits
+	// one end lacks membarrier: every change of placementSeq is a full fence, and the fast path (key ≠ 0) is
+	// never used
+	fenced        bool
 	placementSeq  *uint64     // in the peer's arena, as are the next two
 	notifyEnable  *uint64     //
 	writeTarget               // of the last Write
 	before        writeTarget // of the Writes before it
-	placementMark uint64      // what placementSeq has
+	placementMark uint64      // local copy of *placementSeq, which only this end writes
 }
 
 // writeTarget is a region of the peer in the mapped arena.
@@ -67,9 +69,9 @@ type peerMapping struct {
 	mem     []byte        // the peer's arena
 	domain  uint32        // of the peer's queue pair
 	num     transport.QPN // of that
-	own     sys.Foreign   // the peer's own memory
-	foreign bool          // it can be read and written
-	copying *copyWatch    // of that
+	own     sys.Foreign   // the peer's private memory, outside its arena: process_vm_readv, process_vm_writev
+	foreign bool          // own can be read and written
+	copying *copyWatch    // of copies from and to own
 	queues  []peerQueue
 }
 
@@ -111,8 +113,8 @@ func (d *Device) prepareQP(conf transport.QPConfig) (*prepared, error) {
 	return p, nil
 }
 
-// drop releases a prepared queue pair. peer is the wake address of a peer that may still use it, or nil: then
-// the block is retired until that peer's process has ended.
+// drop releases a prepared queue pair. peer is the wake address of a peer that may still use it: the block is
+// then retired until that peer's process has ended. If peer is nil, the block is recycled at once.
 func (d *Device) drop(p *prepared, peer *sys.WakeAddress) {
 	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	rcq.putSlot(p.slots[1])
@@ -167,7 +169,7 @@ type connection struct {
 	in      *receiveBlock
 	wake    *sys.WakeAddress // of the peer: exists as long as its process
 	slots   [2]uint32
-	stage   span // from which the peer may still copy
+	stage   span // memory of the bounce buffer, from which the peer may still copy
 	ended   bool // this end no longer uses the peer's memory; guarded by Device.live
 	own     *sys.Foreign
 	copying copyWatch
@@ -197,7 +199,7 @@ func (d *Device) recycle(l *connection) {
 	delete(d.live.inbounds, l.in)
 	d.arena.putBlock(l.in.off)
 	if l.stage.n > 0 {
-		_ = d.arena.put(l.stage, nil) // pages that stay are zeroed with the next use
+		_ = d.arena.put(l.stage, nil) // if its pages cannot be freed, they are zeroed before they are reused
 	}
 }
 

@@ -74,7 +74,8 @@ func (e *endpoint) waitForSlot() bool {
 	}
 }
 
-// enter admits an unauthenticated connection, and cuts the one that is evicted for it.
+// enter admits an unauthenticated connection, and cuts the one that is evicted for it. That may be the new
+// connection itself, which respond then refuses.
 func (e *endpoint) enter(h *setup.Handshake) *admission.Conn {
 	host, _, _ := net.SplitHostPort(h.RemoteAddr().String())
 	place := &admission.Conn{Address: host}
@@ -82,11 +83,11 @@ func (e *endpoint) enter(h *setup.Handshake) *admission.Conn {
 	h.SetDeadline(now.Add(e.dev.opts.AuthTimeout))
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.pending[place] = h
 	if out := e.admission.Enter(place, now); out != nil {
 		e.pending[out].Interrupt()
 		delete(e.pending, out)
 	}
-	e.pending[place] = h
 	return place
 }
 

@@ -61,7 +61,7 @@ type incoming struct {
 
 	r    *verbs.Region // tagged: its destination
 	at   int
-	asks uint32 // ReadWrite: the Read that asked for it
+	asks uint32 // ReadWrite: the index in the send queue of the Read that it answers
 	recv uint32 // untagged: the index of the posted Recv
 	off  int    // and the offset in it
 

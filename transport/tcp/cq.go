@@ -32,7 +32,7 @@ type cq struct {
 type buffers struct {
 	staging [stagingSize]byte // what was read and is not yet placed; empty between two QPs' turns
 	out     frame.Batch
-	after   [frame.MaxBatchFrames]cursor // each frame of out, where one link carries it
+	after   [frame.MaxBatchFrames]cursor // the cursor after each frame of out; only a singleLink uses it
 }
 
 func (c *cq) makeBuffers() { c.makeOnce.Do(func() { c.buffers = new(buffers) }) }

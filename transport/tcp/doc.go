@@ -8,9 +8,9 @@
 // A queue pair in RDMA mode has three layers:
 //
 //   - a link (internal/link) is one socket, plain or encrypted; conn.go takes frames off it
-//   - a sequencer (sequencer.go) carries the frames of a queue pair over one link (singlelink.go), or, with
-//     numbers, acknowledgements and holes, over several, the lanes (multilane.go, lane*.go,
-//     internal/sequence)
+//   - a sequencer (sequencer.go) carries the frames of a queue pair over one link (singlelink.go), or over
+//     several, the lanes, with sequence numbers, acknowledgements and gaps, which LaneStats calls holes
+//     (multilane.go, lane*.go, internal/sequence)
 //   - a kind of frame (framekinds.go, frame*.go) knows how its frames are made, checked and carried out;
 //     internal/frame has their bytes
 //

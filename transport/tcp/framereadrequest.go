@@ -95,9 +95,10 @@ func parseReadRequest(h frame.Header, payload []byte) (readResponse, error) {
 	return a, nil
 }
 
-// storeReadRequest stores a Read Request or an Atomic of the peer at its position in the queue, where it
-// waits until all earlier frames have arrived (releaseRequest). It checks the request first, because a wrong
-// request must not overwrite another one.
+// storeReadRequest stores a Read Request or an Atomic of the peer in the queue of answers, where it waits
+// until all earlier frames have arrived (releaseRequest). The frame's Ref, the number of the request among
+// the Reads and Atomics of its sender, determines its place. The request is parsed first, so that an invalid
+// one does not take a place.
 func (r *laneReceiver) storeReadRequest(parse func(frame.Header, []byte) (readResponse, error),
 	i *incoming) error {
 	q := r.q

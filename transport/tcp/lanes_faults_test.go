@@ -20,6 +20,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
@@ -194,6 +195,22 @@ func TestLanes_TerminateThatIsLostIsSentAgain(t *testing.T) {
 				require.ErrorContains(t, list[loser].to.Err(), `"the reason"`)
 			}
 		})
+	}
+}
+
+// A lane over which a Terminate would be sent again begins with Ready: the error names what came instead.
+func TestLanes_TerminateIsSentAgainAfterReady(t *testing.T) {
+	list := newCouple(t, Options{Lanes: 2}, 64, nil)
+	e, d := list[0].dev.end, &list[0].lanesOf().dial
+	for want, h := range map[string]frame.Header{
+		"protocol violation: Alive where Ready must come first": {Op: frame.Alive},
+		"protocol violation: frame type 99 with flags 0x0":      {Op: 99},
+		"protocol violation: Write with sequence number 0":      {Op: frame.Write},
+	} {
+		near, far := streams(t)
+		_, err := far.Write(frame.AppendOverLane(nil, h, 0, 0, 0, 0, nil, false))
+		require.NoError(t, err)
+		require.EqualError(t, e.repeatTerminate(setup.New(&e.local, near), d, &lastFrame{}), want)
 	}
 }
 

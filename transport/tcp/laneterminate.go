@@ -58,8 +58,12 @@ func (e *endpoint) repeatTerminate(h *setup.Handshake, d *laneDialer, last *last
 	if err := h.ReadFull(ready); err != nil {
 		return err
 	}
-	if f, err := frame.ParseOverLane(ready, h.Lane()); err != nil || f.Op != frame.Ready {
-		return fmt.Errorf("%w: %v where Ready must come first: %w", transport.ErrProtocol, f.Op, err)
+	f, err := frame.ParseOverLane(ready, h.Lane())
+	if err != nil {
+		return err
+	}
+	if f.Op != frame.Ready {
+		return fmt.Errorf("%w: %v where Ready must come first", transport.ErrProtocol, f.Op)
 	}
 	if err := h.Write(last.append(nil, h.Lane(), d.q.checked)); err != nil {
 		return err

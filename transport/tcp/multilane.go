@@ -220,7 +220,8 @@ func (m *multiLane) noLaneComes(cause error) {
 		return
 	}
 	if q.PeerEnd() && q.written.next == q.SQ.Tail && q.at.ended {
-		// The peer can only have missed that we have its Close, and it has ended in order: so do we.
+		// The peer has closed, and has all our requests. It can lack at most our Close and the
+		// acknowledgement of its own, so this end ends in order too.
 		q.CloseSent()
 		return
 	}

@@ -11,13 +11,13 @@ import (
 // cursor is a position in the sequence of frames that a QP sends. Making a frame moves the cursor; if the
 // socket does not accept the frame, restoring the previous cursor undoes it.
 type cursor struct {
-	greeted       bool   // the Ready frame has been passed
-	ended         bool   // the Close frame has been passed
-	next          uint32 // request
-	off           int    // bytes of it that have been passed
-	reads         uint64 // Reads and Atomics of ours that have been passed
-	response      uint32 // answer
-	responseOff   int    // bytes of its answer that have been passed
+	greeted       bool   // the Ready frame is before the cursor
+	ended         bool   // the Close frame is before the cursor
+	next          uint32 // index of a request in the send queue
+	off           int    // bytes of it that are before the cursor
+	reads         uint64 // Reads and Atomics of ours that are before the cursor
+	response      uint32 // index of an answer in the queue of answers
+	responseOff   int    // bytes of it that are before the cursor
 	responseFirst bool   // an answer goes before a request, for fairness
 }
 

@@ -197,8 +197,8 @@ func (s *singleLink) read() (came bool) {
 	case err == nil:
 		return n > 0
 	case errors.Is(err, io.EOF):
-		// Even after the peer's Close: the peer waits for ours, and for the Reads that it answers, until both
-		// have closed.
+		// This is an error even after the peer's Close: until the peer has our Close too, it keeps the
+		// connection open, and answers our Reads.
 		s.q.Fail(fmt.Errorf("%w: %w", transport.ErrPeerLost, errEnded), transport.StatusFatal)
 	default:
 		s.q.ReceiveFailed(err)

@@ -16,7 +16,9 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
+	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
 )
 
@@ -286,6 +288,31 @@ func TestUnauthenticated_SlowIsCut(t *testing.T) {
 			require.Empty(t, r.last(), name)
 		}
 	})
+}
+
+// A caller that is accepted when all places are taken by others in their grace, as another listener may have
+// filled them in the meantime, is told to try again.
+func TestUnauthenticated_AcceptedWhenAllPlacesAreTaken(t *testing.T) {
+	h := newHost(t, Options{})
+	e := h.dev.end
+	e.mu.Lock()
+	for range admission.MaxConns {
+		e.admission.Enter(&admission.Conn{}, time.Now().Add(time.Hour))
+	}
+	e.mu.Unlock()
+	near, far := streams(t)
+	r := newRaw(t, far, testParties())
+	newcomer := setup.New(&e.local, near)
+	place := e.enter(newcomer)
+	rank, err := e.respond(newcomer, place)
+	require.Equal(t, -1, rank)
+	require.ErrorIs(t, err, transport.ErrRefused)
+	require.ErrorContains(t, err, "others came when 128 such connections were open")
+	require.NoError(t, near.Close())
+	require.Equal(t, fmt.Sprintf("%d: too slow, or too many unauthenticated connections: try again",
+		handshake.RejectBusy), r.last())
+	require.Empty(t, e.pending)
+	require.Len(t, e.admission.Pending, admission.MaxConns)
 }
 
 // What the other side of Connect says wrong comes back as its error, with rank and address; who listens there

@@ -23,7 +23,8 @@ type Queue interface {
 	// closed.
 	Poller() *sys.Poller
 
-	// Pass drives the queue's queue pairs once, and reports whether anything arrived.
+	// Pass drives the queue's queue pairs once. It reports whether it found work: data that arrived or, with
+	// some providers, only data to send.
 	Pass() bool
 
 	// Park makes traffic wake the poller, and reports whether that is possible; Unpark ends that.

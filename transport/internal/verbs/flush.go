@@ -8,9 +8,9 @@ type Completions interface {
 	Raise() // an event
 }
 
-// Flush completes all posted requests in order: the oldest send request with the status first, all others
-// flushed. A request that is done after one that is not is flushed too: nothing succeeds after a failure.
-// flushed makes a completion.
+// Flush completes all posted requests in order, with completions that flushed makes. The oldest send request
+// gets the status first, and all others StatusFlushed; a request's Failed takes precedence. Requests that are
+// done are flushed as well, because an older one is not: no request succeeds after one that failed.
 func Flush(sq *SendQueue, rq *RecvQueue, send, recv Completions, first transport.Status,
 	flushed func(id uint64, op transport.Opcode) transport.WC) {
 	for sq.Head != sq.Tail {

@@ -10,7 +10,9 @@ import "time"
 //
 //   - No connection is evicted before its grace period is over, which is time enough for a rank to prove
 //     itself. If all are in their grace period the newcomer waits in the system's queue. That also limits how
-//     many unauthenticated callers are served in a second, and so what they cost the job.
+//     many unauthenticated callers are served in a second, and so what they cost the job. A newcomer that was
+//     accepted already is itself evicted: with several listeners, another one may have filled the places
+//     since Wait was called.
 //   - A connection that has not named this job is evicted before one that has, in its Hello or, with TLS, in
 //     its ClientHello: a rank sends it at once.
 //   - Of the rest, the oldest one of the address with the most connections is evicted.
@@ -45,10 +47,15 @@ func (c *Control) Wait(now time.Time) time.Duration {
 	return max(0, c.Grace-now.Sub(c.Pending[0].since))
 }
 
-// Enter admits a connection when Wait is 0, and returns the connection that it evicts, or nil.
+// Enter admits a connection, and returns the connection that it evicts, or nil. It evicts s itself if all
+// places are taken by connections in their grace period. That Wait has returned 0 does not rule this out if
+// there are several listeners: others may call Enter in between.
 func (c *Control) Enter(s *Conn, now time.Time) (out *Conn) {
 	if len(c.Pending) >= c.Places {
-		out = c.victim(now)
+		if out = c.victim(now); out == nil {
+			s.Evicted = true
+			return s
+		}
 		out.Evicted = true
 		c.Leave(out)
 	}
@@ -57,7 +64,7 @@ func (c *Control) Enter(s *Conn, now time.Time) (out *Conn) {
 	return out
 }
 
-// victim returns the connection to evict when all places are taken.
+// victim returns the connection to evict when all places are taken, or nil if all are in their grace period.
 func (c *Control) victim(now time.Time) (out *Conn) {
 	of := map[string]int{}
 	for _, s := range c.Pending {

@@ -59,6 +59,21 @@ func TestAdmission_WhoGoesForANewcomer(t *testing.T) {
 	require.Same(t, greeted, out, "all others are in their grace")
 }
 
+// With several listeners a newcomer may be accepted although all places are taken by others in their grace:
+// it goes itself.
+func TestAdmission_AcceptedNewcomerGoesIfAllOthersAreInTheirGrace(t *testing.T) {
+	d := newDoor(2)
+	first, _ := d.comes("a")
+	second, _ := d.comes("a")
+	require.Equal(t, d.Grace, d.Wait(d.now))
+	third, out := d.comes("b")
+	require.Same(t, third, out)
+	require.True(t, third.Evicted)
+	require.Equal(t, []*Conn{first, second}, d.Pending)
+	d.Leave(third)
+	require.Equal(t, []*Conn{first, second}, d.Pending)
+}
+
 // Whatever unauthenticated callers do, a rank that proves itself within its grace gets in: it is taken in when the grace of
 // those inside is over at the latest, and it does not go before its own is. There are never more inside than
 // places, and each goes at most once.

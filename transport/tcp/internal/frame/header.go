@@ -56,7 +56,7 @@ func Parse(b []byte) (Header, error) {
 	return h, err
 }
 
-// parseOf parses a header that was received over a lane.
+// parseOf parses a header that was received over a lane; a singleLink counts as lane 0.
 func parseOf(b []byte, lane uint16) (Header, error) {
 	_ = b[HeaderSize-1]
 	w := binary.LittleEndian.Uint64(b)

@@ -22,7 +22,7 @@ const (
 	end
 )
 
-// Ops is the end of the opcodes of a singleLink.
+// Ops is one more than the largest opcode that a singleLink accepts.
 const Ops = Lost
 
 // opcodes has the limits of each opcode. docs/internals/spec/wire.md specifies the meaning of a frame, and of

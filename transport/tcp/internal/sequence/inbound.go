@@ -59,8 +59,8 @@ type Inbound[T any] struct {
 	Now func() time.Duration
 
 	next  uint64 // the smallest number that has not arrived
-	runs  []Run  // beyond it, ascending
-	ready int    // the first runs, which lie before next and are ready to be delivered
+	runs  []Run  // arrived and not yet delivered, ascending
+	ready int    // how many of runs, from the first on, lie before next: these can be delivered
 	tails []tail[T]
 	Stats Holes
 }
@@ -155,8 +155,9 @@ func (in *Inbound[T]) Arrived(n uint64, k Kind, end uint8) {
 	}
 }
 
-// holes updates the statistics of holes for a number that has arrived before the i-th run. A hole lies before
-// a run. closed says whether the number before it has arrived, right whether the number after it has.
+// holes updates the statistics when a number arrives that lies before the i-th run. Each hole ends at a run,
+// so there is one for each run that does not follow another one directly. closed says whether the preceding
+// number has arrived, right whether the following one has.
 func (in *Inbound[T]) holes(i int, closed, right bool) {
 	s := &in.Stats
 	switch {

@@ -104,7 +104,7 @@ func ParseParameters(b []byte) (p Parameters, rest []byte, err error) {
 	n := int(binary.LittleEndian.Uint16(b))
 	if n < ParametersSize || n > MaxParameters || n > len(b) {
 		return p, nil, fmt.Errorf("%w: parameters of %d bytes in a message of %d; %d to %d are possible",
-			transport.ErrProtocol, n, ParametersSize, MaxParameters, len(b))
+			transport.ErrProtocol, n, len(b), ParametersSize, MaxParameters)
 	}
 	p.Reads = int(binary.LittleEndian.Uint16(b[2:]))
 	p.Lanes = int(binary.LittleEndian.Uint16(b[4:]))

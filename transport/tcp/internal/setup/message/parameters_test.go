@@ -56,9 +56,15 @@ func TestParameters_C2_ReadAndRefused(t *testing.T) {
 
 	for text, change := range map[string]func(b []byte) []byte{
 		"11 bytes of parameters": func(b []byte) []byte { return b[:ParametersSize-1] },
-		"parameters of 11 bytes": func(b []byte) []byte { b[0] = 11; return b },
-		"parameters of 13 bytes": func(b []byte) []byte { b[0] = 13; return b },
-		"parameters of 65 bytes": func(b []byte) []byte {
+		"parameters of 11 bytes in a message of 12; 12 to 64 are possible": func(b []byte) []byte {
+			b[0] = 11
+			return b
+		},
+		"parameters of 13 bytes in a message of 12; 12 to 64 are possible": func(b []byte) []byte {
+			b[0] = 13
+			return b
+		},
+		"parameters of 65 bytes in a message of 112; 12 to 64 are possible": func(b []byte) []byte {
 			b[0] = 65
 			return append(b,
 				make([]byte, 100)...)

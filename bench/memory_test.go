@@ -42,7 +42,7 @@ func TestTheTableOfMemory(t *testing.T) {
 2                  12416          1920         -             86480
 4                  37120          5632         -             86779
 8                  86528         13056         -             86864
-16                185344         27904         -             86899
+16                212224         54784         -             75892
 17                167936             0         -            102300
 `, residentColumn.ReplaceAllString(r.Out, "${1}         -"))
 }

@@ -226,7 +226,8 @@ func (d *artifacts) expectTimeout(now time.Time) {
 	}
 }
 
-// tick asks the ranks for their stacks when the job is close to its timeout, and prints them after it.
+// tick asks the ranks for their stacks when the job is close to its timeout. After it, tick prints what each
+// rank did, and writes the stacks to files if there is an output folder.
 func (d *artifacts) tick(now time.Time) {
 	j, s := d.job, d.supervisor
 	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {

@@ -32,9 +32,9 @@ type connector struct {
 	started []*node // new nodes, also if connect fails
 }
 
-// connect starts the agents of all hosts concurrently, fills in missing slots, and returns the node of each
-// host, nil for one without an agent. It adds new nodes to c.started, even if it returns an error, which
-// names every host without an agent.
+// connect starts the agents of all hosts concurrently, and returns the node of each host. Where a host's
+// Slots are 0, it sets them to the number of cores. If some agents have not started, the nodes of their hosts
+// are nil, and the error names these hosts. Even then it adds the new nodes to c.started.
 func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) {
 	limit := connectTimeout
 	// At a restart, a host may be lost through which others would be reached: do not wait long for it.
@@ -125,7 +125,8 @@ func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node
 // connectAgent starts the agent of a host, or finds it in the trunk, and returns it once it is up, with the
 // node through which it is reached. If another agent cannot start it, the launcher does.
 func (c *connector) connectAgent(ctx context.Context, h Host, at position) (*remote.Agent, *node, error) {
-	// Agents may share a machine: an agent must not kill processes with the mark of another.
+	// Agents may share a machine, and an agent kills all processes with its job's mark (WEFT_JOB in the
+	// environment, and a resource limit), so each has a job id of its own.
 	id := fmt.Sprintf("%s-%d", c.id, at.number)
 	if at.trunk != nil {
 		far, err := at.trunk.Connect(ctx, at.number, h.Name, id)

@@ -25,9 +25,10 @@ func isForwarded(v string) bool {
 // numbers are a rank's numbers in the job and on its host, and the number of restarts of the job.
 type numbers struct{ rank, size, local, locals, restarts int }
 
-// rankEnv returns the variables that a rank has in addition to its agent's: the user's for all ranks, those
-// that identify the rank, then the user's for its program. Variables of environ, the launcher's own
-// environment, are kept.
+// rankEnv returns the variables that a rank has in addition to its agent's: the user's for all ranks, weft's,
+// then the user's for its program. If a variable occurs twice, the later value counts. The defaults of
+// WEFT_CORES_PER_RANK, GOMAXPROCS and WEFT_IFACE are left out if the user has set the variable, in job, in
+// app or in environ, the launcher's own environment.
 func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []string {
 	r, n := strconv.Itoa(id.rank), strconv.Itoa(id.size)
 	local, locals := strconv.Itoa(id.local), strconv.Itoa(id.locals)

@@ -15,13 +15,14 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/placement"
 )
 
-// A planRequest is the input of a host's plan: its ranks of the job. It is sent to agents of other hosts.
+// A planRequest is what a host's plan is made from: how many ranks of the job run there, and what the user
+// wants for them. Agents of other hosts receive it from the launcher.
 type planRequest struct {
 	Ranks   int
 	Binding Binding
 	CQCores CQCores
 	Each    int // cores for each rank, as Job.CoresPerRank
-	// of each rank; 0 for as many as it has cores
+	// endpoints of each rank (see Job.Endpoints); 0 for as many as it has cores
 	Endpoints int
 	Programs  []programRequest // by program of the job; nil where the launcher itself has found them
 	Peers     []string         // some of the job's other hosts; empty where all ranks are here
@@ -40,12 +41,13 @@ type plan struct {
 	CPUs         [][]int // as in placement.Placement, by the ranks of this host
 	Handlers     [][]int
 	CoresPerRank int
-	Endpoints    int `json:"-"` // of each rank; the launcher settles that when all hosts have planned
-	Unbound      string
-	OwnCore      bool
-	Notes        []string
-	Files        []string // by program of the job: what is executed
-	Missing      []int    // the programs that have to be copied to this host
+	// endpoints of each rank; the launcher settles their number when all hosts have planned
+	Endpoints int `json:"-"`
+	Unbound   string
+	OwnCore   bool
+	Notes     []string
+	Files     []string // by program of the job: what is executed
+	Missing   []int    // the programs that have to be copied to this host
 	// at which the job's other hosts reach this one, as a CIDR; empty where there are none
 	Interface string
 	Problems  []string // why the job cannot run here

@@ -18,8 +18,9 @@ const (
 )
 
 // An input copies the launcher's standard input to ranks: from a terminal, which ranks in sessions of their
-// own may not read themselves, or to several ranks. Where neither is so, the rank gets the launcher's
-// descriptor itself, and so only what it reads is used up. A rank that does not read holds the others up.
+// own may not read themselves, to all ranks, or to a rank on another host. Otherwise the one rank gets the
+// launcher's descriptor itself, and so only what it reads is used up. A rank that does not read holds the
+// others up.
 type input struct {
 	from        int
 	stop, stops int           // the two ends of a pipe: closing stops ends the reading

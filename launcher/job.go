@@ -46,11 +46,12 @@ type Job struct {
 	Env     []string // NAME=VALUE, added to this process's environment for all ranks
 	BindTo  Binding
 	CQCores CQCores
-	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore, and otherwise its share of
-	// the free cores.
+	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore and BindList, and otherwise
+	// its share of the cores that the job can use.
 	CoresPerRank int
-	// Endpoints is how many endpoints each rank has. EndpointsAuto is one for each core of the rank that has
-	// the fewest; 0 leaves that to WEFT_ENDPOINTS, whose default is auto.
+	// Endpoints is how many endpoints each rank has: message engines that are independent of one another,
+	// each with its own lock, connections and progress (MPICH calls them VCIs). EndpointsAuto is one for each
+	// core of the rank that has the fewest; 0 leaves that to WEFT_ENDPOINTS, whose default is auto.
 	Endpoints int
 	Stdin     Input
 	Label     bool // put "[rank] " before every line
@@ -64,7 +65,8 @@ type Job struct {
 	DryRun bool
 	// JSON has DryRun show it as JSON.
 	JSON bool
-	// report on standard error where each rank is, what it is bound to, and where its completion handler runs
+	// report on standard error where each rank is, what it is bound to, and where its completion handlers
+	// run: the threads that serve its endpoints' completion queues outside of calls
 	ReportBindings bool
 	// Stuck is how long no message may move before the launcher reports what the ranks wait for. A certain
 	// deadlock is reported at once. 0 means never.

@@ -21,23 +21,26 @@ const (
 	BindList    = placement.BindList   // each rank to a CPU of a list
 )
 
-// MaxEndpoints is the largest number of endpoints of a rank.
+// MaxEndpoints is the largest number of endpoints of a rank (see Job.Endpoints).
 const MaxEndpoints = contextid.MaxEndpoints
 
-// EndpointsAuto, as Job.Endpoints, gives each rank as many endpoints as it has cores, at most MaxEndpoints.
+// EndpointsAuto, as Job.Endpoints, gives all ranks the same number of endpoints: as many as the rank with the
+// fewest cores, on any host, has cores, at most MaxEndpoints.
 const EndpointsAuto = -1
 
 // CQCores says which cores serve the ranks' completion queues (requirement C1 in
 // docs/internals/conformance.md). No rank runs on such a core.
 type CQCores = placement.CQCores
 
-// CQFrom says where the cores of completion handlers come from.
+// CQFrom says where the cores of completion handlers come from. A completion handler is a thread that serves
+// an endpoint's completion queue outside of calls.
 type CQFrom = placement.CQFrom
 
 const (
 	CQNone = placement.CQNone // ranks have no completion handlers: progress is made inside calls
 	CQAuto = placement.CQAuto // a core near each rank, if there are at least twice as many cores as ranks
-	CQList = placement.CQList // the processors of a list, one for each rank
+	// the processors of a list: one for each rank, or a run of several if the list is long enough
+	CQList = placement.CQList
 )
 
 // Mapping says how ranks are assigned to hosts.

@@ -10,11 +10,11 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
 
-// recordsTimeout is how long the end of a job waits for the latest events of its ranks.
+// recordsTimeout is how long the end of a job waits for the flight recorders of its ranks.
 const recordsTimeout = 2 * time.Second
 
-// records writes the latest events of the ranks into the output folder when the job fails, and when the user
-// asks what it does.
+// records writes the ranks' flight recorders, their last communication events (package recorder), into the
+// output folder when the job fails, and when the user asks what it does.
 type records struct {
 	job        *job
 	supervisor *supervisor.Supervisor
@@ -80,7 +80,7 @@ func (r *records) event(now time.Time, e agent.Event) {
 		}
 		delete(r.asked, e.Rank)
 		if e.Events == nil {
-			return // it was not started
+			return // agents send no Recorded without events
 		}
 		j := r.job
 		origin := recorder.Origin{Rank: e.Rank, Size: len(j.programs.of), Host: j.nodes.of[e.Rank].name,

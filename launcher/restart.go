@@ -105,8 +105,10 @@ func (p *past) countRestart() {
 	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
-// lostHost notes that a host is lost. The first loss ends the start. A silent host may only be cut off, with
-// ranks that run until its agent misses the launcher. If all agents are lost together, no host is to blame.
+// lostHost notes that the agent of a host is lost. Of one start it records only the first such host: its loss
+// ends the start, and further losses may follow from that. It records none if the agents of all hosts are
+// lost together. A silent agent may only be cut off: its ranks run until it has heard nothing from the
+// launcher for a while, and freeAt is after that.
 func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
 	if !p.hostLost && !e.OfAll && !slices.Contains(p.lost, name) {
 		p.lost = append(p.lost, name)

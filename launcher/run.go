@@ -34,7 +34,8 @@ const (
 	// system's slack it uses a seventh of the rank's only core, and the monitors of many ranks take most time
 	// slices of the cores that they share (ADR 0069).
 	timerSlack = time.Millisecond
-	// flushTimeout is how long a job that could not be started waits until its error is printed.
+	// flushTimeout bounds the wait for messages to be printed: that a job could not be started or starts
+	// again, and what is told at its end.
 	flushTimeout = 2 * time.Second
 )
 

@@ -208,7 +208,8 @@ type checkedRequest struct {
 	vec     [2][]byte // the header and a contiguous buffer
 }
 
-// checkingMode reports whether the communicator is in checking mode.
+// checkingMode reports whether the communicators of requests are in checking mode, which all of a rank are or
+// none.
 func checkingMode(rs []Request) bool {
 	for i := range rs {
 		if rs[i].c != nil {

@@ -17,7 +17,7 @@ type Config struct {
 	Defaults map[string]string
 }
 
-// values are the settings of this process: the environment's, changed by options.
+// values returns the settings of the rank: those of its environment, changed by options.
 func (r *rank) values(options []Config) (setting.Values, error) {
 	set := r.settings()
 	for _, c := range options {

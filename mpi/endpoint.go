@@ -8,10 +8,11 @@ import (
 )
 
 // Endpoint returns the number of the endpoint of this rank on which the communicator lives; it is the same at
-// all of its ranks. Endpoints are numbered from 0, the world's. Calls on communicators of different endpoints
-// share no lock, so goroutines that each have a communicator of their own run side by side on the rank's
-// cores. A new communicator takes the endpoints in turn. A rank has as many endpoints as WEFT_ENDPOINTS says,
-// or one for each of its cores, at most 8; all ranks have as many.
+// all of its ranks. An endpoint is one of a rank's independent message engines, each with its own lock,
+// connections and progress (MPICH calls them VCIs). Endpoints are numbered from 0, the world's. Calls on
+// communicators of different endpoints share no lock, so goroutines that each have a communicator of their
+// own run side by side on the rank's cores. A new communicator takes the endpoints in turn. A rank has as
+// many endpoints as WEFT_ENDPOINTS says, or one for each of its cores, at most 8; all ranks have as many.
 func (c *Comm) Endpoint() int {
 	if c == nil || c.commState == nil {
 		return 0
@@ -36,7 +37,8 @@ func OnEndpoint(number int) DupOption {
 // Bulk makes the completion handler of the duplicate's endpoint one of the bulk class, with low priority: on
 // its core it yields to the handlers of other endpoints, but not forever. It is for communicators of long
 // messages that must not slow down short ones. It applies to all communicators of the endpoint at this rank,
-// and has no effect if the rank has no completion handlers.
+// and has no effect if the rank has no completion handlers: threads that serve its endpoints' completion
+// queues outside of calls.
 func Bulk() DupOption {
 	return func(o *dupOptions) { o.bulk = true }
 }

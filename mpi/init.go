@@ -128,9 +128,10 @@ func yieldToCause(err error) {
 }
 
 // Init joins the job for which the launcher started this process, and returns the world communicator (MPI
-// 4.1, 11.2.1). Without a launcher, the ranks find each other at WEFT_COORDINATOR; without that too, the
-// process is a world of one rank. Init blocks until all ranks have joined, or ctx ends. It can be called once
-// in a process's life. Each conf changes settings.
+// 4.1, 11.2.1). Without a launcher, the ranks find rank 0 at WEFT_COORDINATOR or, if WEFT_SECRET_FILE is set,
+// by variables of Slurm, Kubernetes, AWS Batch or torchrun; without these too, the process is a world of one
+// rank. Init blocks until all ranks have joined, or ctx ends. It can be called once in a process's life. Each
+// conf changes settings.
 func Init(ctx context.Context, conf ...Config) (*Comm, error) { return rankFor(ctx).init(ctx, conf) }
 
 func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
@@ -226,6 +227,8 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	}
 	conf.Hook = j.observer.Hook()
 	if r.place != nil {
+		// Package mpitest schedules the ranks' goroutines deterministically (Turns), and decides which source
+		// a receive from any source matches (Decided).
 		conf.Turns, conf.Decided = r.place.Turns, r.place.Decided
 		conf.Hook = conf.Hook.With(r.place.Tell)
 	}

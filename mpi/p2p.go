@@ -205,9 +205,9 @@ func bufferOf[T any](c *Comm, buf []T) (buffer, error) {
 	return buffer{bytes: b, element: elementOf[T](c), elem: sizeOf[T]()}, err
 }
 
-// All calls end in one of the four functions below, except those that go directly to the engine because of
-// fastPathOK. Blocking calls use a request only if the communicator has a context, whose end cancels the
-// request.
+// Calls that send a buffer, or receive one that no probe has matched, end in one of the four functions below,
+// unless fastPathOK lets them go directly to the engine. Blocking calls use a request only if the
+// communicator has a context, whose end cancels the request, and in checking mode for what is not short.
 
 func (c *Comm) send(b *buffer, dst, tag int, sync bool) error {
 	if err := c.checkSend(dst, tag); err != nil || dst == ProcNull {

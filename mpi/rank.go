@@ -21,7 +21,7 @@ import (
 
 // rank is one rank of a job. Its state between Init and Finalize is in the job of its communicators.
 type rank struct {
-	place *inprocess.Place // nil if the rank is a process
+	place *inprocess.Place // the environment of a rank that is a goroutine (mpitest); nil for a process
 	mu    sync.Mutex
 	stage stage
 	world atomic.Pointer[Comm] // nil before Init

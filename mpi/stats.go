@@ -70,11 +70,14 @@ type HandlerStats struct {
 }
 
 // ChannelStats holds the counters of the channel to one peer. Each end has a receive ring for the other,
-// which is enlarged and shrunk on demand, in phases.
+// which is enlarged and shrunk on demand, in phases. A channel's control messages are CREDIT, by which a
+// receiver tells the sender what it has consumed (flow control), and ENLARGE and SHRINK, by which a sender
+// requests a larger or smaller ring; the receiver answers these requests with a reply
+// (docs/internals/spec/channel.md).
 type ChannelStats struct {
 	Peer     int    // world rank
 	Endpoint int    // of this rank, whose channel it is
-	Fabric   string // the fabric that carries the channel: shm or tcp
+	Fabric   string // the fabric, the provider of the verbs, that carries the channel: shm or tcp
 	Phase    int    // index, from 0, of the buffer size in which this rank sends
 
 	Registered       int    // bytes of registered buffers

@@ -31,8 +31,10 @@ type Win[T any] struct {
 // window is a handle to a window of any element type. Here the part of a rank is its memory in the window.
 type window struct {
 	*windowState
-	via      *Comm // the window's communicator; of WithContext, with a canceller
-	slowPath bool  // operations take the slow path even on mapped memory: there is a canceller, or a hook
+	via *Comm // the window's communicator; of WithContext, with a canceller
+	// operations take the slow path even on mapped memory: there is a canceller, or an engine.Hook, by which
+	// traces and other observers hear of calls
+	slowPath bool
 }
 
 // windowState is the state that all handles to a window share.
@@ -368,15 +370,15 @@ func (w *window) fail(call engine.Call, peer int, err error) error {
 	return w.comm.fail(call.String(), peer, NoPeer, err)
 }
 
-// blockingCall is a call whose beginning and end are reported to the hook: one on a window that may block, or
-// Finalize. The zero blockingCall has no hook.
+// blockingCall is a call whose beginning and end are reported to the engine's Hook (traces and other
+// observers): one on a window that may block, or Finalize. The zero blockingCall has no Hook.
 type blockingCall struct {
 	hook  *engine.Hook
 	call  engine.Call
 	start int64
 }
 
-// beginLong tells hooks that a call on a communicator, which may be nil, begins.
+// beginLong tells the engine's Hook that a call on a communicator, which may be nil, begins.
 func (c *Comm) beginLong(call engine.Call) blockingCall {
 	if c == nil || c.commState == nil || !c.job.hub.Hooked() {
 		return blockingCall{}
@@ -385,7 +387,8 @@ func (c *Comm) beginLong(call engine.Call) blockingCall {
 	return blockingCall{h, call, h.BeginLong(call, NoPeer)}
 }
 
-// beginLong tells hooks that a call on the window, which may be nil, begins, with the rank that it names.
+// beginLong tells the engine's Hook that a call on the window, which may be nil, begins, with the rank that
+// it names.
 func (w *window) beginLong(call engine.Call, rank int) blockingCall {
 	if w == nil || !w.comm.job.hub.Hooked() {
 		return blockingCall{}
@@ -394,7 +397,7 @@ func (w *window) beginLong(call engine.Call, rank int) blockingCall {
 	return blockingCall{h, call, h.BeginLong(call, w.worldRank(rank))}
 }
 
-// end tells hooks that the call ends.
+// end tells the Hook that the call ends.
 func (l blockingCall) end() {
 	if l.hook != nil {
 		l.hook.EndLong(l.call, l.start)

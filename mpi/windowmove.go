@@ -8,8 +8,9 @@ import (
 )
 
 // Put writes src to a rank's part, from element at on (MPI 4.1, 12.3.1). It does not wait for a call of that
-// rank. A rank on the same host that waits in one may copy a share of 128 KiB or more of memory of Alloc. src
-// must not be changed before the epoch is closed, or Flush or FlushLocal has returned.
+// rank. If src has 128 KiB or more and is memory of Alloc, and that rank is on the same host and waits in a
+// call, it may copy a share of src. src must not be changed before the epoch is closed, or Flush or
+// FlushLocal has returned.
 func (w *Win[T]) Put(src []T, rank, at int) error {
 	if there := w.base().alone(rank, at, len(src)); there != nil {
 		copy(unsafe.Slice((*T)(there), len(src)), src)
@@ -63,7 +64,7 @@ func (w *window) move(call engine.Call, buf []byte, rank, at, n int) (Request, e
 	return w.endCall(call, start, rank, n, h, err)
 }
 
-// beginCall tells hooks that an operation on n elements begins.
+// beginCall tells the engine's Hook (traces and other observers) that an operation on n elements begins.
 func (w *window) beginCall(call engine.Call, n int) (start int64) {
 	if w == nil {
 		return 0
@@ -71,8 +72,8 @@ func (w *window) beginCall(call engine.Call, n int) (start int64) {
 	return w.comm.e.Hook().BeginCall(call, n*w.elem)
 }
 
-// endCall tells hooks that an operation on n elements of a rank's part ends, and returns the request that it
-// has begun, if any, or its error.
+// endCall tells the Hook that an operation on n elements of a rank's part ends, and returns the request that
+// the operation has begun, if any, or its error.
 func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Request, err error) (Request,
 	error) {
 	if w != nil && w.comm.job.hub.Hooked() {
@@ -88,7 +89,8 @@ func (w *window) endCall(call engine.Call, start int64, rank, n int, h engine.Re
 	return Request{h: h, c: w.via}, nil
 }
 
-// alone is mapped for a Put or Get that is too short for the target's help.
+// alone returns what mapped returns if the Put or Get is so short that the caller copies alone, and nil for a
+// longer one, of which the target may copy a share.
 func (w *window) alone(rank, at, n int) unsafe.Pointer {
 	if w == nil || n*w.elem >= engine.SharedMove {
 		return nil

@@ -7,13 +7,15 @@
 //
 //	Started, Exited       its process; or NotStarted if it could not be started
 //	PMIClosed             after everything that it has sent over PMI
-//	OutputEnd             after its last Output, and never before Exited
+//	OutputEnd             after its last Output; may come before Exited
 //
 // The agent serves its ranks PMI itself. Requests that concern ranks of other agents are events: Arrived,
 // Find, Waits, Aborts, LostPeer and Disturbs.
 //
-// Stopped, Continued, Output and InputTaken may occur any number of times until Exited. Quiet, Moving,
-// Answer, Sampled, Recorded and Artifact may occur any number of times, even after Exited.
+// A rank that was started and cannot be watched has NotStarted after Started, and is killed.
+//
+// Stopped, Continued and InputTaken may occur any number of times until Exited, and Output until OutputEnd.
+// Quiet, Moving, Answer, Sampled, Recorded and Artifact may occur any number of times, even after Exited.
 //
 // AllStarted follows the last Started or NotStarted, even if Halt has kept ranks from being started; such a
 // rank has no events at all. Lost ends the events of an agent on another host. A rank is over after Exited,
@@ -25,9 +27,10 @@ package agent
 // Its user calls Do and Close from one goroutine, and keeps receiving from Events until Close has returned or
 // it has decided to call Close.
 type Agent interface {
-	// Do carries out a command. It does not wait for a process, a pipe or a network. Errors are reported as
-	// events. A command for a rank that is over, or was never started, does nothing. The agent owns the
-	// command's slices afterwards.
+	// Do carries out a command. It does not wait for a process, a pipe or a network, except that a local
+	// agent sleeps for up to 10 ms per rank to carry out Failed, if the rank does not read. Errors are
+	// reported as events. A command for a rank that is over, or was never started, does nothing. The agent
+	// owns the command's slices afterwards.
 	Do(Command)
 
 	// Events returns the channel of events. PMI requests, PMI closings and exits of all ranks of the host are

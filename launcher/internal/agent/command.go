@@ -27,7 +27,7 @@ type Rank struct {
 	Name  string // of the program as the user wrote it; argv[0]
 	Path  string // of the file to execute on this host
 	Args  []string
-	Env   []string // NAME=VALUE, which go before the agent's own environment
+	Env   []string // NAME=VALUE, which override the agent's own environment
 	Dir   string   // where the rank starts; empty means where the agent runs
 	CPUs  []int    // the processors that it is bound to; nil means all that the agent may use
 	Stdin Stdin
@@ -96,15 +96,16 @@ type Pause struct {
 	On     bool
 }
 
-// Ask asks ranks for what a byte of package snapshot stands for: a snapshot of what they do, a sample, or
-// stacks. An Answer, a Sampled or an Artifact follows from each that can answer.
+// Ask asks ranks for what a byte of package snapshot stands for: a snapshot of what they wait for, a sample
+// (their counters and current calls, for weft top), or stacks. An Answer, a Sampled or an Artifact follows
+// from each that can answer.
 type Ask struct {
 	Ranks    []int
 	Question byte
 }
 
-// Records asks for the latest events of ranks, also of those that have ended. Recorded follows from each
-// whose memory the agent has.
+// Records asks for the flight recorders of ranks, which hold their last communication events (package
+// recorder), also of ranks that have ended. Recorded follows from each whose memory the agent has.
 type Records struct{ Ranks []int }
 
 // Failed tells all ranks that one of them has failed and that the job goes on without it.

@@ -108,13 +108,14 @@ type Answer struct {
 	Snapshot []byte // encoded, as package snapshot has it; not checked
 }
 
-// Sampled is the requested sample of a rank.
+// Sampled is the requested sample of a rank: its counters and current calls, for weft top.
 type Sampled struct {
 	Rank   int
 	Sample []byte // encoded, as package snapshot has it; not checked
 }
 
-// Recorded has the latest events of a rank, in package recorder's format; not checked.
+// Recorded has the contents of a rank's flight recorder, its last communication events, in package recorder's
+// format; not checked.
 type Recorded struct {
 	Rank   int
 	Events []byte

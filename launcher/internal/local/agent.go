@@ -31,7 +31,7 @@ const (
 type Agent struct {
 	job      string
 	sole     bool
-	mark     uint64   // given to the ranks; see Options.Sole
+	mark     uint64   // a resource limit that the ranks inherit (see markOf); 0 without Sole
 	stdin    *os.File // standard input of ranks with agent.StdinInherit
 	null     *os.File
 	watchdog *watchdog
@@ -58,11 +58,11 @@ var _ agent.Agent = (*Agent)(nil)
 
 // Options configure an Agent.
 type Options struct {
-	Job   string   // the job's id, which marks the environment of its processes
+	Job   string   // the job's id, which its processes have in WEFT_JOB
 	Stdin *os.File // for agent.StdinInherit; nil if not used
-	// Sole is set if this process starts nothing but this job, so every child that it gets is the job's. Only
-	// then can it identify and end descendants that have left their rank's session and environment: this
-	// process has the ranks' mark while it starts them, and so does anything else that it starts meanwhile.
+	// Sole says that this process starts no other children. Then, while it starts ranks, it may carry the
+	// job's mark itself, so that descendants inherit it and can be found and killed even if they have left
+	// their session and cleared their environment.
 	Sole bool
 }
 

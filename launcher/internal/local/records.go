@@ -6,8 +6,9 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// connectRecorder gives a rank memory for its latest events, which the agent keeps when the rank has ended.
-// Without such memory, the rank records nothing.
+// connectRecorder gives a rank the memory of its flight recorder, which holds its last communication events
+// (package recorder). The agent keeps the memory when the rank has ended. Without it, the rank records
+// nothing.
 func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 	ring, fd, err := recorder.NewRing()
 	if err != nil {
@@ -17,7 +18,7 @@ func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 	return d.share(inherited.Recorder, fd)
 }
 
-// sendRecords reports the latest events of ranks.
+// sendRecords reports the contents of ranks' flight recorders.
 func (a *Agent) sendRecords(ranks []int) {
 	for _, id := range ranks {
 		e := agent.Recorded{Rank: id}

@@ -212,8 +212,8 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 // them if it runs inside such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
-// outer are variables that weft run sets for a job's ranks unless the user has set them. In a job within a
-// job they belong to the outer one.
+// outer are variables that weft run sets for a job's ranks, most of them only if the user has not. In a job
+// within a job the inherited values belong to the outer one.
 var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_IFACE=", "WEFT_SURVIVE=", "WEFT_RESTARTED=", "GOMAXPROCS="}
 
 // Inherited returns this process's environment without the variables of another launcher.

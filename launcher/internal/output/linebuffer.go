@@ -8,8 +8,9 @@ import (
 const (
 	// DefaultMaxLine is the length up to which lines of different ranks never mix by default.
 	DefaultMaxLine = 1 << 20
-	// The beginning of a line, such as a prompt, is shown after promptAfterTerminal on a terminal and after
-	// promptAfter elsewhere, if it is no longer than maxPrompt. In a file it waits for its end.
+	// The beginning of a line, such as a prompt, is shown after promptAfterTerminal on a terminal or in a job
+	// of one rank, and after promptAfter otherwise, if it is no longer than maxPrompt. In a file it waits for
+	// its end.
 	promptAfterTerminal = 100 * time.Millisecond
 	promptAfter         = time.Second
 	maxPrompt           = 4 << 10

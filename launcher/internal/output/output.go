@@ -24,12 +24,13 @@ type Output struct {
 	paused  [agent.Streams]bool
 	failed  [agent.Streams]bool
 
-	ending bool // the job has failed: standard error is compared
+	// the job has failed: what ranks write to standard error is held back, to show equal texts once
+	ending bool
 	stderr stderrAggregator
 	ended  []bool // by rank: it writes no more
 
 	fileErr     error                // of a file that could not be written
-	promptAfter time.Duration        // 0: unfinished lines are not shown
+	promptAfter time.Duration        // after which an unfinished line is shown; set by Expect
 	unfinished  map[*lineBuffer]bool // buffers with the beginning of a line that may be a prompt
 }
 
@@ -58,7 +59,8 @@ type Options struct {
 	Label   bool // "[rank] " goes before every line
 }
 
-// Expect prepares for the ranks of a job. The lines of a single rank cannot mix with others.
+// Expect prepares for the output of a number of ranks. Of a single rank, whose lines cannot mix with those of
+// others, unfinished lines are shown as soon as on a terminal.
 func (o *Output) Expect(ranks int, how Options) {
 	o.buffers = make([][agent.Streams]lineBuffer, ranks)
 	o.files = make([][agent.Streams]*os.File, ranks)

@@ -49,7 +49,9 @@ func ParseBinding(text string) (Binding, error) {
 // docs/internals/conformance.md). No rank runs on such a core.
 type CQCores struct {
 	From CQFrom
-	CPUs []int // of CQList: the first is for rank 0's handler, and so on; the others stay idle
+	// of CQList: each rank gets the same number of them, in rank order, one or, if the list is long enough,
+	// several for the handlers of its endpoints; the others stay idle
+	CPUs []int
 }
 
 // CQFrom says where the cores of completion handlers come from.
@@ -60,7 +62,8 @@ const (
 	// a core near each rank for the rank's handler, if there are at least twice as many cores as ranks;
 	// otherwise as CQNone
 	CQAuto
-	CQList // the processors of a list, one for each rank
+	// the processors of a list: one for each rank, or a run of several if the list is long enough
+	CQList
 )
 
 // ParseCQCores parses the value of --cq-cores.

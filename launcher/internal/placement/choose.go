@@ -1,3 +1,9 @@
+// Package placement decides on which hosts the ranks of a job run, which processors they are bound to there,
+// and which cores their completion handlers get.
+//
+// A completion handler, or handler, is a thread that serves the completion queue of one of a rank's endpoints
+// outside of calls. A core that has a handler is served: no rank runs on it. The code calls hardware threads,
+// which the system numbers, processors or CPUs; a core has one or more of them.
 package placement
 
 import (
@@ -74,7 +80,7 @@ func place(in Request) (Placement, error) {
 	var p Placement
 	in.noteShared(&p)
 
-	served := make(map[int]bool) // cores that a completion handler has
+	served := make(map[int]bool) // cores on which a completion handler runs
 	if in.CQ.From == CQList {
 		for _, cpu := range in.CQ.CPUs {
 			served[coreOf[cpu]] = true

@@ -10,8 +10,9 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// A form is how the messages of one type stand in frames. Data goes as it is, after its rank; everything else
-// is rare and goes as JSON.
+// A form is how the messages of one type stand in frames. Messages that carry data, keys or values, or that
+// consist of a rank, are binary, with the rank first (ofRank, afterRank). Others are rare and go as JSON
+// (inJSON), or have no contents (empty).
 type form struct {
 	kind   kind
 	of     reflect.Type

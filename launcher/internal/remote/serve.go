@@ -124,7 +124,7 @@ func (s *server) serve(in io.Reader) error {
 			return errors.New("the launcher takes no more")
 		case err := <-failed:
 			if errors.Is(err, io.EOF) {
-				return nil // the launcher is gone, and so are its ranks
+				return nil // the launcher is gone; Serve ends the ranks
 			}
 			return err
 		case <-s.config.Signals:

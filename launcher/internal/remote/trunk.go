@@ -18,7 +18,7 @@ import (
 )
 
 // A Trunk is one starter that starts the agents of several hosts, such as srun. It copies its input to all of
-// them, and mixes their output, line by line. Each line carries a part of the stream of one agent:
+// them, and mixes their output, line by line. Each line carries a piece of the stream of one agent:
 //
 //	weft-part NUMBER BASE64
 //
@@ -31,7 +31,7 @@ type Trunk struct {
 	left atomic.Int32 // agents whose streams are still in use
 }
 
-// A part is one agent's share of a trunk.
+// A part is one agent's share of a trunk: the pieces that come for the agent make up its stream.
 type part struct {
 	in    *io.PipeWriter // what comes from the agent
 	agent *process       // what the Agent takes for a starter of its own
@@ -48,7 +48,7 @@ const (
 	maxPart  = 4 << 10 // of a line, newline included, that is looked at
 )
 
-// appendParts appends the lines that carry data; no data is the end of the stream.
+// appendParts appends the lines that carry data in pieces; no data is the end of the stream.
 func appendParts(b []byte, number int, data []byte) []byte {
 	for {
 		n := min(len(data), lineData)
@@ -63,7 +63,7 @@ func appendParts(b []byte, number int, data []byte) []byte {
 	}
 }
 
-// parsePart reads a line. Not every line is a part.
+// parsePart reads a line. Not every line carries a piece.
 func parsePart(line []byte) (number int, data []byte, ok bool) {
 	at := bytes.Index(line, []byte(partMark))
 	if at < 0 {
@@ -81,7 +81,7 @@ func parsePart(line []byte) (number int, data []byte, ok bool) {
 	return number, data, err == nil
 }
 
-// eachPart calls take for every part that comes, until the stream ends.
+// eachPart calls take for every piece that comes, with the agent's number, until the stream ends.
 func eachPart(r io.Reader, take func(number int, data []byte)) error {
 	lines := bufio.NewReaderSize(r, maxPart)
 	for {
@@ -127,7 +127,7 @@ func (t *Trunk) Connect(ctx context.Context, number int, host, job string) (*Age
 	return connectStream(ctx, host, job, t.parts[number].agent, nil)
 }
 
-// deal hands the parts that come to their agents' streams.
+// deal hands the pieces that come to their agents' streams.
 func (t *Trunk) deal() {
 	eachPart(t.process.stdout, func(number int, data []byte) {
 		if number >= len(t.parts) {

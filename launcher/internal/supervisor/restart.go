@@ -1,12 +1,12 @@
 package supervisor
 
-// Restartable reports whether a new start of the job's ranks may succeed after this failure: a rank or a host
-// was lost, and nobody asked for the end.
+// Restartable reports whether a new start of the job's ranks may succeed after this failure: a rank or an
+// agent was lost, and nobody asked for the end.
 //
-// A rank counts as lost if a signal killed it, if it ended between Init and Finalize other than by Abort, or
-// if a peer that could not reach it called Abort because of that error. A failure before Init, as for a wrong
-// argument, would recur. After Finalize the status is the program's result, and Abort is the program's
-// decision.
+// A rank counts as lost if a signal killed or stopped it, at any time, if it ended between Init and Finalize
+// other than by Abort, if it closed its PMI connection without Finalize or broke the protocol, or if a peer
+// that had lost the connection to it called Abort. An exit before Init, as for a wrong argument, would recur.
+// After Finalize the status is the program's result, and any other Abort is the program's decision.
 func (s *Supervisor) Restartable() bool {
 	if s.cause == nil {
 		return false

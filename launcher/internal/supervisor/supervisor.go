@@ -18,14 +18,16 @@ const (
 	// lingerAfter is how long a rank may live after its PMI connection has ended without Finalize.
 	lingerAfter = time.Second
 	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
-	// Init. That is the peer timeout, which begins to watch when ranks are connected.
+	// Init. It is the default of WEFT_PEER_TIMEOUT, after which connected ranks give up a silent peer.
 	stopTimeout = 10 * time.Second
-	// speakAfter is how long ranks that have called Abort wait for the others to end. It is much less than
-	// they wait for the launcher.
+	// speakAfter is how long a rank that has called Abort is kept waiting while other ranks end, so that its
+	// own message comes last and is complete (see letSpeak). It is much less than the time for which such a
+	// rank waits for the launcher.
 	speakAfter = time.Second
 	// killTimeout is how long a killed process may take to end. The kernel may keep it forever.
 	killTimeout = 10 * time.Second
-	// suspectPoll is the interval at which commitWhenDue retries while an earlier sign is still unexplained.
+	// suspectPoll is the interval at which commitWhenDue retries while an earlier sign of failure is still
+	// unexplained.
 	suspectPoll = 10 * time.Millisecond
 	// unreadGrace is how long the output of a job that was ended may wait without any of it being taken, and
 	// deliverTimeout how long altogether.
@@ -71,12 +73,14 @@ type rank struct {
 	state      rankState
 	status     syscall.WaitStatus
 	outputOver bool
-	sign       int  // the number of the first sign of its failure; 0: none
-	lost       bool // the job goes on without it
-	suspected  bool // it is being ended because others have lost it
-	aborted    bool // it has called Abort, so it is ending and may be about to say why
-	lostPeer   bool // it has lost a peer, which may explain what it does since
-	over       bool // its process has ended, and its PMI connection
+	// the number of the first sign (symptom) of its failure; signs are numbered in order of arrival, from 1
+	// (see rootCause); 0: none
+	sign      int
+	lost      bool // the job goes on without it
+	suspected bool // it is being ended because others have lost it
+	aborted   bool // it has called Abort, so it is ending and may be about to say why
+	lostPeer  bool // it has lost a peer, which may explain what it does since
+	over      bool // its process has ended, and its PMI connection
 
 	pmi     pmi.State // as its agent reported: known once its connection or its process has ended
 	waitsIn int       // the number of the barrier in which it waits by its agent's report, from 1

@@ -24,9 +24,10 @@ type Place struct {
 	Settings setting.Values   // in place of the environment
 	Out      io.Writer        // in place of standard error; takes whole lines, from any goroutine
 	Exit     func(code int)   // in place of os.Exit; does not return
-	Turns    engine.Turns
-	Tell     func(engine.Event)                     // as in engine.Hook
-	Decided  func(number int) (source int, ok bool) // as in engine.Config
+	// schedules the goroutines of all ranks, so that a run can be repeated; nil for none
+	Turns   engine.Turns
+	Tell    func(engine.Event)                     // as in engine.Hook
+	Decided func(number int) (source int, ok bool) // as in engine.Config
 
 	mu   sync.Mutex
 	rank Rank // nil before Init or Run

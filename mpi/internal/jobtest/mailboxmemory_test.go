@@ -18,7 +18,7 @@ func TestMailboxes_E1_SmallUntilLongCallsComeAgain(t *testing.T) {
 }
 
 // mailboxMemoryOf is the memory by the number of ranks: first, and after long calls.
-var mailboxMemoryOf = map[int][2]int{2: {1920, 65_920}, 16: {27_904, 250_624}}
+var mailboxMemoryOf = map[int][2]int{2: {1920, 65_920}, 16: {54_784, 991_744}}
 
 var mailboxMemory = body("mailbox memory", func(_ context.Context, world *mpi.Comm) error {
 	memory := mailboxMemoryOf[world.Size()]

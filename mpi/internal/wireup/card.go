@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Card is a rank's business card, as PMI calls it: the address of the rank's listener in each provider, by
-// name. Its text is NAME=ADDRESS;…
+// Card is a rank's business card, as PMI calls it: the address of the rank's listener for each provider, by
+// name. A provider carries out the verbs; the user's settings call it a fabric. Its text is NAME=ADDRESS;…
 type Card map[string]string
 
 func (c Card) String() string {

@@ -22,8 +22,8 @@ func (j *Job) Neighbors() (here, elsewhere bool) {
 	return local != 1, local < size
 }
 
-// kernelBound reports whether a provider reaches only processes of the same kernel and network namespace,
-// which holds the names of its sockets.
+// kernelBound reports whether a provider, named as its fabric, reaches only processes of the same kernel and
+// network namespace, which holds the names of its sockets.
 func kernelBound(provider string) bool {
 	return slices.ContainsFunc(fabrics.All, func(f fabric.Fabric) bool {
 		return f.Local && f.Name == provider

@@ -22,9 +22,9 @@ func (j *Job) UnderPMI() bool {
 	return ok
 }
 
-// WhenEnded calls one of two functions, from a separate goroutine, when the job fails elsewhere: a rank is
-// lost, or another rank has ended the job with a status. It is for jobs without a launcher, which would end
-// the process.
+// WhenEnded calls a function, from a separate goroutine, when the job fails elsewhere: lost if a rank is lost
+// and the job does not survive that, aborted if another rank has ended the job with a status. Under a
+// launcher, which ends the process itself, it calls neither.
 func (j *Job) WhenEnded(lost func(why error), aborted func(code int, why error)) {
 	direct, ok := j.way.(rank0)
 	if !ok {

@@ -11,10 +11,11 @@ import (
 	"github.com/weft-mpi/weft/mpi/internal/wireup/coordinator"
 )
 
-// places are the variables that contain the rank of a process and the number of ranks, in order of
-// preference: those of programs that start several processes in one task of a scheduler precede those of the
-// scheduler. size and other are the names of the number; both is set if the names are so common that only
-// both together count; rank0 finds the address of rank 0, unless WEFT_COORDINATOR has it.
+// places are the variables that contain the rank of a process and the number of ranks. Of several that are
+// set, the first counts: programs that start several processes in one task of a scheduler precede the
+// scheduler. rank names the variable of the rank, size that of the number of ranks, and other a second one,
+// used if the first is not set. If both is true, the names are so common that rank counts only if size is set
+// as well. rank0 finds the address of rank 0 if WEFT_COORDINATOR does not have it.
 var places = []struct {
 	rank, size, other string
 	both              bool

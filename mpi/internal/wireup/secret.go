@@ -32,7 +32,7 @@ type keyValues interface {
 	OnThisMachine() bool
 }
 
-// A given secret is one that this process has without the other ranks.
+// given is the secret that this process has before it hears from other ranks, and where that comes from.
 type given struct {
 	from   source
 	secret [secretSize]byte

@@ -34,8 +34,9 @@ func (j *Job) prepareToSurvive(set setting.Values) error {
 	return nil
 }
 
-// SurvivesAlone reports whether the job survives failures without help of the launcher, whose barriers still
-// wait for failed ranks.
+// SurvivesAlone reports whether the job survives failures and was not started by weft run. Its ranks then
+// detect failures by their connections, or hear of them from the launcher's signal or from rank 0. The
+// barriers of a PMI launcher wait for failed ranks, too.
 func (j *Job) SurvivesAlone() bool { return j.survives }
 
 // lateAnswer bounds the wait in Init for the launcher's answer after the report of a failed rank. If that

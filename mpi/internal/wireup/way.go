@@ -25,7 +25,8 @@ type way interface {
 	// PeerLost reports that this rank has lost the connection to another one. It does not wait.
 	PeerLost(rank int)
 
-	// local returns the number of ranks on this host; 0 if unknown.
+	// local returns the number of ranks on this host; 0 if unknown. Through rank 0 it is the number of ranks
+	// with the same kernel and network namespace.
 	local() int
 	// address returns this host's address for the other hosts, if ranks may be elsewhere; invalid if there is
 	// none.

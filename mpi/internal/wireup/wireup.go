@@ -38,8 +38,9 @@ type Job struct {
 	processes processes
 }
 
-// Join joins the job of this process. Without a launcher that is a job of one rank, unless the environment
-// gives the rank and the address of rank 0.
+// Join joins the job of this process. Without a launcher, the environment gives the rank, and rank 0's
+// address in WEFT_COORDINATOR or, with WEFT_SECRET_FILE, in variables of Slurm, Kubernetes, AWS Batch or
+// torchrun. Otherwise it is a job of one rank.
 func Join(ctx context.Context, set setting.Values) (*Job, error) {
 	client, err := pmi.FromEnv()
 	if err != nil {
@@ -119,8 +120,8 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 	return j.keepCards(ctx)
 }
 
-// Lookup returns the address of a peer's endpoint of a provider; "" if it has none. It may be called from any
-// goroutine.
+// Lookup returns the address of a peer's listener for a provider; "" if it has none. It may be called from
+// any goroutine.
 func (j *Job) Lookup(rank uint32, provider string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()

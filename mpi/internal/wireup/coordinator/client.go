@@ -264,8 +264,8 @@ func (c *Client) read() {
 	}
 }
 
-// lose records a rank that the job goes on without. It reports whether there was room, as no rank is lost
-// twice.
+// lose records a rank that the job goes on without, and reports whether it did. It does not if the job ends
+// with a lost rank, or if rank 0 has reported more losses than there are ranks.
 func (c *Client) lose(lost *LostError) bool {
 	if !c.config.Survive {
 		return false

@@ -31,8 +31,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 type server struct {
 	secret   [secretSize]byte
 	listener net.Listener
-	places   chan struct{} // one for each caller that has not proved the secret
-	deadline *time.Timer   // of the start
+	// a semaphore: each caller that has not proved the secret yet takes one of maxUnauthenticated places
+	places   chan struct{}
+	deadline *time.Timer // of the start
 
 	authTimeout time.Duration
 	serving     sync.WaitGroup
@@ -121,7 +122,8 @@ func (s *server) hurry() {
 	}
 }
 
-// serve serves one caller until its connection ends, and then returns the caller's place.
+// serve serves one caller until its connection ends. It returns the caller's place after the handshake,
+// whether that admits the caller or not.
 func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
 	s.note(conn)

@@ -120,8 +120,9 @@ func LimitUnsent(fd, bytes int) {
 // Poller waits for descriptors, and can be woken.
 type Poller struct {
 	epoll int
-	event int // eventfd
-	wake  int // the wake socket; 0 without one
+	event int     // eventfd
+	ended [8]byte // what was read from it; here, so that it is not allocated
+	wake  int     // the wake socket; 0 without one
 
 	parking *os.File // the epoll, watched by the runtime's poller; nil before the first Park
 	raw     syscall.RawConn
@@ -292,8 +293,7 @@ func (p *Poller) Drain() {
 }
 
 func (p *Poller) drainEvent() {
-	var b [8]byte
-	unix.Read(p.event, b[:])
+	unix.Read(p.event, p.ended[:])
 }
 
 // Wake ends a Wait, the present or else the next.

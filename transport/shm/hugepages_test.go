@@ -57,6 +57,12 @@ func mapped(t *testing.T, n int) []byte {
 	return mem
 }
 
+// hugePagesAreFree reports whether n bytes of other memory can be moved to huge pages now.
+func hugePagesAreFree(t *testing.T, n int) bool {
+	mem := mapped(t, n)
+	return sys.Collapse(uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(n)) == nil
+}
+
 // Memory of the program that peers are to reach again and again comes to lie on huge pages, with what is there;
 // other memory stays where it is.
 func TestHugePages(t *testing.T) {
@@ -103,7 +109,11 @@ func TestHugePages(t *testing.T) {
 			before := bytes.Clone(mem)
 			require.Zero(t, hugeBytes(t, mem), "it is there already: the test shows nothing")
 			register(d, mem[of.from:][:of.len], of.times)
-			require.Equal(t, of.want, hugeBytes(t, mem))
+			got := hugeBytes(t, mem)
+			if got < of.want && !hugePagesAreFree(t, n) {
+				t.Skip("no huge pages are free at the moment")
+			}
+			require.Equal(t, of.want, got)
 			require.True(t, bytes.Equal(before, mem), "other bytes are there")
 		})
 	}

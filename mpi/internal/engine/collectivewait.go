@@ -1,7 +1,5 @@
 package engine
 
-import ()
-
 // Run executes a collective: it is Start and Wait, with a fast path for short messages.
 func (cs *Collectives) Run(c *Collective) error {
 	e := cs.e

@@ -84,6 +84,7 @@ type proxy struct {
 	every faults   // of all connections, in both directions
 	cuts  *cuts    // nil, or where each is cut
 	open  []net.Conn
+	ended bool // by close
 }
 
 // newProxy listens in front of an address of the fabric. Every connection that is not given others has these
@@ -135,9 +136,16 @@ func (p *proxy) serve() {
 			continue
 		}
 		p.mu.Lock()
+		if p.ended {
+			p.mu.Unlock()
+			reject(c)
+			reject(t)
+			return
+		}
 		wires := p.next
 		p.next = [2]*wire{}
 		p.open = append(p.open, c, t)
+		p.wg.Add(1)
 		p.mu.Unlock()
 		for i := range wires {
 			if wires[i] == nil {
@@ -150,7 +158,7 @@ func (p *proxy) serve() {
 		var both sync.WaitGroup
 		both.Go(func() { wires[0].pump(t, c) })
 		both.Go(func() { wires[1].pump(c, t) })
-		p.wg.Go(func() { both.Wait(); c.Close(); t.Close() })
+		go func() { both.Wait(); c.Close(); t.Close(); p.wg.Done() }()
 	}
 }
 
@@ -211,6 +219,7 @@ func (w *wire) pump(to, from net.Conn) {
 func (p *proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()
+	p.ended = true
 	for _, c := range p.open {
 		c.Close()
 	}

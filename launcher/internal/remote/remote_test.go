@@ -297,11 +297,21 @@ func TestAgentThatPlansForLongIsNotLost(t *testing.T) {
 	a.Close()
 }
 
+// stop stops an agent's process. Until the system says so its threads may go on.
+func stop(t *testing.T, a *Agent) {
+	pid := a.process.cmd.Process.Pid
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped())
+}
+
 // What a request says of an agent that is gone is why it is.
 func TestRequestToAnAgentThatIsSilent(t *testing.T) {
 	t.Parallel()
 	a := connect(t)
-	require.NoError(t, syscall.Kill(a.process.cmd.Process.Pid, syscall.SIGSTOP))
+	stop(t, a)
 	require.ErrorContains(t, a.Prepare(t.Context(), 42, new(string)),
 		"host far: nothing was heard from it for 1.75s")
 	a.Close()
@@ -333,7 +343,7 @@ func TestAgentThatIsSilentIsLost(t *testing.T) {
 	t.Parallel()
 	a := connect(t)
 	startTwo(t, a)
-	require.NoError(t, syscall.Kill(a.process.cmd.Process.Pid, syscall.SIGSTOP))
+	stop(t, a)
 	lost := next(t, a).(agent.Lost)
 	require.Contains(t, lost.Reason, "nothing was heard from it for 1.75s")
 	a.Close()

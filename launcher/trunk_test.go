@@ -76,40 +76,37 @@ func TestJobOnASlurm(t *testing.T) {
 	require.Empty(t, marked(b.mark), "processes are left behind")
 }
 
-// An agent that ends is the only one, and its host is left out of the next start. A job on fewer hosts goes on.
-func TestRestart_AnAgentOfASlurmEnds(t *testing.T) {
-	b := start(t, 3, "", func(j *Job) {
+// restartOfASlurm runs a job of three hosts under srun, whose rank 1 kills a process in its first start, and
+// returns what each rank of the second start says.
+func restartOfASlurm(t *testing.T, victim string) (b *bench, second string) {
+	b = start(t, 3, "", func(j *Job) {
 		onSlurm(Host{"a", 1}, Host{"b", 1}, Host{"c", 1})(j)
 		j.Restarts, j.Min = 1, 1
 		j.Apps = []App{{Ranks: 3, Program: "sh", Args: []string{"-c",
 			`if [ $WEFT_RESTARTED = 1 ]; then echo $HOST of $WEFT_SIZE; exit; fi
-			[ $WEFT_RANK != 1 ] || kill -9 $PPID; exec sleep 60`}}}
+			[ $WEFT_RANK != 1 ] || kill -9 ` + victim + `; exec sleep 60`}}}
 	})
 	text, err := io.ReadAll(b.out)
 	require.NoError(t, err)
 	require.NoError(t, <-b.done, b.stderr())
-	require.Contains(t, string(text), "a of 2\n")
-	require.Contains(t, string(text), "c of 2\n")
-	require.Contains(t, b.stderr(), "weft: host b is lost: the connection to its agent has ended\n")
 	require.Empty(t, marked(b.mark), "processes are left behind")
+	return b, string(text)
+}
+
+// An agent that ends is the only one, and its host is left out of the next start. A job on fewer hosts goes on.
+func TestRestart_AnAgentOfASlurmEnds(t *testing.T) {
+	b, text := restartOfASlurm(t, "$PPID")
+	require.Contains(t, text, "a of 2\n")
+	require.Contains(t, text, "c of 2\n")
+	require.Contains(t, b.stderr(), "weft: host b is lost: the connection to its agent has ended\n")
 }
 
 // If the starter ends its agents, all hosts are named, with the starter's reason, and the next start is on all.
 func TestRestart_ASlurmEnds(t *testing.T) {
-	b := start(t, 3, "", func(j *Job) {
-		onSlurm(Host{"a", 1}, Host{"b", 1}, Host{"c", 1})(j)
-		j.Restarts, j.Min = 1, 1
-		j.Apps = []App{{Ranks: 3, Program: "sh", Args: []string{"-c",
-			`if [ $WEFT_RESTARTED = 1 ]; then echo $HOST of $WEFT_SIZE; exit; fi
-			[ $WEFT_RANK != 1 ] || kill -9 $(awk '/^PPid:/ { print $2 }' /proc/$PPID/status); exec sleep 60`}}}
-	})
-	text, err := io.ReadAll(b.out)
-	require.NoError(t, err)
-	require.NoError(t, <-b.done, b.stderr())
+	b, text := restartOfASlurm(t, "$(awk '/^PPid:/ { print $2 }' /proc/$PPID/status)")
 	for _, host := range []string{"a", "b", "c"} {
-		require.Contains(t, string(text), host+" of 3\n")
+		require.Contains(t, text, host+" of 3\n")
 	}
 	require.Contains(t, b.stderr(),
 		"weft: all hosts are lost: env has ended (srun: error: b: task 1: signal: killed)\n")
-	require.Empty(t, marked(b.mark), "processes are left behind")
 }

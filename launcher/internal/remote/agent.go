@@ -233,12 +233,11 @@ func (a *Agent) lost(err error, isSilent bool) {
 	default:
 	}
 	ofAll := errors.Is(err, errTrunkEnded)
-	reason := ""
-	switch {
-	case ofAll:
+	var reason string
+	if ofAll {
 		reason = "all hosts are lost: " + a.process.endedText()
 		a.process.stop()
-	default:
+	} else {
 		reason = fmt.Sprintf("host %s is lost: %v", a.host, a.process.explain(err))
 	}
 	if via, is := errors.AsType[*viaError](err); is {

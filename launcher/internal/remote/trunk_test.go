@@ -79,14 +79,19 @@ func TestTrunk(t *testing.T) {
 	require.Empty(t, trunk.process.stderr.last(), "the starter has ended before its input")
 }
 
-// An agent that ends, or is closed early, is the only one: the starter and the others go on.
-func TestTrunk_AnAgentEnds(t *testing.T) {
-	trunk, agents := connectTrunk(t, 4)
+// startOneEach has each agent start the rank of its number.
+func startOneEach(t *testing.T, agents []*Agent) {
 	for i, a := range agents {
 		a.Do(agent.Start{Ranks: []agent.Rank{{ID: i}}})
 		require.Equal(t, agent.Started{Rank: i, PID: 1000 + i}, next(t, a))
 		require.Equal(t, agent.AllStarted{}, next(t, a))
 	}
+}
+
+// An agent that ends, or is closed early, is the only one: the starter and the others go on.
+func TestTrunk_AnAgentEnds(t *testing.T) {
+	trunk, agents := connectTrunk(t, 4)
+	startOneEach(t, agents)
 	agents[1].Do(agent.Input{Rank: 1, Data: []byte("die")})
 	require.Equal(t, agent.Lost{Ranks: []int{1}, Reason: "host far1 is lost: the connection to its agent has ended"},
 		next(t, agents[1]))
@@ -105,11 +110,7 @@ func TestTrunk_AnAgentEnds(t *testing.T) {
 // A starter that ends while its agents run names no host, and its first error is the reason.
 func TestTrunk_TheStarterEnds(t *testing.T) {
 	trunk, agents := connectTrunk(t, 2)
-	for i, a := range agents {
-		a.Do(agent.Start{Ranks: []agent.Rank{{ID: i}}})
-		require.Equal(t, agent.Started{Rank: i, PID: 1000 + i}, next(t, a))
-		require.Equal(t, agent.AllStarted{}, next(t, a))
-	}
+	startOneEach(t, agents)
 	trunk.process.stderr.Write([]byte("a word\nstarter: error: task 1 has ended\nstarter: error: task 0 has ended\n"))
 	require.NoError(t, trunk.process.cmd.Process.Kill())
 	for i, a := range agents {

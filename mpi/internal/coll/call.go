@@ -160,12 +160,23 @@ func init() {
 		OpNeighborAlltoallv:  {name: "NeighborAlltoallv", algorithms: neighborAlltoallAlgorithms},
 	}
 	for o := range operations {
-		operations[o].addDirect(Operation(o))
-		operations[o].addDoubling(Operation(o))
-		operations[o].addPulling(Operation(o))
-		operations[o].addInOrder(Operation(o))
-		operations[o].addCosts(Operation(o))
+		op := &operations[o]
+		op.direct = op.add(direct, Operation(o))
+		op.doubling = op.add(doubling, Operation(o))
+		op.pull = op.add(pulling, Operation(o))
+		op.inOrder = op.add(inOrder, Operation(o))
+		op.addCosts(Operation(o))
 	}
+}
+
+// add appends an operation's algorithm of a kind and returns its index, plus one; 0 if there is none.
+func (op *operation) add(kind map[Operation]algorithm, o Operation) int {
+	a, ok := kind[o]
+	if !ok {
+		return 0
+	}
+	op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
+	return len(op.algorithms)
 }
 
 // Build builds the schedule of a call with the best algorithm.

@@ -33,14 +33,6 @@ var direct = map[Operation]algorithm{
 	OpExscan:             {directName, nil, scanDirect},
 }
 
-// addDirect appends the direct algorithm of an operation to its algorithms.
-func (op *operation) addDirect(o Operation) {
-	if a, ok := direct[o]; ok {
-		op.direct = len(op.algorithms) + 1
-		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
-	}
-}
-
 func outsideOfPlace(c *Call) bool { return !c.InPlace }
 
 // mailboxLimit returns the length of the longest message for which, with mailboxes, neither a tree nor
@@ -54,10 +46,14 @@ func (c *Call) mailboxLimit() int {
 	case c.Operation == OpScan || c.Operation == OpExscan:
 		return directCombinedMax / (c.Size * c.Size)
 	case c.Operation == OpBcast && c.Pull && c.Size > 2 && !c.sharesProcessors():
-		return min(directMax, directBcastMax/(c.Size*c.Size))
+		return min(directMax, c.directBcastLimit())
 	}
 	return directMax
 }
+
+// directBcastLimit is the length up to which the root of a Bcast sends its buffer to every other rank, if
+// each has a processor.
+func (c *Call) directBcastLimit() int { return directBcastMax / (c.Size * c.Size) }
 
 // suitsMailboxes reports whether a call does best through mailboxes. All ranks find the same.
 func suitsMailboxes(c *Call) bool {

@@ -16,14 +16,6 @@ var doubling = map[Operation]algorithm{
 	OpAllreduce: {doublingName, sizePowerOfTwo, allreduceInMailboxes},
 }
 
-// addDoubling lists the doubling algorithm of an operation after its others.
-func (op *operation) addDoubling(o Operation) {
-	if a, ok := doubling[o]; ok {
-		op.doubling = len(op.algorithms) + 1
-		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
-	}
-}
-
 // doubles reports whether doubling is the fastest for a call, if the ranks' mailboxes take its messages. All
 // ranks find the same.
 func (c *Call) doubles() bool {

@@ -20,14 +20,6 @@ var inOrder = map[Operation]algorithm{
 	OpExscan:             {inOrderName, nil, scanInOrder},
 }
 
-// addInOrder appends the in-order algorithm of an operation to its algorithms.
-func (op *operation) addInOrder(o Operation) {
-	if a, ok := inOrder[o]; ok {
-		op.inOrder = len(op.algorithms) + 1
-		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
-	}
-}
-
 // combineAll appends a Combine of the consecutive vectors in src into dst.
 func (s *Schedule) combineAll(dst, src Span) {
 	if dst.Len > 0 {

@@ -56,14 +56,6 @@ var pulling = map[Operation]algorithm{
 	OpReduceScatterBlock: {pullName, pulls, reduceScatterPull},
 }
 
-// addPulling appends the pulling algorithm of an operation to its algorithms.
-func (op *operation) addPulling(o Operation) {
-	if a, ok := pulling[o]; ok {
-		op.pull = len(op.algorithms) + 1
-		op.algorithms = append(op.algorithms[:len(op.algorithms):len(op.algorithms)], a)
-	}
-}
-
 func pulls(c *Call) bool { return c.Pull }
 
 func pullsOutsideOfPlace(c *Call) bool { return c.Pull && !c.InPlace }
@@ -89,7 +81,7 @@ func (c *Call) pullBcastMin() int {
 	if c.Size == 2 || c.sharesProcessors() {
 		return pullBcastMin
 	}
-	return min(pullBcastMin, directBcastMax/(c.Size*c.Size)+1)
+	return min(pullBcastMin, c.directBcastLimit()+1)
 }
 
 // suitsMessages reports whether messages are faster than an Alltoall that pulls.

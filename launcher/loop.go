@@ -106,6 +106,7 @@ func (j *job) wakeAt(s *supervisor.Supervisor) time.Time {
 
 // event distributes an event of an agent.
 func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
+	lastToStart := false // the lost agent was the only one that was still starting ranks
 	switch e := e.(type) {
 	case agent.Output:
 		j.output.Add(now, e)
@@ -125,9 +126,7 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		if len(e.Ranks) > 0 {
 			j.past.lostHost(now, j.nodes.of[e.Ranks[0]].name, e)
 		}
-		if e.Starting {
-			j.nodeStarted(s)
-		}
+		lastToStart = e.Starting && j.nodeStarted(s)
 	case agent.Exited:
 		if j.input != nil {
 			j.input.remove(e.Rank)
@@ -137,6 +136,9 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		o.event(now, e)
 	}
 	s.Event(now, e)
+	if lastToStart {
+		s.Event(now, agent.AllStarted{})
+	}
 }
 
 // nodeStarted notes that no further rank of a node will be started, and reports whether that is so of all

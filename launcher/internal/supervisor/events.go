@@ -10,7 +10,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// Event handles an event of an agent. It ignores events that do not concern a rank's life.
+// Event handles an event of an agent. It ignores events that do not concern a rank's life. AllStarted stands
+// for all agents: each has reported it, or is lost.
 func (s *Supervisor) Event(now time.Time, e agent.Event) {
 	switch e := e.(type) {
 	case agent.Started:
@@ -163,7 +164,6 @@ func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 			s.fail(now, f, s.nextSign())
 		}
 	}
-	s.allStarted = true
 	if s.config.Survive && s.phase == running {
 		return
 	}

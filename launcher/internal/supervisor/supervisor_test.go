@@ -588,3 +588,15 @@ func TestTheJobIsNotOverBeforeItsCauseIsSaid(t *testing.T) {
 	require.True(t, p.s.Over())
 	require.Equal(t, 13, p.s.Cause().ExitStatus())
 }
+
+// A host that is lost while another one is still starting its ranks does not end the job: these ranks may come.
+func TestLostHostDoesNotEndTheStartOfAnother(t *testing.T) {
+	p := beginOn(t, Config{Survive: true}, 0, 1)
+	p.event(agent.Started{Rank: 0, PID: 100}, agent.Lost{Ranks: []int{0}, Reason: "gone", Starting: true})
+	p.unwritten(0)
+	require.False(t, p.s.RanksOver(), "rank 1 has not been started yet")
+	p.event(agent.Started{Rank: 1, PID: 101}, agent.AllStarted{})
+	p.lines(1, initLine, "cmd=finalize").closed(1).exits(1, 0).unwritten(0)
+	require.True(t, p.s.Over())
+	p.cause(RanksLost, -1)
+}

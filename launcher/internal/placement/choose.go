@@ -16,12 +16,14 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
-// A Placement says which processors each rank and its completion handler may run on, and how many cores that
+// A Placement says which processors each rank and its completion handlers may run on, and how many cores that
 // gives a rank.
 type Placement struct {
-	CPUs         [][]int // by rank; nil when ranks are not bound
-	Handlers     [][]int // by rank: the processors of its completion handler; nil when ranks have none
-	CoresPerRank int     // 0: ranks share cores, and must not spin
+	CPUs [][]int // by rank; nil when ranks are not bound
+	// by rank: the processors of its completion handlers, which take one each from the beginning; nil when
+	// ranks have none
+	Handlers     [][]int
+	CoresPerRank int // 0: ranks share cores, and must not spin
 	// why ranks are not bound by default; empty if they are, or if it is obvious
 	Unbound string
 	// each rank is bound to one core, or hardware thread, that no other rank of the job has
@@ -48,8 +50,8 @@ type Request struct {
 	Each    int // cores of each rank; 0 leaves it to the binding
 	Binding Binding
 	CQ      CQCores
-	// completion handlers that each rank may have at once, each on its own core; 0 for as many as it has
-	// cores, unless they leave it fewer
+	// completion handlers that each rank may have at once, with CQAuto each on its own core if there are
+	// enough; 0 for as many as the rank has cores, unless they leave it fewer
 	Handlers int
 }
 
@@ -297,7 +299,7 @@ func (in *Request) homes(bind BindTo, each int, rest, free []int, coreOf map[int
 	case BindCore:
 		stride := each
 		if in.CQ.From == CQAuto && len(free) >= (each+1)*in.Ranks {
-			stride++ // leaves a core to the rank's handler, so that it is on the rank's node
+			stride++ // leaves a core to the rank's handler, so that it is on the rank's NUMA node
 		}
 		if stride > 1 {
 			free = in.sorted(free, in.Machine.NodeOf)
@@ -308,7 +310,7 @@ func (in *Request) homes(bind BindTo, each int, rest, free []int, coreOf map[int
 			}
 		}
 	default:
-		// As many ranks to each node or socket as its share of the cores.
+		// As many ranks to each NUMA node or socket as its share of the cores.
 		rest = in.sorted(rest, in.domain(bind))
 		for rank := range out {
 			out[rank] = []int{rest[rank*len(rest)/in.Ranks]}
@@ -346,9 +348,9 @@ func (in *Request) sorted(cores, domain []int) []int {
 	})
 }
 
-// handlersNear finds cores for the ranks' handlers, on the rank's node if possible: one for each rank, then a
-// second, and so on, up to the number of handlers. If there is not one core per rank it returns none, and
-// left is how many cores were available.
+// handlersNear returns the processors of the ranks' handlers, on cores of the rank's NUMA node if possible:
+// one core for each rank, then a second, and so on, up to the number of handlers. If there is not one core
+// per rank it returns none, and left is how many cores were available.
 func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, left int) {
 	used := slices.Concat(homes...)
 	free = slices.DeleteFunc(slices.Clone(free), func(core int) bool { return slices.Contains(used, core) })
@@ -359,17 +361,34 @@ func (in *Request) handlersNear(homes [][]int, free []int) (handlers [][]int, le
 	if left < in.Ranks {
 		return nil, left
 	}
-	handlers = make([][]int, in.Ranks)
+	cores := make([][]int, in.Ranks)
 	for range min(left/in.Ranks, in.Handlers) {
 		for rank, home := range homes {
 			i := slices.IndexFunc(free,
 				func(core int) bool { return in.Machine.NodeOf[core] == in.Machine.NodeOf[home[0]] })
 			i = max(i, 0)
-			handlers[rank] = append(handlers[rank], in.Machine.Cores[free[i]]...)
+			cores[rank] = append(cores[rank], free[i])
 			free = slices.Delete(free, i, i+1)
 		}
 	}
+	for _, own := range cores {
+		handlers = append(handlers, in.threadsInTurn(own))
+	}
 	return handlers, left
+}
+
+// threadsInTurn returns the processors of cores: the first of each core, then the second of each, and so on.
+// So handlers, which take them in this order, share a core only where they outnumber the cores.
+func (in *Request) threadsInTurn(cores []int) (cpus []int) {
+	for thread, more := 0, true; more; thread++ {
+		more = false
+		for _, core := range cores {
+			if threads := in.Machine.Cores[core]; thread < len(threads) {
+				cpus, more = append(cpus, threads[thread]), true
+			}
+		}
+	}
+	return cpus
 }
 
 // bind sets the processors of the ranks. Only a handler may run on its core.

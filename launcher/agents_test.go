@@ -107,6 +107,15 @@ func TestProgramsOfAHost(t *testing.T) {
 	require.Equal(t, []string{"", ""}, plan.Files)
 }
 
+// A host finds its route to other hosts with ranks, of which the launcher's need not be one.
+func TestPeersOfAHostHaveRanks(t *testing.T) {
+	here, a, b := &node{name: "here"}, &node{name: "a", ranks: []int{0}}, &node{name: "b", ranks: []int{1}}
+	require.Equal(t, []string{"b"}, (&nodes{all: []*node{here, a, b}}).peersOf(a))
+	require.Empty(t, (&nodes{all: []*node{here, a}}).peersOf(a), "all ranks are on one host")
+	here.ranks = []int{2}
+	require.Equal(t, []string{"here", "b"}, (&nodes{all: []*node{here, a, b}}).peersOf(a))
+}
+
 // A plan that another host has made is checked before it is used.
 func TestPlanThatMakesNoSense(t *testing.T) {
 	request := planRequest{Ranks: 2, Programs: []programRequest{{Name: "x"}, {Name: "y", Hash: "h"}}}

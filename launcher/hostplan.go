@@ -25,7 +25,7 @@ type planRequest struct {
 	// endpoints of each rank (see Job.Endpoints); 0 for as many as it has cores
 	Endpoints int
 	Programs  []programRequest // by program of the job; nil where the launcher itself has found them
-	Peers     []string         // some of the job's other hosts; empty where all ranks are here
+	Peers     []string         // some of the job's other hosts with ranks; empty if there are none
 }
 
 // programRequest is a program that must exist before any rank starts.

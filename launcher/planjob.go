@@ -80,15 +80,22 @@ func (j *job) settleEndpoints() {
 // maxPeers is how many other hosts a host is given, to find its route to them.
 const maxPeers = 4
 
+// peersOf returns the names of up to maxPeers other hosts with ranks. The ranks of a host need no route to a
+// host without ranks, such as that of the launcher, which may be in a network of its own.
+func (h *nodes) peersOf(n *node) (names []string) {
+	for _, other := range h.all {
+		if len(names) < maxPeers && other != n && len(other.ranks) > 0 {
+			names = append(names, other.name)
+		}
+	}
+	return names
+}
+
 func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank,
 		Endpoints: j.wantedEndpoints()}
 	if len(j.nodes.all) > 1 {
-		for _, other := range j.nodes.all {
-			if other != n && len(request.Peers) < maxPeers {
-				request.Peers = append(request.Peers, other.name)
-			}
-		}
+		request.Peers = j.nodes.peersOf(n)
 		request.Programs = j.programs.wantedOn(n)
 	}
 	if n.remote == nil {

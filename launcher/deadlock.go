@@ -56,8 +56,8 @@ func (h *hangWatch) tick(now time.Time) {
 		j.nodes.do(agent.Ask{Ranks: ask, Question: snapshot.Ask})
 	}
 	for _, r := range reports {
-		if r.Answers == 0 {
-			// No rank uses weft: the signal is for the programs.
+		if r.Requested && r.Answers == 0 {
+			// No rank uses weft: the user's SIGQUIT is for the programs.
 			s.Signal(now, syscall.SIGQUIT)
 			continue
 		}

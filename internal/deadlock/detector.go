@@ -22,11 +22,12 @@ const (
 
 // A Report is a report for the user.
 type Report struct {
-	Title   string
-	Lines   []string
-	Proven  bool // nothing will ever release the stuck ranks
-	Unmoved bool // nothing has moved for long
-	Answers int  // of ranks
+	Title     string
+	Lines     []string
+	Proven    bool // nothing will ever release the stuck ranks
+	Unmoved   bool // nothing has moved for long
+	Requested bool // by the user
+	Answers   int  // of ranks
 }
 
 // Text returns the report as printed without a launcher.
@@ -261,7 +262,8 @@ func (d *Detector) evaluate(now time.Time) {
 }
 
 func (d *Detector) report(title string, job Job, why purpose) {
-	r := Report{Title: title, Lines: job.Report(), Proven: why == confirm, Unmoved: why == unmoved}
+	r := Report{Title: title, Lines: job.Report(), Proven: why == confirm, Unmoved: why == unmoved,
+		Requested: why == explain}
 	for id := range job {
 		if job[id] != nil && job[id].Phase != snapshot.NotBegun && !d.ranks[id].ended {
 			r.Answers++

@@ -39,8 +39,10 @@ func newInput(from *os.File) (*input, error) {
 		over: make(chan struct{}), to: make(map[int]bool), waiting: make(map[int]bool),
 	}
 	var err error
-	in.stop, in.stops, err = sys.Pipe()
-	return in, err
+	if in.stop, in.stops, err = sys.Pipe(); err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // start begins to read.

@@ -26,6 +26,8 @@ func TestReportWithoutAnswersEndsNoJob(t *testing.T) {
 	now := time.Now()
 	s := supervisor.New(now, supervisor.Config{Ranks: make([]supervisor.Rank, 1)})
 	h := hangWatch{job: j, supervisor: s, detector: deadlock.NewDetector(1, stuck)}
+	j.nodes.all = []*node{{agent: j.local, ranks: []int{0}}}
+	j.nodes.locate()
 	j.records = records{job: j, supervisor: s}
 	untilReport := func() {
 		for end := now.Add(stuck + 10*time.Second); now.Before(end); now = now.Add(100 * time.Millisecond) {

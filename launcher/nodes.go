@@ -199,7 +199,19 @@ func (h *nodes) do(commands ...agent.Command) {
 		case agent.Input:
 			h.of[c.Rank].agent.Do(c)
 		case agent.Signal:
-			h.signal(c)
+			if c.Ranks == nil {
+				h.broadcast(c)
+				continue
+			}
+			h.divide(c.Ranks, func(own []int) agent.Command {
+				return agent.Signal{Ranks: own, Signal: c.Signal}
+			})
+		case agent.Ask:
+			h.divide(c.Ranks, func(own []int) agent.Command {
+				return agent.Ask{Ranks: own, Question: c.Question}
+			})
+		case agent.Records:
+			h.divide(c.Ranks, func(own []int) agent.Command { return agent.Records{Ranks: own} })
 		default:
 			h.broadcast(c)
 		}
@@ -231,21 +243,15 @@ func (j *job) tellWireUp() {
 	}
 }
 
-// signal sends each agent the signal for its ranks.
-func (h *nodes) signal(c agent.Signal) {
-	if c.Ranks == nil {
-		h.broadcast(c)
-		return
+// divide sends each agent of some ranks the command for those of them that are its own.
+func (h *nodes) divide(ranks []int, command func(own []int) agent.Command) {
+	own := make(map[*node][]int)
+	for _, id := range ranks {
+		own[h.of[id]] = append(own[h.of[id]], id)
 	}
 	for _, n := range h.all {
-		own := agent.Signal{Signal: c.Signal}
-		for _, id := range c.Ranks {
-			if h.of[id] == n {
-				own.Ranks = append(own.Ranks, id)
-			}
-		}
-		if own.Ranks != nil {
-			n.agent.Do(own)
+		if own[n] != nil {
+			n.agent.Do(command(own[n]))
 		}
 	}
 }

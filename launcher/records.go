@@ -20,6 +20,7 @@ type records struct {
 	supervisor *supervisor.Supervisor
 
 	asked   map[int]bool // ranks whose events are due
+	lost    map[int]bool // ranks whose agents are lost: they are not asked
 	writing int          // files that are being written
 	written chan error
 	until   time.Time // when what is due is given up
@@ -61,9 +62,12 @@ func (r *records) record(now time.Time, hint bool) {
 		return
 	}
 	r.asked, r.until = map[int]bool{}, now.Add(recordsTimeout)
-	ranks := make([]int, len(r.job.programs.of))
-	for id := range ranks {
-		ranks[id], r.asked[id] = id, true
+	var ranks []int
+	for id := range r.job.programs.of {
+		if !r.lost[id] {
+			ranks = append(ranks, id)
+			r.asked[id] = true
+		}
 	}
 	r.job.nodes.do(agent.Records{Ranks: ranks})
 }
@@ -73,14 +77,15 @@ func (r *records) event(now time.Time, e agent.Event) {
 	case agent.Lost:
 		for _, id := range e.Ranks {
 			delete(r.asked, id)
+			r.lost[id] = true
 		}
 	case agent.Recorded:
 		if !r.asked[e.Rank] {
 			return // too late
 		}
 		delete(r.asked, e.Rank)
-		if e.Events == nil {
-			return // agents send no Recorded without events
+		if len(e.Events) == 0 {
+			return // the rank has no recorder
 		}
 		j := r.job
 		origin := recorder.Origin{Rank: e.Rank, Size: len(j.programs.of), Host: j.nodes.of[e.Rank].name,

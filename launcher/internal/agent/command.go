@@ -105,7 +105,7 @@ type Ask struct {
 }
 
 // Records asks for the flight recorders of ranks, which hold their last communication events (package
-// recorder), also of ranks that have ended. Recorded follows from each whose memory the agent has.
+// recorder), also of ranks that have ended. Recorded follows from each.
 type Records struct{ Ranks []int }
 
 // Failed tells all ranks that one of them has failed and that the job goes on without it.

@@ -118,7 +118,7 @@ type Sampled struct {
 // format; not checked.
 type Recorded struct {
 	Rank   int
-	Events []byte
+	Events []byte // empty if the rank has no recorder
 }
 
 // Artifact is a part of a rank's report to the launcher.

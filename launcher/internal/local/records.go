@@ -18,7 +18,8 @@ func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 	return d.share(inherited.Recorder, fd)
 }
 
-// sendRecords reports the contents of ranks' flight recorders.
+// sendRecords reports the contents of ranks' flight recorders. A rank that was not started, or has no
+// recorder, is reported without contents, because the launcher waits for an answer from each.
 func (a *Agent) sendRecords(ranks []int) {
 	for _, id := range ranks {
 		e := agent.Recorded{Rank: id}
@@ -27,9 +28,7 @@ func (a *Agent) sendRecords(ranks []int) {
 			e.Events = p.recorder.Copy()
 		}
 		a.mu.Unlock()
-		if e.Events != nil {
-			a.emit(e)
-		}
+		a.emit(e)
 	}
 }
 

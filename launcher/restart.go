@@ -56,7 +56,7 @@ func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.
 	}
 	defer j.close()
 	if err := j.prepareOrSignal(ctx, signals); err != nil {
-		again := j.past.retryPreparing(err)
+		again := j.past.retryPreparing(ctx, err)
 		j.output.Flush(flushTimeout)
 		return again, err
 	}
@@ -66,11 +66,13 @@ func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.
 	return j.loop(ctx, signals)
 }
 
-// retryPreparing reports whether another restart follows one that could not be prepared.
-func (p *past) retryPreparing(err error) bool {
+// retryPreparing reports whether another restart follows one that could not be prepared. None follows if the
+// caller of Run, who ends ctx, or the user has ended the job.
+func (p *past) retryPreparing(ctx context.Context, err error) bool {
 	var request *RequestError
 	var end *Failure
-	if p.restarts == 0 || errors.As(err, &request) || errors.As(err, &end) || !p.restartsLeft() {
+	if p.restarts == 0 || ctx.Err() != nil || errors.As(err, &request) || errors.As(err, &end) ||
+		!p.restartsLeft() {
 		return false
 	}
 	p.output.Problem(err)

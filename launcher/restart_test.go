@@ -199,6 +199,18 @@ func TestRestart_WaitsForRanksThatAreCutOff(t *testing.T) {
 	require.ErrorIs(t, p.waitUntilFree(ctx), context.Canceled)
 }
 
+// A caller that cancels the job while a restart is being prepared wants no other restart.
+func TestRestart_NotAfterCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	spec := Job{Apps: []App{{Program: "true", Ranks: 1}}, Restarts: 3}
+	earlier := &history{restarts: 1, freeAt: time.Now().Add(time.Hour)}
+	cancel()
+	again, err := runOnce(ctx, spec, earlier, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, again)
+	require.Equal(t, 1, earlier.restarts)
+}
+
 func TestRestart_Nonsense(t *testing.T) {
 	for want, change := range map[string]func(*Job){
 		"-1 restarts: the number is below zero":                                    func(j *Job) { j.Restarts = -1 },

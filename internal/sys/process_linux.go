@@ -185,6 +185,16 @@ func ChildChange(pid int) (JobControl, syscall.Signal) {
 	return Unchanged, 0
 }
 
+// AwaitEnd waits until a child has ended, and does not reap it. It returns an error if somebody else has
+// reaped it.
+func AwaitEnd(pid int) error {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
 // AdoptOrphans makes this process the parent of its descendants whose own parent has ended.
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 

@@ -58,6 +58,7 @@ func (w *Watcher) Forget(int)                             {}
 func (w *Watcher) Next(seen []Watched) ([]Watched, error) { return seen, errNeedsLinux }
 func (w *Watcher) Close() error                           { return nil }
 func ChildChange(int) (JobControl, syscall.Signal)        { return Unchanged, 0 }
+func AwaitEnd(int) error                                  { return errNeedsLinux }
 func AdoptOrphans() error                                 { return errNeedsLinux }
 func Children() []int                                     { return nil }
 func ReapEnded(int) bool                                  { return false }

@@ -16,7 +16,7 @@ type relay struct {
 	number int
 	in     *io.PipeWriter // what comes from the agent
 	end    *process       // what the agent's own Agent takes for its starter
-	over   func()         // closes end.waited
+	over   func()         // closes end.ended
 }
 
 // A viaError is the loss of the agent through which another one is reached.
@@ -34,11 +34,11 @@ func (a *Agent) ConnectThrough(ctx context.Context, host, job string, command []
 		return nil, err
 	}
 	r, w := io.Pipe()
-	waited := make(chan struct{})
-	l := &relay{via: a, in: w, over: sync.OnceFunc(func() { close(waited) })}
+	ended := make(chan struct{})
+	l := &relay{via: a, in: w, over: sync.OnceFunc(func() { close(ended) })}
 	l.end = &process{
-		cmd: &exec.Cmd{Args: command}, stderr: new(tail), waited: waited, stdin: l, stdout: r,
-		leave: sync.OnceFunc(l.leave),
+		cmd: &exec.Cmd{Args: command}, stderr: new(tail), ended: ended, said: ended, stdin: l,
+		stdout: r, leave: sync.OnceFunc(l.leave),
 	}
 	a.mu.Lock()
 	l.number = a.nextRelay
@@ -175,7 +175,7 @@ func (s *server) openRelay(f frame) error {
 				break
 			}
 		}
-		p.wait(explainTimeout)
+		p.waitForLastWords()
 		end(p.stderr.last())
 	}()
 	return nil
@@ -193,7 +193,7 @@ func (s *server) relay(f frame) error {
 	case f.kind == kindRelayStop:
 		delete(s.relays, number)
 		r.in.close()
-		go r.process.stop()
+		s.stops.Go(r.process.stop)
 	case len(data) == 0:
 		r.in.close()
 	default:
@@ -202,13 +202,14 @@ func (s *server) relay(f frame) error {
 	return nil
 }
 
-// closeRelays ends the agents behind the relays, and waits a little for them.
+// closeRelays ends the agents behind the relays, for which it waits up to closeTimeout, and their starters.
 func (s *server) closeRelays() {
 	for _, r := range s.relays {
 		r.in.close()
+		s.stops.Go(func() {
+			r.process.wait(closeTimeout)
+			r.process.stop()
+		})
 	}
-	for _, r := range s.relays {
-		r.process.wait(closeTimeout)
-		go r.process.stop()
-	}
+	s.stops.Wait()
 }

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -102,5 +106,27 @@ func TestRelaysThatDoNotExist(t *testing.T) {
 	require.ErrorIs(t, a.relayed(frame{kindRelayed, rankOf(1)}), errProtocol)
 	require.ErrorIs(t, a.relayed(frame{kindRelayEnd, nil}), errProtocol)
 }
+
+// The agents behind all relays have the same time to end, and no starter is left afterwards.
+func TestCloseRelays_TakesNoLongerForMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{relays: make(map[int]*relayed)}
+		var stopped atomic.Int32
+		stop := func() { stopped.Add(1) }
+		for number := range 3 {
+			s.relays[number] = &relayed{in: newQueue(), process: &process{
+				ended: make(chan struct{}), stdin: nopCloser{io.Discard}, stdout: io.NopCloser(nil), leave: stop,
+			}}
+		}
+		begin := time.Now()
+		s.closeRelays()
+		require.Equal(t, closeTimeout, time.Since(begin), "of the bubble's clock")
+		require.EqualValues(t, 3, stopped.Load())
+	})
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
 
 func newAgentForTest() *Agent { return &Agent{relays: make(map[int]*relay), nextRelay: 1} }

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -239,6 +241,13 @@ func TestMain(m *testing.M) {
 	case len(os.Args) == 2 && os.Args[1] == "far":
 		farSide(os.Stdin, os.Stdout)
 		os.Exit(0)
+	case len(os.Args) == 3 && os.Args[1] == "leaves-behind":
+		leaveBehind(os.Args[2])
+		farSide(os.Stdin, os.Stdout)
+		os.Exit(0)
+	case len(os.Args) == 2 && os.Args[1] == "left-behind":
+		time.Sleep(10 * time.Minute)
+		os.Exit(0)
 	case len(os.Args) == 3 && os.Args[1] == "far":
 		n, _ := strconv.Atoi(os.Args[2])
 		farTrunk(n)
@@ -262,6 +271,43 @@ func next(t *testing.T, a *Agent) agent.Event {
 		t.Fatal("no event")
 		return nil
 	}
+}
+
+// leaveBehind starts a process with this one's standard error in a session of its own, as ssh does with
+// ControlPersist, and writes its id to a file.
+func leaveBehind(file string) {
+	child := exec.Command(os.Args[0], "left-behind")
+	child.Stderr = os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		os.Exit(5)
+	}
+	os.WriteFile(file, []byte(strconv.Itoa(child.Process.Pid)), 0o600)
+}
+
+// A starter that leaves a process behind that keeps its standard error open is over when it has ended.
+func TestStarterThatLeavesAProcessBehind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	a, err := Connect(t.Context(), "far", "job", []string{os.Args[0], "leaves-behind", file})
+	require.NoError(t, err)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(string(text))
+	require.NoError(t, err)
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	closed := make(chan struct{})
+	go func() {
+		a.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		<-closed
+		t.Fatal("Close has waited for the process")
+	}
+	require.NoError(t, syscall.Kill(pid, 0), "it is still there")
 }
 
 func startTwo(t *testing.T, a *Agent) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,8 +53,8 @@ func Serve(in io.Reader, out io.Writer, config ServerConfig) error {
 	if len(s.relays) > 0 {
 		a.Do(agent.Halt{})
 		a.Do(agent.Signal{Signal: syscall.SIGKILL})
-		s.closeRelays()
 	}
+	s.closeRelays()
 	a.Close()
 	s.out.put(appendFrame(nil, kindClosed))
 	s.out.close()
@@ -72,6 +73,7 @@ type server struct {
 	// launcher hears of this one all the while.
 	prepared chan prepared
 	relays   map[int]*relayed // by number
+	stops    sync.WaitGroup   // starters of relays that are being ended
 	// suspended says that the ranks have been stopped from the terminal, and so the launcher may be, too.
 	suspended bool
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // explainTimeout is how long to wait for a starter that has failed to say why.
@@ -21,13 +23,16 @@ type process struct {
 	stdin  io.WriteCloser
 	stdout io.ReadCloser
 	stderr *tail
-	waited chan struct{} // closed when the starter has ended
+	ended  chan struct{} // closed when the starter has ended
+	said   chan struct{} // closed when all of its standard error is in stderr
+	kill   func()        // ends the starter and its group
 	leave  func()        // where the starter serves other agents, too: has it go on for them
 }
 
 func startProcess(command []string) (*process, error) {
 	p := &process{
-		cmd: exec.Command(command[0], command[1:]...), stderr: new(tail), waited: make(chan struct{}),
+		cmd: exec.Command(command[0], command[1:]...), stderr: new(tail),
+		ended: make(chan struct{}), said: make(chan struct{}),
 	}
 	// Signals of the terminal are for the launcher, which passes them on.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -45,12 +50,34 @@ func startProcess(command []string) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("the starter cannot be run: %w", err)
 	}
+	// A process that the starter leaves behind, as ssh does with ControlPersist, may keep its standard error
+	// open for ever. So the end of the one does not wait for the end of the other.
 	go func() {
 		io.Copy(p.stderr, stderr)
-		// Whoever reaps this process's children may have been first; that it has ended is all that counts.
-		p.cmd.Process.Wait()
-		close(p.waited)
+		close(p.said)
 	}()
+	killed := make(chan struct{})
+	go func() {
+		sys.AwaitEnd(p.cmd.Process.Pid)
+		close(p.ended)
+		<-killed
+		p.cmd.Process.Wait()
+	}()
+	p.kill = sync.OnceFunc(func() {
+		isFreed := false // its process id, which may be another's then
+		select {
+		case <-p.ended:
+			// This process's agent reaps children that it does not know.
+			isFreed = sys.AwaitEnd(p.cmd.Process.Pid) != nil
+		default:
+		}
+		if !isFreed {
+			syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		}
+		close(killed)
+		p.wait(closeTimeout)
+		stderr.Close()
+	})
 	return p, nil
 }
 
@@ -58,7 +85,7 @@ func startProcess(command []string) (*process, error) {
 // the starter.
 func (p *process) explain(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) {
-		p.wait(explainTimeout)
+		p.waitForLastWords()
 		err = errors.New("the connection to its agent has ended")
 	}
 	text := p.stderr.last()
@@ -76,8 +103,21 @@ func (p *process) explain(err error) error {
 // wait waits for the starter to end by itself.
 func (p *process) wait(limit time.Duration) {
 	select {
-	case <-p.waited:
+	case <-p.ended:
 	case <-time.After(limit):
+	}
+}
+
+// waitForLastWords waits for up to explainTimeout until the starter has ended and all that it has said is in
+// stderr.
+func (p *process) waitForLastWords() {
+	late := time.After(explainTimeout)
+	for _, c := range []chan struct{}{p.ended, p.said} {
+		select {
+		case <-c:
+		case <-late:
+			return
+		}
 	}
 }
 
@@ -89,8 +129,7 @@ func (p *process) stop() {
 		p.leave()
 		return
 	}
-	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.waited
+	p.kill()
 	p.stdout.Close()
 }
 

@@ -35,7 +35,7 @@ type Trunk struct {
 type part struct {
 	in    *io.PipeWriter // what comes from the agent
 	agent *process       // what the Agent takes for a starter of its own
-	over  func()         // closes agent.waited
+	over  func()         // closes agent.ended
 }
 
 // errTrunkEnded is the end of the streams of all agents of a trunk.
@@ -105,12 +105,12 @@ func StartTrunk(command []string, n int) (*Trunk, error) {
 	t.left.Store(int32(n))
 	for i := range n {
 		r, w := io.Pipe()
-		waited := make(chan struct{})
+		ended := make(chan struct{})
 		t.parts = append(t.parts, part{
-			in: w, over: sync.OnceFunc(func() { close(waited) }),
+			in: w, over: sync.OnceFunc(func() { close(ended) }),
 			agent: &process{
-				cmd: p.cmd, stderr: p.stderr, waited: waited, stdin: &branch{t: t, number: i}, stdout: r,
-				leave: sync.OnceFunc(t.leave),
+				cmd: p.cmd, stderr: p.stderr, ended: ended, said: ended, stdin: &branch{t: t, number: i},
+				stdout: r, leave: sync.OnceFunc(t.leave),
 			},
 		})
 	}
@@ -140,7 +140,7 @@ func (t *Trunk) deal() {
 			p.over()
 		}
 	})
-	t.process.wait(explainTimeout)
+	t.process.waitForLastWords()
 	for _, p := range t.parts {
 		p.in.CloseWithError(errTrunkEnded)
 		p.over()

@@ -75,7 +75,7 @@ func TestTrunk(t *testing.T) {
 	for _, a := range agents {
 		a.Close()
 	}
-	<-trunk.process.waited
+	trunk.process.waitForLastWords()
 	require.Empty(t, trunk.process.stderr.last(), "the starter has ended before its input")
 }
 
@@ -103,7 +103,7 @@ func TestTrunk_AnAgentEnds(t *testing.T) {
 	for _, i := range []int{0, 1, 3} {
 		agents[i].Close()
 	}
-	<-trunk.process.waited
+	trunk.process.waitForLastWords()
 	require.Empty(t, trunk.process.stderr.last(), "the starter has ended before its input")
 }
 

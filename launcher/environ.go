@@ -1,13 +1,13 @@
 package launcher
 
 import (
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher/internal/local"
 )
 
 // cqCoresVariable passes a rank the list of CPUs reserved for its completion handlers; it is absent if there
@@ -73,7 +73,7 @@ func rankEnv(environ []string, job *Job, id numbers, plan *plan, app *App) []str
 
 // environment returns the variables that the user has set for the ranks of the job.
 func (j *job) environment() []string {
-	env := append(os.Environ(), j.Env...)
+	env := append(local.Inherited(), j.Env...)
 	for _, app := range j.Apps {
 		env = append(env, app.Env...)
 	}

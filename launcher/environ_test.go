@@ -15,7 +15,8 @@ func TestSettingsOfAJobWithinAJob(t *testing.T) {
 	for name, value := range map[string]string{
 		"WEFT_JOB": "outer", "WEFT_RANK": "3", "WEFT_SIZE": "4", "WEFT_INHERITED": "pmi=20:1:2", "PMI_FD": "20",
 		"WEFT_CORES_PER_RANK": "2", "WEFT_IFACE": "10.0.0.1/32", "WEFT_SURVIVE": "1", "WEFT_CQ_CORES": "1",
-		"WEFT_LANES": "2", "WEFT_COLL": "allreduce:ring",
+		"WEFT_ENDPOINTS": "3",
+		"WEFT_LANES":     "2", "WEFT_COLL": "allreduce:ring",
 	} {
 		t.Setenv(name, value)
 	}
@@ -24,9 +25,12 @@ func TestSettingsOfAJobWithinAJob(t *testing.T) {
 	require.Contains(t, to.Env, "WEFT_LANES=2")
 	require.NotContains(t, to.Env, "WEFT_COLL=allreduce:ring")
 	for _, v := range to.Env {
-		require.NotRegexp(t, "^WEFT_(JOB|RANK|SIZE|INHERITED|CORES_PER_RANK|IFACE|SURVIVE|CQ_CORES)=", v)
+		require.NotRegexp(t, "^WEFT_(JOB|RANK|SIZE|INHERITED|CORES_PER_RANK|ENDPOINTS|IFACE|SURVIVE|CQ_CORES)=", v)
 	}
+	j := &job{}
+	require.Zero(t, j.wantedEndpoints(), "the plan is made for the settings that the ranks get")
 	t.Setenv("WEFT_JOB", "")
+	require.Equal(t, 3, j.wantedEndpoints())
 	require.Contains(t, local.Inherited(), "WEFT_IFACE=10.0.0.1/32", "it is the user's outside of a job")
 }
 

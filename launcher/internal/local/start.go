@@ -208,13 +208,14 @@ func startError(r *agent.Rank, err error) *agent.NotStarted {
 	return n
 }
 
-// foreign are the prefixes of variables by which another launcher would identify the ranks. This process has
-// them if it runs inside such a job.
+// foreign are the prefixes of variables by which another launcher identifies its ranks, and of weft's own for
+// the cores of completion handlers. This process has them if it runs inside such a job.
 var foreign = []string{"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "HYDI_", "MPI_LOCAL", "WEFT_CQ_CORES="}
 
 // outer are variables that weft run sets for a job's ranks, most of them only if the user has not. In a job
 // within a job the inherited values belong to the outer one.
-var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_IFACE=", "WEFT_SURVIVE=", "WEFT_RESTARTED=", "GOMAXPROCS="}
+var outer = []string{"WEFT_CORES_PER_RANK=", "WEFT_ENDPOINTS=", "WEFT_IFACE=", "WEFT_SURVIVE=",
+	"WEFT_RESTARTED=", "GOMAXPROCS="}
 
 // Inherited returns this process's environment without the variables of another launcher.
 func Inherited() []string {

@@ -197,6 +197,9 @@ func (p *past) size(hosts []Host, ranks int) (int, error) {
 		if ranks == 0 {
 			ranks = slots
 		}
+		if ranks > maxRanks {
+			return 0, requestErrorf("more than %d ranks", maxRanks)
+		}
 		p.ranks, p.slots = ranks, slots
 		return ranks, p.spec.checkMin(ranks)
 	}

@@ -199,6 +199,19 @@ func TestRestart_WaitsForRanksThatAreCutOff(t *testing.T) {
 	require.ErrorIs(t, p.waitUntilFree(ctx), context.Canceled)
 }
 
+// The slots of all hosts together may be more than a job can have ranks.
+func TestSize_AsManyRanksAsSlots(t *testing.T) {
+	hosts := []Host{{"a", maxRanks - 1}, {"b", 1}}
+	p := past{history: new(history), spec: &Job{Hosts: hosts}}
+	n, err := p.size(hosts, 0)
+	require.NoError(t, err)
+	require.Equal(t, maxRanks, n)
+	hosts[1].Slots = 2
+	_, err = p.size(hosts, 0)
+	require.EqualError(t, err, "more than 65536 ranks")
+	require.Equal(t, 2, ExitStatus(err))
+}
+
 // A caller that cancels the job while a restart is being prepared wants no other restart.
 func TestRestart_NotAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,8 @@ func ParseHosts(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-// addHost adds a host to a list. If it is already there, it adds up the slots.
+// addHost adds a host to a list. If the host is already there, it adds the slots to the host's, unless the
+// host has no number of slots: then it keeps one for each usable core.
 func addHost(hosts []Host, h Host) []Host {
 	for i := range hosts {
 		if hosts[i].Name == h.Name {
@@ -43,24 +44,20 @@ func addHost(hosts []Host, h Host) []Host {
 
 // parseHost parses NAME or NAME:SLOTS. An IPv6 address with slots needs brackets.
 func parseHost(word string) (h Host, err error) {
-	name, slots := word, ""
-	if strings.HasPrefix(word, "[") {
-		end := strings.IndexByte(word, ']')
-		if end < 0 {
+	name, slots, hasSlots := word, "", false
+	if inBrackets, is := strings.CutPrefix(word, "["); is {
+		var rest string
+		var closed bool
+		if name, rest, closed = strings.Cut(inBrackets, "]"); !closed {
 			return h, fmt.Errorf("%q: no ']' after the address", word)
 		}
-		name = word[1:end]
-		if rest := word[end+1:]; rest != "" {
-			if rest[0] != ':' {
-				return h, fmt.Errorf("%q: after the ']' only :SLOTS can follow", word)
-			}
-			slots = rest[1:]
+		if slots, hasSlots = strings.CutPrefix(rest, ":"); rest != "" && !hasSlots {
+			return h, fmt.Errorf("%q: after the ']' only :SLOTS can follow", word)
 		}
 	} else if strings.Count(word, ":") == 1 {
-		name, slots, _ = strings.Cut(word, ":")
+		name, slots, hasSlots = strings.Cut(word, ":")
 	}
-	if strings.Contains(word, ":") && !strings.HasPrefix(word, "[") && strings.Count(word, ":") == 1 ||
-		slots != "" {
+	if hasSlots {
 		if h.Slots, err = parseSlots(slots); err != nil {
 			return h, fmt.Errorf("%q: %w", word, err)
 		}

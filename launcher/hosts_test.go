@@ -21,7 +21,7 @@ func TestParseHosts(t *testing.T) {
 		require.Equal(t, want, hosts, text)
 	}
 	for _, text := range []string{"", "a,", ":4", "a:", "a:x", "a:-1", "a:0", "-a", "a b", "a;b", "$(x)",
-		"[::1", "[::1]4"} {
+		"[::1", "[::1]4", "[::1]:", "[::1]:0"} {
 		_, err := ParseHosts(text)
 		require.Error(t, err, text)
 	}

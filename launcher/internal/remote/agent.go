@@ -37,6 +37,7 @@ type Agent struct {
 	prepared chan []byte
 	staged   chan []byte
 	events   chan agent.Event
+	unsent   chan error    // why a command could not be sent
 	closing  chan struct{} // closed by Close: events are dropped
 	ended    chan struct{} // closed when nothing more is received
 	why      error         // nothing more is received; set before ended is closed
@@ -71,8 +72,8 @@ func connectStream(ctx context.Context, host, job string, p *process, via *Agent
 		host: host, process: p, in: bufio.NewReaderSize(p.stdout, 64<<10), out: newQueue(),
 		via: via, session: newSession(), relays: make(map[int]*relay),
 		prepared: make(chan []byte, 1), staged: make(chan []byte, 1),
-		events:  make(chan agent.Event, 256),
-		closing: make(chan struct{}), ended: make(chan struct{}),
+		events: make(chan agent.Event, 256),
+		unsent: make(chan error, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go a.out.run(p.stdin)
 	var err error
@@ -158,13 +159,23 @@ func (a *Agent) Prepare(ctx context.Context, request, reply any) error {
 // Events returns the remote agent's events, and Lost.
 func (a *Agent) Events() <-chan agent.Event { return a.events }
 
-// Do sends a command.
+// Do sends a command. An agent whose command cannot be sent is lost: it would not do what the launcher relies
+// on.
 func (a *Agent) Do(c agent.Command) {
 	a.session.command(c)
-	if frame, err := commandForms.append(nil, c); err == nil {
-		a.wireUp.to.count(kind(frame[headerLen]), len(frame))
-		a.out.put(frame)
+	frame, err := commandForms.append(nil, c)
+	if n := len(frame) - headerLen; err == nil && n > maxCommand {
+		err = fmt.Errorf("the command to it is too long (%T of %d bytes; %d are allowed)", c, n, maxCommand)
 	}
+	if err != nil {
+		select {
+		case a.unsent <- err:
+		default: // it is lost already
+		}
+		return
+	}
+	a.wireUp.to.count(kind(frame[headerLen]), len(frame))
+	a.out.put(frame)
 }
 
 // Close makes the remote agent end its remaining ranks, and ends the starter.
@@ -211,6 +222,7 @@ func (a *Agent) read() {
 				return
 			}
 		case err = <-failed:
+		case err = <-a.unsent:
 		case now := <-ticks.C:
 			missed := silent.tick(now)
 			a.missed.Store(int32(missed))

@@ -405,6 +405,25 @@ func TestAgentSpeaksOnlyOfItsRanks(t *testing.T) {
 	a.Close()
 }
 
+// A command that cannot be sent is not dropped: the agent is lost, for which the error names the reason.
+func TestCommandThatCannotBeSent(t *testing.T) {
+	for want, c := range map[string]agent.Command{
+		"*agent.Halt has no frame": &agent.Halt{},
+		"the command to it is too long (agent.Input of 67108869 bytes; 67108864 are allowed)": agent.Input{
+			Rank: 4, Data: make([]byte, maxCommand)},
+	} {
+		a := connect(t)
+		startTwo(t, a)
+		a.Do(c)
+		a.Do(c)
+		lost := next(t, a).(agent.Lost)
+		require.Equal(t, []int{4, 5}, lost.Ranks)
+		require.Contains(t, lost.Reason, "host far is lost: ")
+		require.Contains(t, lost.Reason, want)
+		a.Close()
+	}
+}
+
 // A process that was stopped itself has not missed anything.
 func TestSilenceCountsOnlyPeriodsThatWereSeen(t *testing.T) {
 	var s keepalive

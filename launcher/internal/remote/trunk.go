@@ -177,14 +177,7 @@ func (b *branch) Write(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, nil
 	}
-	for b.t.out.size() > maxUnsent {
-		select {
-		case <-b.t.out.written:
-		case <-b.t.out.done:
-			return 0, syscall.EPIPE
-		}
-	}
-	if b.closed.Load() {
+	if !b.t.out.room() || b.closed.Load() {
 		return 0, syscall.EPIPE
 	}
 	b.t.out.put(appendParts(nil, b.number, data))

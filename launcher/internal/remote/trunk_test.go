@@ -7,7 +7,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -128,6 +130,32 @@ func TestTrunkThatEnds(t *testing.T) {
 		_, err := trunk.Connect(t.Context(), i, "far", "job")
 		require.ErrorContains(t, err, "host far: the connection to its agent has ended (sh: no nodes)")
 	}
+}
+
+// When the starter takes its input again, the streams of all agents go on, also beside some that are over.
+func TestBranch_AllGoOnWhenThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trunk := &Trunk{out: newQueue()}
+		trunk.out.put(make([]byte, maxUnsent+1))
+		var written, refused atomic.Int32
+		for i := range 9 {
+			b := &branch{t: trunk, number: i}
+			b.closed.Store(i > 0)
+			go func() {
+				if _, err := b.Write([]byte("text")); err == nil {
+					written.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		go trunk.out.run(io.Discard)
+		synctest.Wait()
+		require.EqualValues(t, 1, written.Load())
+		require.EqualValues(t, 8, refused.Load())
+		trunk.out.close()
+	})
 }
 
 func TestParts(t *testing.T) {

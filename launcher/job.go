@@ -192,17 +192,11 @@ func (j *Job) checkRest(n int) error {
 	if err := j.checkRestarts(n); err != nil {
 		return err
 	}
-	if j.MaxLine < 0 {
-		return requestErrorf("a longest line of %d bytes is below zero", j.MaxLine)
+	if err := j.checkNumbers(); err != nil {
+		return err
 	}
-	if j.FanOut < 0 {
-		return requestErrorf("%d agents to be started by each: at least 1 is needed", j.FanOut)
-	}
-	if j.CoresPerRank < 0 {
-		return requestErrorf("%d cores for each rank: at least 1 is needed", j.CoresPerRank)
-	}
-	if j.Timeout < 0 {
-		return requestErrorf("a timeout of %s is below zero", j.Timeout)
+	if err := j.checkHosts(); err != nil {
+		return err
 	}
 	if j.Trace != "" {
 		if err := outfile.Check(j.Trace); err != nil {
@@ -212,6 +206,43 @@ func (j *Job) checkRest(n int) error {
 	if j.Profile != "" {
 		if err := outfile.Check(j.ProfileFile); err != nil {
 			return requestErrorf("the profile cannot be written: %v", err)
+		}
+	}
+	return nil
+}
+
+// checkNumbers checks the numbers and times that stand for themselves.
+func (j *Job) checkNumbers() error {
+	switch {
+	case j.MaxLine < 0:
+		return requestErrorf("a longest line of %d bytes is below zero", j.MaxLine)
+	case j.FanOut < 0:
+		return requestErrorf("%d agents to be started by each: at least 1 is needed", j.FanOut)
+	case j.CoresPerRank < 0:
+		return requestErrorf("%d cores for each rank: at least 1 is needed", j.CoresPerRank)
+	case j.Endpoints < EndpointsAuto || j.Endpoints > MaxEndpoints:
+		return requestErrorf("%d endpoints of each rank: 1 to %d are possible", j.Endpoints, MaxEndpoints)
+	case j.Timeout < 0:
+		return requestErrorf("a timeout of %s is below zero", j.Timeout)
+	case j.Grace < 0:
+		return requestErrorf("a time of %s between SIGTERM and SIGKILL is below zero", j.Grace)
+	case j.Stuck < 0:
+		return requestErrorf("a time of %s without progress is below zero", j.Stuck)
+	}
+	return nil
+}
+
+// checkHosts checks the hosts and how many ranks each takes.
+func (j *Job) checkHosts() error {
+	if j.MapBy.PerNode < 0 {
+		return requestErrorf("%d ranks on each host: at least 1 is needed", j.MapBy.PerNode)
+	}
+	for _, h := range j.Hosts {
+		if !isName(h.Name) {
+			return requestErrorf("%q is no host's name", h.Name)
+		}
+		if h.Slots < 0 || h.Slots > maxRanks {
+			return requestErrorf("%d slots of host %s: 1 to %d are possible", h.Slots, h.Name, maxRanks)
 		}
 	}
 	return nil

@@ -325,6 +325,25 @@ func TestRunRefusesNonsense(t *testing.T) {
 	}
 }
 
+func TestRunRefusesNumbersThatMakeNoSense(t *testing.T) {
+	for want, change := range map[string]func(*Job){
+		"a time of -1ns between SIGTERM and SIGKILL is below zero": func(j *Job) { j.Grace = -1 },
+		"a time of -1ns without progress is below zero":            func(j *Job) { j.Stuck = -1 },
+		"-2 endpoints of each rank: 1 to 8 are possible":           func(j *Job) { j.Endpoints = EndpointsAuto - 1 },
+		"9 endpoints of each rank: 1 to 8 are possible":            func(j *Job) { j.Endpoints = MaxEndpoints + 1 },
+		"-1 ranks on each host: at least 1 is needed":              func(j *Job) { j.MapBy.PerNode = -1 },
+		"-1 slots of host a: 1 to 65536 are possible":              func(j *Job) { j.Hosts = []Host{{"a", -1}} },
+		"65537 slots of host a: 1 to 65536 are possible":           func(j *Job) { j.Hosts = []Host{{"a", maxRanks + 1}} },
+		`"-oProxyCommand=x" is no host's name`:                     func(j *Job) { j.Hosts = []Host{{"-oProxyCommand=x", 1}} },
+	} {
+		job := Job{Apps: []App{{Program: "true", Ranks: 1}}, DryRun: true, Starter: []string{"false"}}
+		change(&job)
+		err := Run(t.Context(), job)
+		require.EqualError(t, err, want)
+		require.Equal(t, 2, ExitStatus(err))
+	}
+}
+
 // A launcher in a process of its own, whose standard output the test reads.
 type process struct {
 	cmd  *exec.Cmd

@@ -27,10 +27,9 @@ package agent
 // Its user calls Do and Close from one goroutine, and keeps receiving from Events until Close has returned or
 // it has decided to call Close.
 type Agent interface {
-	// Do carries out a command. It does not wait for a process, a pipe or a network, except that a local
-	// agent sleeps for up to 10 ms per rank to carry out Failed, if the rank does not read. Errors are
-	// reported as events. A command for a rank that is over, or was never started, does nothing. The agent
-	// owns the command's slices afterwards.
+	// Do carries out a command. It does not wait for a process, a pipe or a network. Errors are reported as
+	// events. A command for a rank that is over, or was never started, does nothing, except that Records
+	// are answered. The agent owns the command's slices afterwards.
 	Do(Command)
 
 	// Events returns the channel of events. PMI requests, PMI closings and exits of all ranks of the host are

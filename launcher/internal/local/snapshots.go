@@ -81,15 +81,20 @@ func (p *process) signalAfterHandOver(sig syscall.Signal) {
 func (p *process) ask(question byte) { p.say([]byte{question}) }
 
 // tellFailed tells the rank that another one has failed. A rank always reads this connection, unless it is
-// stopped.
+// stopped, so there soon is room again. The caller does not wait for it.
 func (p *process) tellFailed(rank int) {
 	told := snapshot.AppendFailed(nil, rank)
-	for range 10 {
-		if !p.say(told) {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	if !p.say(told) {
+		return
 	}
+	go func() {
+		for range 10 {
+			time.Sleep(time.Millisecond)
+			if !p.say(told) {
+				return
+			}
+		}
+	}()
 }
 
 // say writes to the rank without waiting, and reports whether there was no room. It does not use a write with

@@ -4,6 +4,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -43,27 +44,62 @@ func TestAsk_HasNoDeadline(t *testing.T) {
 	require.Equal(t, wanted, b[:n])
 }
 
-// A rank that reads nothing is not waited for, and gets what comes when it reads again.
-func TestAsk_DoesNotWait(t *testing.T) {
-	p, rank := questions(t)
+// fill writes until there is no room for more.
+func (p *process) fill() {
 	for !p.say([]byte{snapshot.AskSample}) {
 	}
-	p.ask(snapshot.AskSample)
-	p.tellFailed(3)
+}
+
+// drain reads all that is there.
+func drain(t *testing.T, rank int) {
 	b := make([]byte, 1<<20)
 	for {
 		if _, err := syscall.Read(rank, b); err != nil {
 			require.ErrorIs(t, err, syscall.EAGAIN)
-			break
+			return
 		}
 	}
+}
+
+// A rank that reads nothing is not waited for, and gets what comes when it reads again.
+func TestAsk_DoesNotWait(t *testing.T) {
+	p, rank := questions(t)
+	p.fill()
+	p.ask(snapshot.AskSample)
+	drain(t, rank)
 	p.ask(snapshot.Ask)
+	b := make([]byte, 100)
 	n, err := syscall.Read(rank, b)
 	require.NoError(t, err)
 	require.Equal(t, []byte{snapshot.Ask}, b[:n])
 	p.snapshots.Close()
 	p.ask(snapshot.Ask)
 	p.tellFailed(3)
+}
+
+// The failure of another rank waits for room for a while, and the agent does not.
+func TestFailed_WaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rank := questions(t)
+		p.fill()
+		begin := time.Now()
+		p.tellFailed(3)
+		require.Zero(t, time.Since(begin), "of the bubble's clock")
+		drain(t, rank)
+		time.Sleep(2 * time.Millisecond)
+		b := make([]byte, 100)
+		n, err := syscall.Read(rank, b)
+		require.NoError(t, err)
+		require.Equal(t, snapshot.AppendFailed(nil, 3), b[:n])
+		p.fill()
+		p.tellFailed(4)
+		time.Sleep(time.Second)
+		drain(t, rank)
+		p.ask(snapshot.Ask)
+		n, err = syscall.Read(rank, b)
+		require.NoError(t, err)
+		require.Equal(t, []byte{snapshot.Ask}, b[:n], "it was given up")
+	})
 }
 
 // A rank that is started after another one has failed hears of it, too: nobody else would tell it.

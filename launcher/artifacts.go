@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxArtifacts is the maximum size of all ranks' reports to the launcher, in bytes.
+	// maxArtifacts is the maximum size of the artifacts of all ranks together, in bytes.
 	maxArtifacts = 2 << 30
 	// maxCallSites is the maximum number of lines of the table of calls.
 	maxCallSites = 200
@@ -31,7 +31,7 @@ const (
 	stacksBefore = time.Second
 )
 
-// artifacts are the report files that the ranks have sent to the launcher.
+// artifacts are what the ranks have sent to the launcher: profiles, call sites, traces and stacks.
 type artifacts struct {
 	job        *job
 	supervisor *supervisor.Supervisor
@@ -226,8 +226,8 @@ func (d *artifacts) expectTimeout(now time.Time) {
 	}
 }
 
-// tick asks the ranks for their stacks when the job is close to its timeout. After it, tick prints what each
-// rank did, and writes the stacks to files if there is an output folder.
+// tick asks the ranks for their stacks when the job is close to its timeout. After the timeout, tick prints
+// what each rank did, and writes the stacks to files if there is an output folder.
 func (d *artifacts) tick(now time.Time) {
 	j, s := d.job, d.supervisor
 	if !d.stacksAt.IsZero() && !now.Before(d.stacksAt) {

@@ -94,7 +94,7 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 	return nodes, err
 }
 
-// connectOne returns the node of a host: that of this host, which is the first, or a new one.
+// connectOne returns the node of a host: c.here for this host, otherwise a new one.
 func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node, error) {
 	if c.spec.Starter == nil && isHere(ctx, h.Name, c.host) {
 		if h.Slots == 0 {

@@ -30,8 +30,8 @@ import (
 type Job struct {
 	Apps []App // the programs; ranks are numbered through them in this order
 
-	// Hosts are the hosts on which ranks run; none means this host alone. A program whose Ranks is 0 gets as
-	// many ranks as there are slots.
+	// Hosts are the hosts on which ranks run; none means this host alone. With hosts, a job's only program
+	// may have Ranks 0: it gets as many ranks as there are slots.
 	Hosts     []Host
 	MapBy     Mapping
 	Starter   []string // the command that starts an agent (see ParseStarter); nil means ssh
@@ -43,7 +43,9 @@ type Job struct {
 	// copies are removed when the job ends.
 	Stage bool
 
-	Env     []string // NAME=VALUE, added to this process's environment for all ranks
+	// Env are variables, NAME=VALUE, for all ranks. A rank on this host also gets this process's environment.
+	// A rank on another host gets that of its agent, with weft's settings in this process's.
+	Env     []string
 	BindTo  Binding
 	CQCores CQCores
 	// CoresPerRank is how many cores each rank gets; 0 means one with BindCore and BindList, and otherwise
@@ -95,8 +97,8 @@ type Job struct {
 	// environment.
 	Sole bool
 
-	// The launcher's own standard input and output. It never makes them non-blocking. A nil In means
-	// /dev/null.
+	// The launcher's own standard input and output, and standard error. It never makes them non-blocking. Nil
+	// means /dev/null.
 	In, Out, Err *os.File
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // loop runs the job from its start to its end: it passes events to the supervisor, and carries out the
-// supervisor's decisions. It never waits for a rank, nor for the reader of the job's output, except at the end
-// for a bounded time until output is written. It reports whether the job must be started again.
+// supervisor's decisions. It never waits for a rank, nor for the reader of the job's output, except at the
+// end for a bounded time until output is written. It reports whether the job must be started again.
 func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, err error) {
 	s := j.newSupervisor()
 	defer func() {

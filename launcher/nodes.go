@@ -256,8 +256,8 @@ func (h *nodes) divide(ranks []int, command func(own []int) agent.Command) {
 	}
 }
 
-// processMapping returns the value of PMI_process_mapping: blocks (FIRST,HOSTS,RANKS) of hosts with
-// consecutive numbers that have as many consecutive ranks each.
+// processMapping returns the value of PMI_process_mapping. Each block (FIRST,HOSTS,RANKS) stands for HOSTS
+// hosts, numbered from FIRST, with RANKS consecutive ranks each.
 func (h *nodes) processMapping() string {
 	type block struct{ first, hosts, ranks int }
 	var blocks []block

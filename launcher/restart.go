@@ -24,26 +24,27 @@ const startPause = 2 * time.Second
 // both.
 var reconnectTimeout, aroundTimeout = 10 * time.Second, 5 * time.Second
 
-// A history is the state that all starts of a job share. Each start has its own id, secret and agents, so
-// that nothing of an earlier one can disturb it.
+// A history is the state that all attempts of a job share. An attempt is one run of all ranks: the job has
+// one, and another for each restart. Each has its own id, secret and agents, so that nothing of an earlier
+// one can disturb it.
 type history struct {
 	restarts     int       // how often the job has been started again
 	began        time.Time // when the ranks were first started: the timeout counts from then; zero before
-	ranks, slots int       // of the first start
-	files        []string  // of the programs, as the first start has found them
-	lost         []string  // the hosts whose loss has ended a start
+	ranks, slots int       // of the first attempt
+	files        []string  // of the programs, as the first attempt has found them
+	lost         []string  // the hosts whose loss has ended an attempt
 	notes        []string  // what the user has been told of how the ranks are placed
-	// freeAt is when nothing is left any more of an earlier start on a host that is cut off.
+	// freeAt is when nothing is left any more of an earlier attempt on a host that is cut off.
 	freeAt time.Time
 }
 
-// past is the present start's view of the earlier ones. It decides whether there is another start, and what
-// that shares with the first.
+// past is the present attempt's view of the earlier ones. It decides whether there is another attempt, and
+// what that shares with the first.
 type past struct {
 	*history
 	spec     *Job
 	output   *output.Output
-	hostLost bool // an agent of this start is gone
+	hostLost bool // an agent of this attempt is gone
 }
 
 // runOnce runs the job once, and returns when it is over and nothing of it is left. again says whether the
@@ -107,9 +108,9 @@ func (p *past) countRestart() {
 	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
-// lostHost notes that the agent of a host is lost. Of one start it records only the first such host: its loss
-// ends the start, and further losses may follow from that. It records none if the agents of all hosts are
-// lost together. A silent agent may only be cut off: its ranks run until it has heard nothing from the
+// lostHost notes that the agent of a host is lost. Of one attempt it records only the first such host: its
+// loss ends the attempt, and further losses may follow from that. It records none if the agents of all hosts
+// are lost together. A silent agent may only be cut off: its ranks run until it has heard nothing from the
 // launcher for a while, and freeAt is after that.
 func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
 	if !p.hostLost && !e.OfAll && !slices.Contains(p.lost, name) {
@@ -121,7 +122,7 @@ func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
 	}
 }
 
-// waitUntilFree waits until nothing of the earlier starts can be running anywhere.
+// waitUntilFree waits until nothing of the earlier attempts can be running anywhere.
 func (p *past) waitUntilFree(ctx context.Context) error {
 	wait := time.Until(p.freeAt)
 	if wait <= 0 {
@@ -183,7 +184,7 @@ func (p *past) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 }
 
 // size returns the number of ranks on the present hosts: as at first, or if there are too few slots, as many
-// as slots, but at least Min. It records the numbers of the first start.
+// as slots, but at least Min. It records the numbers of the first attempt.
 func (p *past) size(hosts []Host, ranks int) (int, error) {
 	slots := 0
 	for _, h := range hosts {
@@ -244,7 +245,7 @@ func (j *Job) checkRestarts(ranks int) error {
 	return j.checkMin(ranks)
 }
 
-// outputFolder returns the output folder of a start: each restart has its own, in that of the job.
+// outputFolder returns the output folder of an attempt: each restart has its own, in that of the job.
 func (h *history) outputFolder(folder string) string {
 	if folder == "" || h.restarts == 0 {
 		return folder
@@ -252,7 +253,7 @@ func (h *history) outputFolder(folder string) string {
 	return filepath.Join(folder, fmt.Sprintf("restart.%d", h.restarts))
 }
 
-// found returns the file of a program that the first start found, if it still exists.
+// found returns the file of a program that the first attempt found, if it still exists.
 func (h *history) found(program int) (string, bool) {
 	if program >= len(h.files) {
 		return "", false
@@ -265,7 +266,7 @@ func (h *history) found(program int) (string, bool) {
 	return file, err == nil
 }
 
-// isNews reports whether no earlier start has printed this note.
+// isNews reports whether no earlier attempt has printed this note.
 func (h *history) isNews(note string) bool {
 	if slices.Contains(h.notes, note) {
 		return false

@@ -161,7 +161,7 @@ type job struct {
 	hang      hangWatch
 	records   records
 	artifacts artifacts
-	observers []observer // all of these
+	observers []observer // live, hang, records and artifacts
 	notYet    int        // nodes whose ranks have not all been started
 	events    chan agent.Event
 	over      chan struct{} // closed when no more events are wanted
@@ -290,7 +290,8 @@ func (j *job) prepare(ctx context.Context) (err error) {
 			j.output.Notice("%s", text)
 		}
 	}
-	if os.Getenv(cqCoresVariable) != "" && os.Getenv("WEFT_JOB") == "" { // else the outer job's
+	// Inside another weft job the variable is that job's.
+	if os.Getenv(cqCoresVariable) != "" && os.Getenv("WEFT_JOB") == "" {
 		j.output.Notice("%s in the environment is ignored: --cq-cores says which cores the ranks get",
 			cqCoresVariable)
 	}
@@ -481,7 +482,7 @@ func (j *job) stdinOf(id int) agent.Stdin {
 	return agent.StdinFed
 }
 
-// newSupervisor returns the supervisor of the job, which begins now, or began with its first start.
+// newSupervisor returns the supervisor of the job, which begins now, or began with its first attempt.
 func (j *job) newSupervisor() *supervisor.Supervisor {
 	if j.past.began.IsZero() {
 		j.past.began = time.Now()

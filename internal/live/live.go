@@ -65,9 +65,11 @@ type Rank struct {
 	// Sent by endpoint; empty while only one is in use
 	SentBy             []uint64 `json:",omitempty"`
 	Memory, Registered uint64   // bytes of the Go runtime, and of the channels' buffers
-	Phases             []int    `json:",omitempty"`
-	Lanes              int
-	LanesLost          uint64
+	// channels in each phase, from the first one: the phase of a channel is the index of the slot size
+	// (WEFT_PHASES) that it uses now
+	Phases    []int  `json:",omitempty"`
+	Lanes     int    // TCP connections that carry data now
+	LanesLost uint64 // since Init
 }
 
 func writeJob(w io.Writer, j *Job) error {

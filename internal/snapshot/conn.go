@@ -19,7 +19,7 @@ const (
 	Failed    = 3 // a rank has failed
 	AskStacks = 4 // asks for the stacks of all goroutines, as an artifact
 	Taken     = 5 // the launcher has a whole artifact
-	HandOver  = 6 // asks for the measurements so far: a signal follows that may end the rank
+	HandOver  = 6 // asks for the artifacts so far: a signal follows that may end the rank
 )
 
 // AppendFailed appends the command for a failed rank.
@@ -108,7 +108,7 @@ func parseHead(head []byte) (k Kind, body int, err error) {
 	return k, int(n - 1), nil
 }
 
-// Artifact is a kind of result that a rank leaves with its launcher.
+// Artifact is a kind of artifact, that is, of a result that a rank leaves with its launcher.
 type Artifact byte
 
 const (

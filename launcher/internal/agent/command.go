@@ -65,7 +65,7 @@ type Signal struct {
 	Signal syscall.Signal
 }
 
-// Release lets the ranks go that wait in a barrier of PMI: all ranks of the job do.
+// Release says that all ranks of the job wait in the PMI barrier, and releases the agent's ranks.
 type Release struct{}
 
 // Found answers Find.

@@ -43,7 +43,7 @@ type Continued struct{ Rank int }
 type Output struct {
 	Rank   int
 	Stream Stream
-	Data   []byte // the receiver's
+	Data   []byte // the receiver owns it
 }
 
 // OutputEnd says that no more output of a rank comes.
@@ -121,7 +121,7 @@ type Recorded struct {
 	Events []byte // empty if the rank has no recorder
 }
 
-// Artifact is a part of a rank's report to the launcher.
+// Artifact is a part of an artifact of a rank: a profile, its call sites, its trace or its stacks.
 type Artifact struct {
 	Rank int
 	What snapshot.Artifact

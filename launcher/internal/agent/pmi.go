@@ -2,7 +2,7 @@ package agent
 
 import "github.com/weft-mpi/weft/internal/pmi"
 
-// maxPuts bounds the bytes of keys and values in one Arrived.
+// maxPuts is how many bytes of keys and values make an Arrived full; the last pair may exceed it.
 const maxPuts = 256 << 10
 
 // A PMI is the part of an agent that serves its ranks PMI, without I/O: lines of ranks and commands go in,

@@ -36,7 +36,7 @@ type Agent struct {
 	null     *os.File
 	watchdog *watchdog
 	watcher  *sys.Watcher
-	temp     string // the folder for builds; empty without one
+	temp     string // the folder for builds and for staged programs; empty without one
 
 	events  chan agent.Event
 	closing chan struct{} // closed by Close: events are dropped

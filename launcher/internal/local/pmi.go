@@ -7,8 +7,8 @@ import (
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
-// A pmiService serves PMI to the ranks. Lines and ends of ranks come from watch's goroutine, in the kernel's
-// order, and so do the resulting events; commands come from another goroutine.
+// A pmiService serves PMI to the ranks. Lines and ends of ranks come from readPMI's goroutine, in the
+// kernel's order, and so do the resulting events; commands come from another goroutine.
 type pmiService struct {
 	mu     sync.Mutex
 	served *agent.PMI // nil before Start
@@ -27,7 +27,7 @@ func (s *pmiService) state(rank int) pmi.State {
 	return s.served.State(rank)
 }
 
-// servePMI answers a line of a rank. It runs on watch's goroutine.
+// servePMI answers a line of a rank. It runs where readPMI does.
 func (a *Agent) servePMI(rank int, line string) {
 	a.pmi.mu.Lock()
 	replies, events := a.pmi.served.Line(rank, line)
@@ -38,7 +38,7 @@ func (a *Agent) servePMI(rank int, line string) {
 	}
 }
 
-// gonePMI handles the end of a rank. It runs on watch's goroutine.
+// gonePMI handles the end of a rank. It runs where readPMI does.
 func (a *Agent) gonePMI(rank int) {
 	a.pmi.mu.Lock()
 	replies, events := a.pmi.served.Gone(rank)

@@ -34,16 +34,16 @@ type process struct {
 	pid     int
 	pending []syscall.Signal // received while it was starting
 	pmi     int              // this end of the PMI connection; -1 when it is closed
-	// the rank has measurements to hand over before a signal that may end it
-	measures bool
+	// the rank sends its artifacts (profile, call sites, trace) before a signal that may end it
+	leavesArtifacts bool
 
-	line    []byte // the beginning of a PMI line; used by watch's goroutine
+	line    []byte // the beginning of a PMI line; used by readPMI
 	streams []*stream
 	feeder  *feeder // nil unless the rank's input is fed
 
 	recorder  *recorder.Ring // nil without one; under the agent's lock
 	snapshots *os.File       // this end of the connection for snapshots
-	// signaled when the rank has handed over its measurements; with room for several signals in a row
+	// signaled when the rank has sent its artifacts; with room for several signals in a row
 	handedOver chan struct{}
 	silent     chan struct{} // closed when nothing more comes over the connection for snapshots
 }
@@ -56,8 +56,8 @@ func (p *process) signal(sig syscall.Signal) {
 	case starting:
 		p.pending = append(p.pending, sig)
 	case alive:
-		if p.measures && mayEnd(sig) {
-			go p.signalAfterHandOver(sig)
+		if p.leavesArtifacts && mayEnd(sig) {
+			go p.signalAfterArtifacts(sig)
 		} else {
 			sys.SignalGroup(p.pid, sig)
 		}
@@ -132,8 +132,8 @@ func (p *process) shutdown() {
 	}
 }
 
-// readPMI reports what the rank has sent. It runs only on watch's goroutine, and only it closes the
-// connection.
+// readPMI reports what the rank has sent. It runs on watch's goroutine, or for a process that cannot be
+// watched on the goroutine that starts ranks. Only it closes the connection.
 func (p *process) readPMI() {
 	if p.pmi < 0 {
 		return
@@ -209,10 +209,12 @@ func (f *feeder) run(p *process) {
 		case data := <-f.parts:
 			if len(data) == 0 {
 				f.close()
+				p.agent.emit(agent.InputTaken{Rank: p.id, Closed: true})
+				return
 			}
 			_, err := f.pipe.Write(data)
-			p.agent.emit(agent.InputTaken{Rank: p.id, Closed: err != nil || len(data) == 0})
-			if err != nil || len(data) == 0 {
+			p.agent.emit(agent.InputTaken{Rank: p.id, Closed: err != nil})
+			if err != nil {
 				f.close()
 				return
 			}

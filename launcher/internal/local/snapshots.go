@@ -41,7 +41,7 @@ func (p *process) readSnapshots() {
 			}
 		case snapshot.Measures:
 			p.mu.Lock()
-			p.measures = true
+			p.leavesArtifacts = true
 			p.mu.Unlock()
 		case snapshot.HandedOver:
 			select {
@@ -52,8 +52,8 @@ func (p *process) readSnapshots() {
 	}
 }
 
-// handOverWithin is how long a signal waits until a rank has handed over its measurements.
-const handOverWithin = 1500 * time.Millisecond
+// artifactsWithin is how long a signal waits for a rank's artifacts.
+const artifactsWithin = 1500 * time.Millisecond
 
 // mayEnd reports whether a launcher's signal ends a program that does not handle it. SIGQUIT, on which a Go
 // program prints its stacks, is sent at once.
@@ -61,14 +61,13 @@ func mayEnd(sig syscall.Signal) bool {
 	return sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGHUP
 }
 
-// signalAfterHandOver sends a signal once the rank has handed over its measurements, since the signal may end
-// it.
-func (p *process) signalAfterHandOver(sig syscall.Signal) {
+// signalAfterArtifacts sends a signal once the rank has sent its artifacts, since the signal may end it.
+func (p *process) signalAfterArtifacts(sig syscall.Signal) {
 	p.ask(snapshot.HandOver)
 	select {
 	case <-p.handedOver:
 	case <-p.silent:
-	case <-time.After(handOverWithin):
+	case <-time.After(artifactsWithin):
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -70,8 +70,8 @@ const (
 // A frame is a length of 4 bytes, big endian, that counts what follows; a kind; and a body.
 const headerLen = 4
 
-// Limits on the length of a frame. A launcher trusts its agents with less than an agent its launcher, whose
-// Start describes all ranks of the host.
+// Limits on the length of a frame. An agent's frames are limited more strictly than a launcher's: a
+// launcher's Start describes all ranks of the host.
 const (
 	maxEvent   = 1 << 20
 	maxCommand = 64 << 20

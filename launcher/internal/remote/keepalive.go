@@ -12,7 +12,7 @@ const (
 	// launcher whose process ends closes the stream, so this is for a network that is gone.
 	launcherSilence = 40
 	// EndsWithin is how long ranks of a host may live after its agent has fallen silent, if it is only cut
-	// off: until it has missed the launcher, and has killed them.
+	// off: until the agent has noticed the launcher's silence and has killed its ranks.
 	EndsWithin = (launcherSilence+2)*period + 2*time.Second
 )
 

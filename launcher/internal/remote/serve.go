@@ -69,8 +69,8 @@ type server struct {
 	config ServerConfig
 	agent  agent.Agent
 	out    *queue
-	// prepared takes what the far side has planned. It may have to wait for the name of a host, and the
-	// launcher hears of this one all the while.
+	// prepared takes what the far side has planned. Planning may wait for name resolution, so it runs in its
+	// own goroutine. Meanwhile the agent still sends Alive.
 	prepared chan prepared
 	relays   map[int]*relayed // by number
 	stops    sync.WaitGroup   // starters of relays that are being ended

@@ -1,7 +1,7 @@
 package supervisor
 
-// Restartable reports whether a new start of the job's ranks may succeed after this failure: a rank or an
-// agent was lost, and nobody asked for the end.
+// Restartable reports whether the job may succeed after this failure if all ranks are started again: a rank
+// or an agent was lost, and nobody asked for the end.
 //
 // A rank counts as lost if a signal killed or stopped it, at any time, if it ended between Init and Finalize
 // other than by Abort, if it closed its PMI connection without Finalize or broke the protocol, or if a peer

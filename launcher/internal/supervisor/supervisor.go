@@ -245,8 +245,7 @@ func (s *Supervisor) expire(now time.Time, t timer) {
 		s.letSpeak(now)
 	case killOverdue:
 		if s.phase == killing {
-			s.notice("killed, and not ended after %s, so the kernel holds them: rank%s", killTimeout,
-				s.living())
+			s.notice("the kernel has not ended rank%s within %s of SIGKILL", s.living(), killTimeout)
 			s.finish(true)
 		}
 	case jobTimeout:

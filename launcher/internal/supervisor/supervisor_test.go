@@ -430,7 +430,7 @@ func TestRanksThatDoNotEndAreKilled(t *testing.T) {
 	require.True(t, p.got(syscall.SIGKILL))
 	p.pass(10 * time.Second)
 	require.True(t, p.s.Over())
-	require.Contains(t, p.notices[1], "so the kernel holds them: rank 1")
+	require.Contains(t, p.notices[1], "the kernel has not ended rank 1 within 10s of SIGKILL")
 	p.cause(Exited, 0)
 }
 

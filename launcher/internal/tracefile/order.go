@@ -12,10 +12,9 @@ const (
 // clockPair is a pair of clocks, by their numbers.
 type clockPair struct{ from, to int }
 
-// order corrects clocks until no message arrives before it was sent, if possible. Comparisons are as exact as
-// the fastest of their messages, and other messages may be faster. It begins with one correction for the
-// whole job, and uses more of them while messages do not fit. It returns the number of messages that do not
-// fit in the end.
+// order corrects clocks until no message arrives before it was sent, if possible. A clock comparison is only
+// as exact as its fastest message. It begins with one window, the whole job. If messages still arrive before
+// they were sent, it divides the job into more windows, each with its own corrections.
 func order(clocks []*clock, messages []message) (wrong int) {
 	number := map[*clock]int{}
 	var distinct []*clock
@@ -66,8 +65,8 @@ func tooEarly(clocks []*clock, messages []message) (n int) {
 }
 
 // correct sets every clock's corrections at the ends of windows. A message's constraint holds at both ends of
-// its window, so it holds between them. At each end, the least corrections that satisfy all messages are the
-// longest paths between clocks.
+// its window, so it holds between them. At each end, the corrections are the smallest that satisfy every
+// message: longest paths in the graph of clocks, by Bellman-Ford.
 func correct(clocks, distinct []*clock, number map[*clock]int, messages []message, begin, step int64,
 	windows int) {
 	asked := make([]map[clockPair]int64, windows)

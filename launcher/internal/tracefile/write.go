@@ -110,7 +110,7 @@ type goroutineTrack struct {
 	open []slice
 }
 
-// slice is a call, or a region with its number.
+// slice is a call, or a region with its number (a section that the program names with mpi.Region).
 type slice struct{ region int32 }
 
 const ofCall = -1
@@ -288,7 +288,8 @@ func (t *writer) communicator(context uint32) string {
 	return printable.Line(name)
 }
 
-// phase counts the channels in each phase. A channel begins in the first phase.
+// phase counts the channels in each phase. A channel's phase is the index of the buffer slot size
+// (WEFT_PHASES) that it uses now. It begins in the first phase.
 func (t *writer) phase(e *trace.Record, at int64) error {
 	c := channel{e.Peer, contextid.Endpoint(e.Context)}
 	before, known := t.phases[c]

@@ -130,14 +130,18 @@ func (d *artifacts) tell() (lost *Failure) {
 	case len(missing) == len(d.job.programs.of):
 		d.job.output.Notice("no rank has left a profile: none has called Init, or all were killed")
 	default:
-		text := ""
-		if len(missing) > 0 {
-			text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
-		}
 		d.job.output.Notice("the profile of %s is in %s%s; go tool pprof shows it",
-			plural.Count(len(d.job.programs.of)-len(missing), "rank"), d.job.ProfileFile, text)
+			plural.Count(len(d.job.programs.of)-len(missing), "rank"), d.job.ProfileFile, without(missing))
 	}
 	return lost
+}
+
+// without is the end of a line about all ranks: the ranks of which something is missing, if there are any.
+func without(missing []int) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	return ", without " + deadlock.Ranks(missing)
 }
 
 // lose reports a file that could not be written, which makes the job fail.

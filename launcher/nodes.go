@@ -56,16 +56,17 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n, err = j.past.size(hosts, n); err != nil {
-		return err
-	}
 	mapping := j.MapBy
-	if j.past.restarts > 0 && mapping.PerNode > 0 {
-		// Hosts may be too few for so many each.
+	if mapping.PerNode > 0 {
 		for i := range hosts {
 			hosts[i].Slots = mapping.PerNode
 		}
-		mapping.PerNode = 0
+	}
+	if n, err = j.past.size(hosts, n); err != nil {
+		return err
+	}
+	if j.past.restarts > 0 {
+		mapping.PerNode = 0 // hosts may be too few for so many each
 	}
 	slots := make([]int, len(hosts))
 	for i, h := range hosts {

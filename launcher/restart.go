@@ -186,14 +186,7 @@ func (p *past) leaveOut(hosts []Host, nodes []*node) ([]Host, []*node, error) {
 // size returns the number of ranks on the present hosts: as at first, or if there are too few slots, as many
 // as slots, but at least Min. It records the numbers of the first attempt.
 func (p *past) size(hosts []Host, ranks int) (int, error) {
-	slots := 0
-	for _, h := range hosts {
-		if p.spec.MapBy.PerNode > 0 {
-			slots += p.spec.MapBy.PerNode
-		} else {
-			slots += h.Slots
-		}
-	}
+	slots := sumSlots(hosts)
 	if p.restarts == 0 {
 		if ranks == 0 {
 			ranks = slots

@@ -1,13 +1,11 @@
 package launcher
 
 import (
-	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/internal/outfile"
 	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/snapshot"
@@ -40,13 +38,9 @@ func (d *artifacts) tellTrace() *Failure {
 	if err != nil {
 		return d.lose("trace", err)
 	}
-	text := ""
-	if len(missing) > 0 {
-		text = fmt.Sprintf(", without %s", deadlock.Ranks(missing))
-	}
 	d.job.output.Notice("the trace of %s is in %s, %s, %s%s; weft show sums it up, https://ui.perfetto.dev "+
 		"shows it", plural.Count(len(sources), "rank"), d.job.Trace, plural.Count(sum.Events, "event"),
-		plural.Count(sum.Messages, "message"), text)
+		plural.Count(sum.Messages, "message"), without(missing))
 	if sum.Unpaired > 0 {
 		d.job.output.Notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
 			"cancelled", plural.Count(sum.Unpaired, "message"))

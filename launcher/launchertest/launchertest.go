@@ -154,7 +154,7 @@ func RunPlaced(t testing.TB, endpoints int, cores launcher.CQCores, apps ...laun
 // RunSurviving is Run of a job that goes on when ranks fail.
 func RunSurviving(t testing.TB, apps ...launcher.App) Result {
 	t.Helper()
-	return run(t, launcher.Job{Apps: apps, Timeout: timeout, Survive: true})
+	return RunSurvivingFor(t, timeout, apps...)
 }
 
 // RunAgain is Run of a job that is restarted, at most restarts times, when a rank is lost.

@@ -163,11 +163,10 @@ func (s *sink) onWritten(n int, err error) bool {
 	return err == nil
 }
 
-// stop ends the writing, and returns how many bytes were not written.
-func (s *sink) stop() (dropped int) {
+// stop ends the writing. What is not written is dropped.
+func (s *sink) stop() {
 	s.mu.Lock()
 	s.closing = true
-	dropped = s.unwritten
 	s.work.Signal()
 	s.mu.Unlock()
 	syscall.Close(s.stopW)
@@ -175,7 +174,6 @@ func (s *sink) stop() (dropped int) {
 	case <-s.stopped:
 	case <-time.After(stopTimeout):
 	}
-	return dropped
 }
 
 // flush waits until everything is written, at most for limit.

@@ -32,18 +32,13 @@ func ParseMapping(text string) (m Mapping, err error) {
 	return m, fmt.Errorf("%q is neither core nor node nor ppr:N:node", text)
 }
 
-// Assign returns the host, by index, of each of n ranks; slots has the slots of each host, and n of 0 means
-// as many ranks as slots. If there are more ranks than slots, the hosts take more in turn, and over is true.
+// Assign returns the host, by index, of each of n ranks; slots has the slots of each host. If there are more
+// ranks than slots, the hosts take more in turn, and over is true; with PerNode, which are the slots then,
+// that is an error.
 func (m Mapping) Assign(slots []int, n int) (of []int, over bool, err error) {
-	if m.PerNode > 0 {
-		slots = slices.Repeat([]int{m.PerNode}, len(slots))
-	}
 	total := 0
 	for _, s := range slots {
 		total += s
-	}
-	if n == 0 {
-		n = total
 	}
 	if m.PerNode > 0 && n > total {
 		return nil, false, fmt.Errorf("%d ranks at %d a host need %d hosts, and there are %d",

@@ -7,25 +7,24 @@ import (
 )
 
 func TestAssign(t *testing.T) {
-	slots := []int{2, 3}
 	for _, c := range []struct {
-		m    Mapping
-		n    int
-		want []int
-		over bool
+		m     Mapping
+		slots []int
+		n     int
+		want  []int
+		over  bool
 	}{
-		{Mapping{}, 0, []int{0, 0, 1, 1, 1}, false},
-		{Mapping{}, 3, []int{0, 0, 1}, false},
-		{Mapping{}, 7, []int{0, 0, 1, 1, 1, 0, 0}, true},
-		{Mapping{ByNode: true}, 5, []int{0, 1, 0, 1, 1}, false},
-		{Mapping{PerNode: 1}, 0, []int{0, 1}, false},
-		{Mapping{PerNode: 4}, 6, []int{0, 0, 0, 0, 1, 1}, false},
+		{Mapping{}, []int{2, 3}, 5, []int{0, 0, 1, 1, 1}, false},
+		{Mapping{}, []int{2, 3}, 3, []int{0, 0, 1}, false},
+		{Mapping{}, []int{2, 3}, 7, []int{0, 0, 1, 1, 1, 0, 0}, true},
+		{Mapping{ByNode: true}, []int{2, 3}, 5, []int{0, 1, 0, 1, 1}, false},
+		{Mapping{PerNode: 4}, []int{4, 4}, 6, []int{0, 0, 0, 0, 1, 1}, false},
 	} {
-		of, over, err := c.m.Assign(slots, c.n)
+		of, over, err := c.m.Assign(c.slots, c.n)
 		require.NoError(t, err)
 		require.Equal(t, c.want, of)
 		require.Equal(t, c.over, over)
 	}
-	_, _, err := Mapping{PerNode: 2}.Assign(slots, 5)
+	_, _, err := Mapping{PerNode: 2}.Assign([]int{2, 2}, 5)
 	require.EqualError(t, err, "5 ranks at 2 a host need 3 hosts, and there are 2")
 }

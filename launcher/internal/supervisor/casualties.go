@@ -49,7 +49,7 @@ func (s *Supervisor) suspect(id, by int) {
 		return
 	}
 	r.suspected = true
-	s.notice("rank %d has lost %s, which is ended therefore", by, s.describe(id))
+	s.notice("rank %d has lost %s, which is ended therefore", by, s.who(id))
 	s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
 }
 

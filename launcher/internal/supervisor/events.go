@@ -127,7 +127,7 @@ func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 	}
 	r.stopped, r.stopSign = e.Signal, s.nextSign()
 	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
-		s.describe(e.Rank), sys.SignalName(e.Signal), r.pid)
+		s.who(e.Rank), sys.SignalName(e.Signal), r.pid)
 	r.stoppedAt = now
 	s.barrier.ask()
 	s.timers.add(now.Add(stopTimeout), stoppedLong, e.Rank)

@@ -66,7 +66,7 @@ func (f *Failure) ExitStatus() int {
 }
 
 func (f *Failure) Error() string {
-	who := fmt.Sprintf("rank %d on %s (pid %d, %s)", f.Rank, f.Host, f.PID, f.Program)
+	who := f.who()
 	switch f.How {
 	case Exited:
 		return fmt.Sprintf("%s exited with status %d", who, f.Status)
@@ -86,4 +86,9 @@ func (f *Failure) Error() string {
 		return who + " " + f.Detail
 	}
 	return f.Detail
+}
+
+// who names the failed rank with its host and process.
+func (f *Failure) who() string {
+	return fmt.Sprintf("rank %d on %s (pid %d, %s)", f.Rank, f.Host, f.PID, f.Program)
 }

@@ -298,6 +298,9 @@ func (s *Supervisor) failure(id int, how How) *Failure {
 	return &Failure{How: how, Rank: id, PID: r.pid, Host: r.Host, Program: r.Program}
 }
 
+// who names a rank with its host and process.
+func (s *Supervisor) who(id int) string { return s.failure(id, 0).who() }
+
 // fail handles a failure. sign is the number of its rank's first sign.
 func (s *Supervisor) fail(now time.Time, f *Failure, sign int) {
 	if s.survives(f) {
@@ -433,12 +436,6 @@ func (s *Supervisor) living() string {
 		return " " + topology.FormatCPUList(ids)
 	}
 	return "s " + topology.FormatCPUList(ids)
-}
-
-// describe formats a rank with its host and process.
-func (s *Supervisor) describe(id int) string {
-	r := &s.ranks[id]
-	return fmt.Sprintf("rank %d on %s (pid %d, %s)", id, r.Host, r.pid, r.Program)
 }
 
 // checkOver checks whether every rank is over.

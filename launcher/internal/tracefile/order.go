@@ -15,7 +15,7 @@ type clockPair struct{ from, to int }
 // order corrects clocks until no message arrives before it was sent, if possible. A clock comparison is only
 // as exact as its fastest message. It begins with one window, the whole job. If messages still arrive before
 // they were sent, it divides the job into more windows, each with its own corrections.
-func order(clocks []*clock, messages []message) (wrong int) {
+func order(clocks []*clock, messages []message) {
 	number := map[*clock]int{}
 	var distinct []*clock
 	for _, c := range clocks {
@@ -25,7 +25,7 @@ func order(clocks []*clock, messages []message) (wrong int) {
 		}
 	}
 	if len(distinct) == 1 || len(messages) == 0 {
-		return 0
+		return
 	}
 	begin, end := int64(1<<62), int64(-1<<62)
 	for i := range messages {
@@ -34,7 +34,7 @@ func order(clocks []*clock, messages []message) (wrong int) {
 		end = max(end, clocks[m.to].compared(m.received))
 	}
 	best := make([]correction, len(distinct))
-	wrong = len(messages) + 1
+	wrong := len(messages) + 1 // messages that arrive before they are sent, with the best corrections
 	for windows := 1; windows <= maxWindows && wrong > 0; windows *= 2 {
 		step := (end - begin) / int64(windows)
 		if windows > 1 && step < minWindow {
@@ -51,7 +51,6 @@ func order(clocks []*clock, messages []message) (wrong int) {
 	for i, c := range distinct {
 		c.late = best[i]
 	}
-	return wrong
 }
 
 // tooEarly returns the number of messages that arrived before they were sent.

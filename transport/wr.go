@@ -15,10 +15,6 @@ const (
 	// Atomic: replaces a word of the peer's memory by Operand if it equals Compare; returns its previous
 	// value
 	OpCompareSwap
-	OpBind       // local: binds a window
-	OpInvalidate // local: invalidates Key, of a window bound to this QP
-	// OpSend that also invalidates Key, of a window that the peer has bound to this connection
-	OpSendInvalidate
 )
 
 // Flags modify a send work request. They are combined by OR.
@@ -78,8 +74,6 @@ type SendWR struct {
 	// AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the peer.
 	// Without DeviceAttr.Lanes the value is checked and has no effect
 	Lane Lane
-	Bind *Bind // OpBind
-	Key  Key   // OpInvalidate, OpSendInvalidate
 }
 
 // RecvWR is a request for the receive queue: room for one Send, or one Write with immediate.
@@ -98,9 +92,7 @@ type WC struct {
 	HasImm bool
 	Bytes  int    // placed by a Recv, a Read or an Atomic
 	Imm    uint32 // a Recv that a Write with immediate used
-	// a Recv that a Send with invalidate used: the key that is now invalid; 0 in every other completion
-	Key Key
-	Err error // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
+	Err    error  // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
 }
 
 // Status says how a work request ended. The names are those of InfiniBand verbs.

@@ -38,7 +38,7 @@ func (r *responder) asked(h header, payload []byte) error {
 		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
 			Offset: binary.LittleEndian.Uint64(b[8:]),
 			Length: binary.LittleEndian.Uint64(b[16:])}
-		if _, err := r.q.PD.Find(&r.q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := r.q.PD.Find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -71,7 +71,7 @@ func (r *responder) askedAtomic(h header, payload []byte) error {
 	}
 	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
 	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
-	m, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
+	m, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(m.Mem, int(off)) {
 		err = place.ErrUnaligned(key, off)
 	}
@@ -125,7 +125,7 @@ func (r *responder) responseFrames() {
 			if !ok {
 				return
 			}
-			m, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
+			m, err := q.PD.Find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 			if err != nil {
 				a.refused = err
 				continue

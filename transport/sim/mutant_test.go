@@ -48,12 +48,6 @@ var noticedBy = map[mutant]string{
 	swapAlways:        "Atomic/CompareSwapHasOneWinnerEachRound",
 	noAlignment:       "Atomic/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
 
-	rebindKeeps:         "MW/RebindMakesTheOldKeyDead",
-	windowForAll:        "MW/ServesTheQueuePairThatBoundItAlone",
-	windowUnbounded:     "MW/R6_OutsideItsRangeIsRefused",
-	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
-	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
-
 	oneHandler:      "CQ/N1_TheDeviceTellsHowManyHandlers",
 	anyCore:         "CQ/N2_WrongHandlersAreRefused",
 	moveForgets:     "CQ/N3_MovedUnderTrafficNoEventIsLost",

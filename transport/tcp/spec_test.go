@@ -262,7 +262,7 @@ func TestSpec_Frames(t *testing.T) {
 }
 
 func TestSpec_TerminateCodes(t *testing.T) {
-	codes := map[string]frame.Reason{"local": frame.ReasonLocal, "access": frame.ReasonAccess, "a key": frame.ReasonKey, "a rule": frame.ReasonProtocol,
+	codes := map[string]frame.Reason{"local": frame.ReasonLocal, "access": frame.ReasonAccess, "a rule": frame.ReasonProtocol,
 		"no Recv": frame.ReasonNoRecv, "more Reads": frame.ReasonReads, "a message is longer": frame.ReasonTooLong,
 		"a checksum": frame.ReasonChecksum}
 	rows := specTable(t, "Terminate", "layer")

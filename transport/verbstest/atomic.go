@@ -310,7 +310,7 @@ var atomicChecks = []Check{
 	}},
 	{"Atomic/R6_WithoutTheRightIsRefused", eachAtomic(func(t *trial, op transport.Opcode) {
 		a, b := t.pair(shape{})
-		m := b.memory(64, all|transport.BindWindow)
+		m := b.memory(64, all)
 		t.refusedAtomic(op, a, b, segment(m, 8, 8))
 		t.must(zero(m.Bytes()))
 	})},

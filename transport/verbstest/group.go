@@ -15,7 +15,7 @@ func Groups() []Group {
 		{Name: "device", Prefixes: []string{"Device", "Limit"}},
 		{Name: "PD", Prefixes: []string{"PD"}},
 		{Name: "MR", Prefixes: []string{"MR"}},
-		{Name: "MW", Prefixes: []string{"MW"}},
+		{Name: "MW", Gap: "weft has none: registration is cheap, and ends as a binding would"},
 		{Name: "CQ, events, handlers", Prefixes: []string{"CQ"}},
 		{Name: "QP", Prefixes: []string{"QP", "Error", "Flush", "RNR"}},
 		{Name: "extended QP", Prefixes: []string{"Send", "Write", "WriteImm", "Read", "Inline",

@@ -51,7 +51,7 @@ func (q *qp) place(to []transport.Segment, data []byte) error {
 }
 
 func (q *qp) reach(s transport.Segment, need transport.Access) ([]byte, error) {
-	r, err := q.PD.Find(&q.Windows, s.Key, need, s.Offset, s.Length)
+	r, err := q.PD.Find(s.Key, need, s.Offset, s.Length)
 	if err != nil {
 		return nil, err
 	}
@@ -72,17 +72,6 @@ func (q *qp) deliver(data []byte, wc transport.WC, solicited bool) error {
 	}
 	q.Received(wc, solicited)
 	return err
-}
-
-// invalidate takes the key of a window out of use.
-func (q *qp) invalidate(key transport.Key) error {
-	w := q.PD.Window(&q.Windows, key)
-	if w == nil {
-		return fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound here",
-			transport.ErrAccess, uint64(key))
-	}
-	w.Unbind()
-	return nil
 }
 
 // scatter copies data to the elements of a list.

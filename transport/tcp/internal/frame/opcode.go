@@ -17,7 +17,6 @@ const (
 	Alive
 	Atomic
 	AtomicDone
-	Invalidate
 	Lost // over lanes only
 	end
 )
@@ -43,7 +42,6 @@ var opcodes = [end]struct {
 	Alive:       {name: "Alive", unnumbered: true},
 	Atomic:      {name: "Atomic", maxPayload: AtomicSize},
 	AtomicDone:  {name: "AtomicDone"},
-	Invalidate:  {name: "Invalidate"},
 	Lost:        {name: "Lost", maxPayload: MaxLost, unnumbered: true},
 }
 

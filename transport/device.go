@@ -87,7 +87,7 @@ type DeviceAttr struct {
 	HugePages      bool
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes
-	Atomics        bool // OpFetchAdd and OpCompareSwap
+	Atomics        bool // OpFetchAdd
 	StreamTransfer bool // Endpoint.Transfer
 	Views          bool // the PDs are ViewRegistrars
 }

@@ -12,9 +12,6 @@ const (
 	OpRecv // only in completions: a posted Recv was consumed
 	// Atomic: adds Operand to a word of the peer's memory; returns its previous value
 	OpFetchAdd
-	// Atomic: replaces a word of the peer's memory by Operand if it equals Compare; returns its previous
-	// value
-	OpCompareSwap
 )
 
 // Flags modify a send work request. They are combined by OR.
@@ -68,8 +65,7 @@ type SendWR struct {
 	// long as Local in total; Atomic: see the package comment
 	Remote  []Segment
 	Imm     uint32 // OpWriteImm
-	Operand uint64 // OpFetchAdd, OpCompareSwap
-	Compare uint64 // OpCompareSwap
+	Operand uint64 // OpFetchAdd
 	// OpRead: the lane over which the peer sends the answer (R1); the answer waits while that lane is full.
 	// AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the peer.
 	// Without DeviceAttr.Lanes the value is checked and has no effect

@@ -17,7 +17,7 @@ const (
 	frameReadRequest                    // Read a, b bytes, of the segments that are the payload
 	frameReadData                       // payload of Read a
 	frameReadDone                       // ends Read a, of b bytes
-	frameAtomic                         // operation b of Atomic a: key, offset, operand, compare
+	frameAtomic                         // Atomic a: key, offset, operand
 	frameAtomicDone                     // b is the previous value of Atomic a
 	frameClose                          // only answers follow
 	// reason a, for Read or Atomic b-1 if b is not 0; the payload is a text

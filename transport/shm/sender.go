@@ -29,7 +29,7 @@ func (s *sender) requests(budget *int) {
 			ok = s.write(w)
 		case transport.OpSend:
 			ok = s.send(w)
-		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpRead, transport.OpFetchAdd:
 			ok = q.reads.ask(w, budget)
 		}
 		if !ok {
@@ -46,7 +46,7 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 	switch w.Op {
 	case transport.OpRead:
 		what = "Read"
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		what = "Atomic"
 	}
 	q.Fail(&violation.Error{Reason: violation.Own, Err: fmt.Errorf("%s: %w", what, err)},

@@ -36,7 +36,6 @@ const (
 	ignoreAtomicFence        // FlagFence has no effect on a Read or an Atomic
 	atomicTwice              // an Atomic is carried out twice
 	atomicEarly              // an Atomic is carried out before earlier Writes are placed
-	swapAlways               // a CompareSwap does not compare
 	noAlignment              // the alignment of an Atomic is not checked
 	loseEvents               // raised events are not delivered
 	eventsRepeat             // a request for one event raises one for every completion

@@ -45,7 +45,6 @@ var noticedBy = map[mutant]string{
 	ignoreAtomicFence: "Atomic/FenceWaitsForEarlierReads",
 	atomicTwice:       "Atomic/FetchAddAddsAndGivesTheOriginal",
 	atomicEarly:       "Atomic/FindsEarlierWritesPlaced",
-	swapAlways:        "Atomic/CompareSwapHasOneWinnerEachRound",
 	noAlignment:       "Atomic/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
 
 	oneHandler:      "CQ/N1_TheDeviceTellsHowManyHandlers",

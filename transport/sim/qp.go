@@ -109,7 +109,6 @@ type sendWQE struct {
 	length    int
 	imm       uint32
 	operand   uint64         // of an Atomic
-	compare   uint64         // of an Atomic
 	lane      transport.Lane // of a Read
 	inline    []byte
 	begun     bool // its message is on the wire, at least in part
@@ -122,7 +121,7 @@ func (w *sendWQE) has(f transport.Flags) bool { return w.flags&f != 0 }
 
 // asks reports whether the peer answers the request.
 func (w *sendWQE) asks() bool {
-	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
+	return w.op == transport.OpRead || w.op == transport.OpFetchAdd
 }
 
 type recvWQE struct {
@@ -206,7 +205,7 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 		return nil, fmt.Errorf("%v: %w", q.state, transport.ErrState)
 	case len(q.sq) >= q.cfg.SendWR && q.net.mutant != depthUnbounded:
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)
-	case wr.Op < transport.OpSend || wr.Op > transport.OpCompareSwap || wr.Op == transport.OpRecv:
+	case wr.Op < transport.OpSend || wr.Op > transport.OpFetchAdd || wr.Op == transport.OpRecv:
 		return nil, fmt.Errorf("opcode %d: %w", wr.Op, transport.ErrInvalid)
 	case wr.Flags >= transport.FlagNotify<<1:
 		return nil, fmt.Errorf("flags %#x: %w", wr.Flags, transport.ErrInvalid)
@@ -214,14 +213,13 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	if wr.Lane != transport.AnyLane && (wr.Op != transport.OpRead || wr.Lane > transport.MaxLane) {
 		return nil, fmt.Errorf("opcode %d over lane %d: %w", wr.Op, wr.Lane, transport.ErrInvalid)
 	}
-	if wr.Op == transport.OpFetchAdd || wr.Op == transport.OpCompareSwap {
+	if wr.Op == transport.OpFetchAdd {
 		if err := q.checkAtomic(wr); err != nil {
 			return nil, err
 		}
 	}
 	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand,
-		compare: wr.Compare, lane: wr.Lane,
-		remote: append([]transport.Segment(nil), wr.Remote...)}
+		lane: wr.Lane, remote: append([]transport.Segment(nil), wr.Remote...)}
 	var right transport.Access
 	if w.asks() {
 		right = transport.LocalWrite
@@ -305,7 +303,7 @@ func (q *qp) checkRemote(w *sendWQE) error {
 		}
 	case transport.OpRead:
 		minSegments, maxSegments = 1, attr.MaxSegments
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		minSegments, maxSegments = 1, 1
 	}
 	if w.asks() && q.reads == 0 {

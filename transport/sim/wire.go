@@ -259,7 +259,7 @@ func (q *qp) begin() *message {
 			m.kind = kindWrite
 		case transport.OpWriteImm:
 			m.kind = kindWriteImm
-		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpRead, transport.OpFetchAdd:
 			m.kind, m.length = kindRequest, 0
 		}
 	}

@@ -287,8 +287,7 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 			return frame.Header{}, nil, false
 		}
 		s.asked++
-		h, payload := atomicRequest(uint64(s.asked), 1+s.rand.Uint64N(2), s.words.Key(), uint64(8*s.edge(63)),
-			s.rand.Uint64(), s.rand.Uint64N(2))
+		h, payload := atomicRequest(uint64(s.asked), s.words.Key(), uint64(8*s.edge(63)), s.rand.Uint64())
 		return h, payload, true
 	},
 	frame.AtomicDone: func(s *script) (frame.Header, []byte, bool) {

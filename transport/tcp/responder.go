@@ -8,6 +8,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"sync/atomic"
 )
 
 // readResponse is a Read of the peer that this end answers, or an Atomic that it has carried out.
@@ -79,8 +80,7 @@ func (r *responder) start() error {
 // change carries out an Atomic, or notes why it is refused.
 func (r *responder) change(a *readResponse) {
 	q := r.q
-	key, off := a.src[0].Key, a.src[0].Offset
-	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
+	key, off, operand := a.src[0].Key, a.src[0].Offset, a.src[0].Length
 	to, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(to.Mem, int(off)) {
 		err = place.ErrUnaligned(key, off)
@@ -89,7 +89,7 @@ func (r *responder) change(a *readResponse) {
 		a.refused = err
 		return
 	}
-	a.original = place.Atomic(place.Word(to.Mem, int(off)), place.ParseOperation(operation), operand, compare)
+	a.original = atomic.AddUint64(place.Word(to.Mem, int(off)), operand) - operand
 	q.ReportPlaced()
 }
 

@@ -63,7 +63,7 @@ func (q *qp) requestFrame(o *frame.Batch) bool {
 			made = q.makeSend(o, w)
 		case transport.OpRead:
 			made = q.makeRead(o, w)
-		case transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpFetchAdd:
 			made = q.makeAtomic(o, w)
 		}
 	}

@@ -164,8 +164,8 @@ func FuzzSession(f *testing.F) {
 		frame.PutSegment(b[frame.SegmentSize:], dst)
 		return encoded(frame.Header{Op: frame.ReadRequest, Flags: frame.Last, B: 1<<32 | 1}, b...)
 	}
-	atomic := func(number, operation, key, off uint64) []byte {
-		h, payload := atomicRequest(number, operation, transport.Key(key), off, 5, 6)
+	atomic := func(number, key, off uint64) []byte {
+		h, payload := atomicRequest(number, transport.Key(key), off, 5)
 		return encoded(h, payload...)
 	}
 	data := make([]byte, 64)
@@ -197,11 +197,10 @@ func FuzzSession(f *testing.F) {
 		{encoded(frame.Header{Op: frame.Close, Flags: frame.Last}), encoded(frame.Header{Op: frame.Send, Flags: frame.Last}, data...)},
 		{encoded(frame.Header{Op: frame.Terminate, Flags: frame.Last, A: uint64(frame.ReasonAccess), B: 1},
 			[]byte("because")...)},
-		{atomic(0, 1, key(words), 248), atomic(1, 2, key(words), 0), atomic(2, 1, key(words), 56)},
-		{atomic(0, 1, key(words), 249)},
-		{atomic(0, 2, key(words), 1<<64-8)},
-		{atomic(0, 1, key(target), 0), atomic(0, 1, key(words), 0)},
-		{atomic(0, 3, key(words), 0)},
+		{atomic(0, key(words), 248), atomic(1, key(words), 0), atomic(2, key(words), 56)},
+		{atomic(0, key(words), 249)},
+		{atomic(0, key(words), 1<<64-8)},
+		{atomic(0, key(target), 0), atomic(0, key(words), 0)},
 		{encoded(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: key(into)}, make([]byte, 512)...),
 			encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 1, B: 1 << 63})},
 		{encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 0, B: 1})},
@@ -229,7 +228,7 @@ func FuzzSession(f *testing.F) {
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead,
 			Flags: transport.FlagSignaled,
 			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpCompareSwap,
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpFetchAdd,
 			Flags: transport.FlagSignaled,
 			Local: sge(into, 512, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}}))
 		if closing {

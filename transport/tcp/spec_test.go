@@ -291,7 +291,7 @@ func TestSpec_Limits(t *testing.T) {
 		"payload of ReadRequest and Terminate":    frame.MaxControl,
 		"segments of a list":                      frame.MaxSegments,
 		"Reads and Atomics outstanding, each way": message.MaxReads,
-		"payload of Atomic":                       frame.AtomicSize,
+		"payload of Atomic":                       frame.SegmentSize,
 		"bytes of a message":                      maxMessage,
 		"private data":                            message.MaxPrivate,
 		"text of a Reject or Terminate":           handshake.MaxText,

@@ -62,10 +62,9 @@ func (p *prey) untouched(t *testing.T) {
 	}
 }
 
-func atomicRequest(number, operation uint64, key transport.Key, off, operand, compare uint64) (frame.Header,
-	[]byte) {
-	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand), le64(compare))
-	return frame.Header{Op: frame.Atomic, Flags: frame.Last, A: number, B: operation}, b
+func atomicRequest(number uint64, key transport.Key, off, operand uint64) (frame.Header, []byte) {
+	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand))
+	return frame.Header{Op: frame.Atomic, Flags: frame.Last, A: number}, b
 }
 
 func readRequest(number uint64, src, dst transport.Segment) (frame.Header, []byte) {
@@ -278,50 +277,46 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 	}
 	tests = append(tests, []violationTest{
 		{name: "Atomic of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(5, 1, 0xfffff, 0, 1, 0))
+			r.sayFrame(atomicRequest(5, 0xfffff, 0, 1))
 		}, cause: transport.ErrAccess,
 			text: "Atomic 5 from the peer: access refused: no region has the key 0xfffff",
 			code: frame.ReasonAccess, read: 6},
 		{name: "Atomic without the right", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 2, p.open.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.open.Key(), 0, 1))
 		}, cause: transport.ErrAccess, text: "has rights LocalWrite|RemoteWrite, not RemoteAtomic",
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic of another domain", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.foreign.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.foreign.Key(), 0, 1))
 		}, cause: transport.ErrAccess, text: "is of another protection domain", code: frame.ReasonAccess,
 			read: 1},
 		{name: "Atomic beyond the end", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), preySize-7, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), preySize-7, 1))
 		}, cause: transport.ErrAccess, text: "8 bytes at 121 of the region", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic that wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 1<<64-8, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 1<<64-8, 1))
 		}, cause: transport.ErrAccess, text: "8 bytes at 18446744073709551608 of the region",
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 12, 1))
 		}, cause: transport.ErrAccess, text: "the address is not a multiple of 8", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic after a refused one", does: func(h *host, m made, r *raw, p *prey) {
-			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
-			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)
+			a, b := atomicRequest(0, 0xfffff, 0, 1)
+			c, d := atomicRequest(1, p.words.Key(), 0, 1)
 			a.Length, c.Length = len(b), len(d)
 			r.say(append(c.Append(append(a.Append(nil), b...)), d...))
 		}, cause: transport.ErrAccess, text: "no region has the key 0xfffff", code: frame.ReasonAccess, read: 1},
-		{name: "Atomic of an unknown operation", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 3, p.words.Key(), 0, 1, 0))
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 3, 32 bytes of it",
-			code: frame.ReasonProtocol},
 		{name: "Atomic that is too short", does: func(h *host, m made, r *raw, p *prey) {
-			head, payload := atomicRequest(0, 1, p.words.Key(), 0, 1, 0)
-			r.sayFrame(head, payload[:31])
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 1, 31 bytes of it",
+			head, payload := atomicRequest(0, p.words.Key(), 0, 1)
+			r.sayFrame(head, payload[:23])
+		}, cause: transport.ErrProtocol, text: "an Atomic of 23 bytes",
 			code: frame.ReasonProtocol},
 		{name: "Atomic that is too long", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(frame.Header{Length: 33, Op: frame.Atomic, B: 1}.Append(nil))
-		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: frame.ReasonProtocol},
+			r.say(frame.Header{Length: 25, Op: frame.Atomic}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Atomic of 25 bytes, at most 24", code: frame.ReasonProtocol},
 		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(h.depth + 1) {
-				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
+				head, payload := atomicRequest(i, p.words.Key(), 0, 0)
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
@@ -348,7 +343,7 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			code: frame.ReasonProtocol},
 		{name: "Atomic after Close", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 0, 1))
 		}, cause: transport.ErrProtocol, text: "Atomic after Close", code: frame.ReasonProtocol},
 		{name: "region that ends in the middle of a Write", does: func(h *host, m made, r *raw, p *prey) {
 			gone, err := h.pd.Alloc(preySize, transport.RemoteWrite)

@@ -52,7 +52,7 @@ func (p *PD) CheckSend(wr *transport.SendWR, l *Limits) (int, error) {
 			return 0, fmt.Errorf("%w: a Read on a queue pair that may have none outstanding",
 				transport.ErrInvalid)
 		}
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		return WordSize, p.checkAtomic(wr, l)
 	default:
 		return 0, fmt.Errorf("%w: operation %d", transport.ErrInvalid, wr.Op)

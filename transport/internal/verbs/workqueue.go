@@ -75,7 +75,6 @@ type Request struct {
 	Begun  int              // Read: bytes of frames whose headers were received
 	Number uint64           // of the untagged message, the Read or the Atomic
 	Imm    uint64           // immediate, or an Atomic's operand
-	Other  uint64           // an Atomic's compare value
 
 	Local  []Piece // these three keep their memory from one use of the entry to the next
 	Remote []transport.Segment
@@ -94,7 +93,7 @@ func (w *Request) Alive() bool {
 
 // Asks reports whether the peer answers the request: a Read or an Atomic.
 func (w *Request) Asks() bool {
-	return w.Op == transport.OpRead || w.Op == transport.OpFetchAdd || w.Op == transport.OpCompareSwap
+	return w.Op == transport.OpRead || w.Op == transport.OpFetchAdd
 }
 
 // Solicited reports whether the completion of the request's Recv raises a solicited event.
@@ -159,8 +158,8 @@ func (s *SendQueue) number(w *Request, wr *transport.SendWR) {
 	case transport.OpRead:
 		w.Number = s.nextRead
 		s.nextRead++
-	case transport.OpFetchAdd, transport.OpCompareSwap:
-		w.Number, w.Imm, w.Other = s.nextRead, wr.Operand, wr.Compare
+	case transport.OpFetchAdd:
+		w.Number, w.Imm = s.nextRead, wr.Operand
 		s.nextRead++
 	}
 }

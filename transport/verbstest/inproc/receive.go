@@ -90,10 +90,10 @@ func scatter(list []verbs.Piece, data []byte) error {
 
 // asked is a Read or an Atomic of the peer.
 type asked struct {
-	op               transport.Opcode
-	number           uint64
-	from             []transport.Segment
-	operand, compare uint64
+	op      transport.Opcode
+	number  uint64
+	from    []transport.Segment
+	operand uint64
 }
 
 // respond answers the peer. One that asks for what it may not have ends the connection.
@@ -112,7 +112,8 @@ func (q *qp) respond(a *asked) (err error) {
 				err = fmt.Errorf("%w: an Atomic on a word that is not aligned", transport.ErrAccess)
 			}
 			if err == nil {
-				data = binary.NativeEndian.AppendUint64(data, a.change((*uint64)(unsafe.Pointer(&mem[0]))))
+				old := atomic.AddUint64((*uint64)(unsafe.Pointer(&mem[0])), a.operand) - a.operand
+				data = binary.NativeEndian.AppendUint64(data, old)
 				q.ReportPlaced()
 			}
 		}
@@ -127,21 +128,6 @@ func (q *qp) respond(a *asked) (err error) {
 		return p.completeRead(a.number, data, err)
 	})
 	return err
-}
-
-// change carries out an Atomic and gives the word as it was.
-func (a *asked) change(at *uint64) uint64 {
-	for {
-		old, to := atomic.LoadUint64(at), a.operand
-		if a.op == transport.OpFetchAdd {
-			to += old
-		} else if old != a.compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, old, to) {
-			return old
-		}
-	}
 }
 
 // completeRead takes the answer to our oldest Read or Atomic.

@@ -39,7 +39,7 @@ func (q *qp) carryOut(w *verbs.Request) error {
 	if w.Asks() {
 		w.Asked = true
 		q.asked++
-		r := asked{op: w.Op, number: w.Number, from: remote, operand: w.Imm, compare: w.Other}
+		r := asked{op: w.Op, number: w.Number, from: remote, operand: w.Imm}
 		q.post(func(p *qp) error { return p.respond(&r) })
 		return nil
 	}

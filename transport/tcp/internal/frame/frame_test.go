@@ -47,7 +47,7 @@ func TestHeader_Limits(t *testing.T) {
 		case ReadRequest, Terminate:
 			maxPayload = 384
 		case Atomic:
-			maxPayload = 32
+			maxPayload = SegmentSize
 		}
 		_, err := Parse(Header{Length: maxPayload, Op: o}.Append(nil))
 		require.NoError(t, err, "%v of %d bytes", o, maxPayload)

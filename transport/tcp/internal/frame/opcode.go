@@ -40,7 +40,7 @@ var opcodes = [end]struct {
 	Close:       {name: "Close"},
 	Terminate:   {name: "Terminate", maxPayload: MaxControl},
 	Alive:       {name: "Alive", unnumbered: true},
-	Atomic:      {name: "Atomic", maxPayload: AtomicSize},
+	Atomic:      {name: "Atomic", maxPayload: SegmentSize},
 	AtomicDone:  {name: "AtomicDone"},
 	Lost:        {name: "Lost", maxPayload: MaxLost, unnumbered: true},
 }

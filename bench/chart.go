@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"gonum.org/v1/plot"
 
@@ -79,9 +82,37 @@ func (c *chart) write(w io.Writer, path string) error {
 		return errors.New("no figure is above zero")
 	}
 	if format == "html" {
-		return shown.page(w)
+		return picture.Page(w, c.title, func(w io.Writer) error { return shown.picture(w, "svg") },
+			shown.text())
 	}
 	return shown.picture(w, format)
+}
+
+// text returns the figures as a table for each panel.
+func (c *chart) text() string {
+	var b strings.Builder
+	for _, p := range c.panels {
+		fmt.Fprintf(&b, "%s\n\n", p.axes.y)
+		table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(table, "%s\t", p.axes.x)
+		rows := map[float64][]string{} // by place on the horizontal axis
+		for i, s := range p.series {
+			fmt.Fprintf(table, "%s\t", s.name)
+			for _, at := range s.points {
+				if rows[at.x] == nil {
+					rows[at.x] = make([]string, len(p.series))
+				}
+				rows[at.x][i] = p.label(at.y)
+			}
+		}
+		fmt.Fprintln(table)
+		for _, x := range slices.Sorted(maps.Keys(rows)) {
+			fmt.Fprintf(table, "%.0f\t%s\t\n", x, strings.Join(rows[x], "\t"))
+		}
+		table.Flush()
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // add adds a point to the line of a name. It drops values that are not above zero, which a logarithmic axis

@@ -45,7 +45,7 @@ func (p *panel) plot(title string) (*plot.Plot, plot.Legend) {
 			points[k] = plotter.XY{X: at.logX, Y: at.logY}
 		}
 		line := &plotter.Line{XYs: points, LineStyle: plotter.DefaultLineStyle}
-		line.Color, line.Width = picture.OnLight(i), vg.Points(1.5)
+		line.Color, line.Width = picture.Colour(i), vg.Points(1.5)
 		for _, length := range dashes[i%len(dashes)] {
 			line.Dashes = append(line.Dashes, vg.Points(length))
 		}

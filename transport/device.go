@@ -87,8 +87,7 @@ type DeviceAttr struct {
 	HugePages      bool
 	PollQP         bool // QP.PollQP
 	Lanes          bool // a queue pair may have several connections: QP.Lanes and QP.OpenLanes
-	Atomics        bool // OpFetchAdd and OpCompareSwap
-	Windows        bool // PD.AllocMW, OpBind, OpInvalidate and OpSendInvalidate
+	Atomics        bool // OpFetchAdd
 	StreamTransfer bool // Endpoint.Transfer
 	Views          bool // the PDs are ViewRegistrars
 }
@@ -99,23 +98,19 @@ type PD interface {
 	// must keep it until Deregister. Local reads need no right. With RemoteAtomic, the memory must begin at
 	// an address that is a multiple of 8. Register allocates nothing once the device has warmed up, so it may
 	// be called per message. Peers on this host can access buf directly only if it lies in memory returned by
-	// Alloc of the same device with Mappable, BindWindow or a right for peers.
+	// Alloc of the same device with Mappable or a right for peers.
 	Register(buf []byte, access Access) (MR, error)
 
 	// Alloc registers n bytes (n > 0) of newly allocated, zeroed memory, page-aligned and outside the Go
-	// heap. With Mappable, a right for peers or BindWindow, it is of a kind that this provider's peers on
-	// this host can reach directly; else it may be of any kind. Deregister frees it; nothing may use its
+	// heap. With Mappable or a right for peers, it is of a kind that this provider's peers on this host can
+	// reach directly; else it may be of any kind. Deregister frees it; nothing may use its
 	// Bytes after that.
 	Alloc(n int, access Access) (MR, error)
-
-	// AllocMW makes a memory window that is bound to nothing. It returns errors.ErrUnsupported if
-	// DeviceAttr.Windows is false.
-	AllocMW() (MW, error)
 
 	// DeviceAttr returns the result of Query of the domain's device.
 	DeviceAttr() DeviceAttr
 
-	// Close releases the domain. It returns an error if regions, windows or QPs still use it.
+	// Close releases the domain. It returns an error if regions or QPs still use it.
 	Close() error
 }
 
@@ -133,8 +128,7 @@ type MR interface {
 
 	// Deregister invalidates the key: when it returns, nothing is placed in the memory any more. Work that
 	// still names the region fails. The MR must not be used afterwards: the device reuses its object for the
-	// next registration. While windows are bound to the region, Deregister is refused and changes nothing:
-	// first invalidate or deallocate the windows.
+	// next registration.
 	Deregister() error
 
 	// Detach is Deregister, but leaves memory of PD.Alloc mapped until the process ends, for an owner that
@@ -142,10 +136,10 @@ type MR interface {
 	Detach() error
 }
 
-// Key names a region, or a window, to a peer.
+// Key names a region to a peer.
 type Key uint64
 
-// Access is a set of rights of a region or a window, combined by OR.
+// Access is a set of rights of a region, combined by OR.
 type Access uint16
 
 const (
@@ -153,8 +147,6 @@ const (
 	RemoteRead                      // peers may Read it
 	RemoteWrite                     // peers may Write it; includes LocalWrite
 	RemoteAtomic                    // peers may change words of it by Atomics; includes LocalWrite
-	// windows may be bound to it; their rights need not be the region's, except for LocalWrite
-	BindWindow
 	// the owner changes no byte before Deregister: peers' Reads are answered from the region itself, without
 	// a copy, even in frames with a checksum (R2)
 	Unchanging
@@ -172,7 +164,7 @@ func (a Access) String() string {
 	}
 	var names []string
 	for i, name := range [...]string{"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic",
-		"BindWindow", "Unchanging", "SoleWriter", "Mappable"} {
+		"Unchanging", "SoleWriter", "Mappable"} {
 		if bit := Access(1) << i; a&bit != 0 {
 			names = append(names, name)
 			a &^= bit

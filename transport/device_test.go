@@ -7,7 +7,7 @@ func TestAccess_SaysWhatItIs(t *testing.T) {
 		0:                         "none",
 		LocalWrite:                "LocalWrite",
 		RemoteRead | RemoteAtomic: "RemoteRead|RemoteAtomic",
-		LocalWrite | RemoteWrite | BindWindow | Mappable | 1<<15: "LocalWrite|RemoteWrite|BindWindow|Mappable|0x8000",
+		LocalWrite | RemoteWrite | Unchanging | Mappable | 1<<15: "LocalWrite|RemoteWrite|Unchanging|Mappable|0x8000",
 	} {
 		if got := a.String(); got != want {
 			t.Errorf("%d is %q, want %q", uint16(a), got, want)

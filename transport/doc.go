@@ -23,10 +23,10 @@
 //
 // # Atomics
 //
-// OpFetchAdd and OpCompareSwap change one 64-bit word of the peer's memory. Remote has one segment of Length
+// OpFetchAdd changes one 64-bit word of the peer's memory. Remote has one segment of Length
 // 8. Its Offset is a multiple of 8 (PostSend refuses any other), and its memory has the right RemoteAtomic.
-// The word must lie at an address that is a multiple of 8; the peer refuses any other. Register and OpBind
-// ensure that a valid offset is a valid address. Local has one element of 8 bytes, which receives the
+// The word must lie at an address that is a multiple of 8; the peer refuses any other. Register
+// ensures that a valid offset is a valid address. Local has one element of 8 bytes, which receives the
 // previous value of the word. Words are in the byte order of the host on which they lie, so that both sides
 // use them as a uint64.
 //

@@ -12,13 +12,6 @@ const (
 	OpRecv // only in completions: a posted Recv was consumed
 	// Atomic: adds Operand to a word of the peer's memory; returns its previous value
 	OpFetchAdd
-	// Atomic: replaces a word of the peer's memory by Operand if it equals Compare; returns its previous
-	// value
-	OpCompareSwap
-	OpBind       // local: binds a window
-	OpInvalidate // local: invalidates Key, of a window bound to this QP
-	// OpSend that also invalidates Key, of a window that the peer has bound to this connection
-	OpSendInvalidate
 )
 
 // Flags modify a send work request. They are combined by OR.
@@ -72,14 +65,11 @@ type SendWR struct {
 	// long as Local in total; Atomic: see the package comment
 	Remote  []Segment
 	Imm     uint32 // OpWriteImm
-	Operand uint64 // OpFetchAdd, OpCompareSwap
-	Compare uint64 // OpCompareSwap
+	Operand uint64 // OpFetchAdd
 	// OpRead: the lane over which the peer sends the answer (R1); the answer waits while that lane is full.
 	// AnyLane, or a lane that the peer does not have or loses meanwhile, leaves the choice to the peer.
 	// Without DeviceAttr.Lanes the value is checked and has no effect
 	Lane Lane
-	Bind *Bind // OpBind
-	Key  Key   // OpInvalidate, OpSendInvalidate
 }
 
 // RecvWR is a request for the receive queue: room for one Send, or one Write with immediate.
@@ -98,9 +88,7 @@ type WC struct {
 	HasImm bool
 	Bytes  int    // placed by a Recv, a Read or an Atomic
 	Imm    uint32 // a Recv that a Write with immediate used
-	// a Recv that a Send with invalidate used: the key that is now invalid; 0 in every other completion
-	Key Key
-	Err error // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
+	Err    error  // nil on success; otherwise what, where, which peer. After an error the QP is in StateError
 }
 
 // Status says how a work request ended. The names are those of InfiniBand verbs.

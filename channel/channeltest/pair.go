@@ -1,7 +1,6 @@
 package channeltest
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/weft-mpi/weft/internal/wordcopy"
@@ -270,11 +269,6 @@ func (d *domain) Register(buf []byte, access transport.Access) (transport.MR, er
 
 func (d *domain) Alloc(n int, access transport.Access) (transport.MR, error) {
 	return d.Register(make([]byte, n), access)
-}
-
-// AllocMW fails: nothing above the verbs binds windows.
-func (d *domain) AllocMW() (transport.MW, error) {
-	return nil, fmt.Errorf("memory windows: %w", errors.ErrUnsupported)
 }
 
 func (d *domain) Close() error { return nil }

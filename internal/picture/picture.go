@@ -1,13 +1,15 @@
-// Package picture draws plots below each other as SVG or PNG, in weft's style: on white paper, with letters
-// that are in the program.
+// Package picture draws plots below each other as SVG or PNG, or on an HTML page, in weft's style: on white
+// paper, with letters that are in the program.
 package picture
 
 import (
+	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"io"
 	"path/filepath"
-	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -47,6 +49,29 @@ func Panels(w io.Writer, format string, width, height vg.Length, n int,
 	return err
 }
 
+const page = `<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>%s</title>
+<style>body { font-family: sans-serif; margin: 2em } svg { max-width: 100%%; height: auto }</style>
+<svg%s
+<pre>%s</pre>
+</html>
+`
+
+// Page writes one HTML page that needs no network: what draw draws as SVG, and text below it.
+func Page(w io.Writer, title string, draw func(io.Writer) error, text string) error {
+	var b bytes.Buffer
+	if err := draw(&b); err != nil {
+		return err
+	}
+	_, svg, _ := strings.Cut(b.String(), "<svg") // without the head of a file
+	_, err := fmt.Fprintf(w, page, html.EscapeString(title), svg, html.EscapeString(text))
+	return err
+}
+
 // DrawBeside draws a plot, and its legend to the right of it.
 func DrawBeside(p *plot.Plot, legend *plot.Legend, area draw.Canvas) {
 	room := legend.Rectangle(area).Size().X
@@ -54,19 +79,12 @@ func DrawBeside(p *plot.Plot, legend *plot.Legend, area draw.Canvas) {
 	p.Draw(draw.Crop(area, 0, -room-Margin, 0, 0))
 }
 
-// Colours are told apart by nearly all eyes, on light and on dark paper: the first of each pair is for light
-// paper.
-var Colours = [][2]string{
-	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff8c42"}, {"#009e73", "#2fd0a0"}, {"#cc79a7", "#e89ac7"},
-	{"#b27d00", "#f0c040"},
-	{"#56457f", "#b09fe0"}, {"#333333", "#d0d0d0"}, {"#8c3b2e", "#d98c7f"}, {"#6b7f00", "#c3d94a"},
+// colours are told apart by nearly all eyes.
+var colours = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
+	{0xb2, 0x7d, 0x00, 0xff}, {0x56, 0x45, 0x7f, 0xff}, {0x33, 0x33, 0x33, 0xff}, {0x8c, 0x3b, 0x2e, 0xff},
+	{0x6b, 0x7f, 0x00, 0xff},
 }
 
-// OnLight is the i-th colour, for light paper.
-func OnLight(i int) color.Color {
-	rgb, err := strconv.ParseUint(Colours[i%len(Colours)][0][1:], 16, 24)
-	if err != nil {
-		panic(err) // the table of colours is wrong
-	}
-	return color.RGBA{uint8(rgb >> 16), uint8(rgb >> 8), uint8(rgb), 0xff}
-}
+// Colour is the i-th colour.
+func Colour(i int) color.Color { return colours[i%len(colours)] }

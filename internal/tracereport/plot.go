@@ -1,9 +1,7 @@
 package tracereport
 
 import (
-	"bytes"
 	"fmt"
-	"html"
 	"image/color"
 	"io"
 	"strings"
@@ -22,9 +20,9 @@ const bins = 600
 
 // Colours of the states of a rank.
 var (
-	outside  = picture.OnLight(2)
-	inCall   = picture.OnLight(0)
-	sleeping = picture.OnLight(1)
+	outside  = picture.Colour(2)
+	inCall   = picture.Colour(0)
+	sleeping = picture.Colour(1)
 )
 
 // WritePlot draws the timeline, the matrix of bytes and the ranks' waiting, in the format of a path.
@@ -34,7 +32,12 @@ func (j *Job) WritePlot(w io.Writer, path string) error {
 		return err
 	}
 	if format == "html" {
-		return j.page(w)
+		var summary strings.Builder
+		if err := j.WriteText(&summary); err != nil {
+			return err
+		}
+		return picture.Page(w, "weft trace", func(w io.Writer) error { return j.picture(w, "svg") },
+			summary.String())
 	}
 	return j.picture(w, format)
 }
@@ -55,23 +58,6 @@ func (j *Job) panel(i int, area draw.Canvas) {
 	case 2:
 		picture.DrawBeside(j.waiting(), keys(), area)
 	}
-}
-
-// page is one page with the pictures and the summary.
-func (j *Job) page(w io.Writer) error {
-	var picture, text bytes.Buffer
-	if err := j.picture(&picture, "svg"); err != nil {
-		return err
-	}
-	if err := j.WriteText(&text); err != nil {
-		return err
-	}
-	_, svg, _ := strings.Cut(picture.String(), "<svg")
-	const format = "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>weft trace</title>\n" +
-		"<style>body{font-family:sans-serif;margin:2em}svg{max-width:100%%;height:auto}</style>\n" +
-		"<svg%s\n<pre>%s</pre>\n</html>\n"
-	_, err := fmt.Fprintf(w, format, svg, html.EscapeString(text.String()))
-	return err
 }
 
 // column is the share of a timeline's column that a rank was in calls and asleep.

@@ -3,6 +3,7 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/place"
@@ -38,7 +39,7 @@ func (r *responder) asked(h header, payload []byte) error {
 		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
 			Offset: binary.LittleEndian.Uint64(b[8:]),
 			Length: binary.LittleEndian.Uint64(b[16:])}
-		if _, err := r.q.PD.Find(&r.q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := r.q.PD.Find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -56,10 +57,8 @@ func (r *responder) asked(h header, payload []byte) error {
 // refusal, is sent in order with those of the Reads.
 func (r *responder) askedAtomic(h header, payload []byte) error {
 	q := r.q
-	op := place.ParseOperation(h.b)
-	if op == 0 || len(payload) != atomicSize {
-		return fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it", transport.ErrProtocol, h.b,
-			len(payload))
+	if len(payload) != segmentSize {
+		return fmt.Errorf("%w: an Atomic of %d bytes", transport.ErrProtocol, len(payload))
 	}
 	a, err := r.newResponse(h.a)
 	if err != nil {
@@ -70,8 +69,8 @@ func (r *responder) askedAtomic(h header, payload []byte) error {
 		return nil
 	}
 	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
-	operand, compare := binary.NativeEndian.Uint64(payload[16:]), binary.NativeEndian.Uint64(payload[24:])
-	m, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
+	operand := binary.NativeEndian.Uint64(payload[16:])
+	m, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(m.Mem, int(off)) {
 		err = place.ErrUnaligned(key, off)
 	}
@@ -79,7 +78,7 @@ func (r *responder) askedAtomic(h header, payload []byte) error {
 		a.refused = err
 		return nil
 	}
-	a.original = place.Atomic(place.Word(m.Mem, int(off)), op, operand, compare)
+	a.original = atomic.AddUint64(place.Word(m.Mem, int(off)), operand) - operand
 	q.ReportPlaced()
 	return nil
 }
@@ -125,7 +124,7 @@ func (r *responder) responseFrames() {
 			if !ok {
 				return
 			}
-			m, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
+			m, err := q.PD.Find(s.Key, transport.RemoteRead, s.Offset+off, uint64(n))
 			if err != nil {
 				a.refused = err
 				continue

@@ -15,7 +15,6 @@ type connectInfo struct {
 	arena      uint64 // bytes
 	block      uint64 // offset of the block that the other side sends through
 	domain     uint32
-	num        transport.QPN
 	recv       int  // depth of its receive queue
 	reads      int  // maximum Reads of the other side at once
 	asymmetric bool // its process is registered for membarrier: calls of other processes order its stores too
@@ -34,7 +33,7 @@ type queueInfo struct {
 
 const (
 	connectInfoQueue = 8 + 4 + wakeNameSize + sys.TokenSize
-	connectInfoHead  = 8 + 8 + 4 + 4 + 4 + 2 + 1 + 1 + 8 + nonceSize
+	connectInfoHead  = 8 + 8 + 4 + 4 + 2 + 1 + 1 + 8 + nonceSize
 	minConnectInfo   = connectInfoHead + connectInfoQueue
 	maxConnectInfo   = connectInfoHead + 2*connectInfoQueue
 )
@@ -43,7 +42,6 @@ func (o *connectInfo) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, o.arena)
 	b = binary.LittleEndian.AppendUint64(b, o.block)
 	b = binary.LittleEndian.AppendUint32(b, o.domain)
-	b = binary.LittleEndian.AppendUint32(b, uint32(o.num))
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.recv))
 	b = binary.LittleEndian.AppendUint16(b, uint16(o.reads))
 	asymmetric := byte(0)
@@ -71,14 +69,13 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 	o := &connectInfo{
 		arena: binary.LittleEndian.Uint64(b), block: binary.LittleEndian.Uint64(b[8:]),
 		domain: binary.LittleEndian.Uint32(b[16:]),
-		num:    transport.QPN(binary.LittleEndian.Uint32(b[20:])),
-		recv:   int(binary.LittleEndian.Uint32(b[24:])),
-		reads:  int(binary.LittleEndian.Uint16(b[28:])), asymmetric: b[30] == 1,
-		probe: binary.LittleEndian.Uint64(b[32:]),
+		recv:   int(binary.LittleEndian.Uint32(b[20:])),
+		reads:  int(binary.LittleEndian.Uint16(b[24:])), asymmetric: b[26] == 1,
+		probe: binary.LittleEndian.Uint64(b[28:]),
 	}
-	copy(o.secret[:], b[40:])
-	queues := int(b[31])
-	if queues < 1 || queues > 2 || b[30] > 1 || len(b) < connectInfoHead+queues*connectInfoQueue {
+	copy(o.secret[:], b[36:])
+	queues := int(b[27])
+	if queues < 1 || queues > 2 || b[26] > 1 || len(b) < connectInfoHead+queues*connectInfoQueue {
 		return nil, nil, fmt.Errorf("%w: parameters of %d queues in %d bytes", transport.ErrProtocol, queues,
 			len(b))
 	}
@@ -115,7 +112,7 @@ func (o *connectInfo) holdsDoorbell(off uint64) bool {
 // offer returns the parameters of a prepared queue pair.
 func (d *Device) offer(p *prepared) *connectInfo {
 	o := &connectInfo{arena: uint64(len(d.arena.mem)), block: uint64(p.in.off),
-		domain: p.conf.PD.(*verbs.PD).ID, num: p.num, recv: p.conf.RecvWR,
+		domain: p.conf.PD.(*verbs.PD).ID, recv: p.conf.RecvWR,
 		reads: p.conf.Reads, asymmetric: d.asymmetric, probe: addressOf(d.probe[:]), secret: *d.probe}
 	scq, rcq := p.conf.SendCQ.(*cq), p.conf.RecvCQ.(*cq)
 	o.queues = []queueInfo{{uint64(rcq.doorbellOff), p.slots[1], rcq.wake}}
@@ -143,7 +140,7 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 
 // mapping returns the access to a peer's arena, which is mapped.
 func (d *Device) mapping(o *connectInfo, mem []byte, pid int) (*peerMapping, error) {
-	f := &peerMapping{mem: mem, domain: o.domain, num: o.num}
+	f := &peerMapping{mem: mem, domain: o.domain}
 	for _, c := range o.queues {
 		wake, err := c.wake.address()
 		if err != nil {

@@ -115,7 +115,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		Windows: true, PollableCQs: true, CopyCall: d.copyCall.known(), HugePages: !d.huge.off,
+		PollableCQs: true, CopyCall: d.copyCall.known(), HugePages: !d.huge.off,
 	}
 }
 

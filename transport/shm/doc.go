@@ -16,7 +16,7 @@
 //     passes, or in Get.
 //   - A peer that is stopped in the middle of a Write can wake up and finish it. Memory that it may be
 //     writing is quarantined, and reused when the peer has continued or its process has ended. The memory's
-//     owner may see such bytes after Deregister (Detach, a window's end) has returned; nobody else does.
+//     owner may see such bytes after Deregister (or Detach) has returned; nobody else does.
 //   - A process has ended when its wake socket is gone. A goroutine probes the sockets of all peers at least
 //     five times a second or, with more than 100 peers, less often. A stopped process is detected by its
 //     missing Ticks.

@@ -66,12 +66,11 @@ type writeTarget struct {
 
 // peerMapping is a queue pair's access to its peer's memory.
 type peerMapping struct {
-	mem     []byte        // the peer's arena
-	domain  uint32        // of the peer's queue pair
-	num     transport.QPN // of that
-	own     sys.Foreign   // the peer's private memory, outside its arena: process_vm_readv, process_vm_writev
-	foreign bool          // own can be read and written
-	copying *copyWatch    // of copies from and to own
+	mem     []byte      // the peer's arena
+	domain  uint32      // of the peer's queue pair
+	own     sys.Foreign // the peer's private memory, outside its arena: process_vm_readv, process_vm_writev
+	foreign bool        // own can be read and written
+	copying *copyWatch  // of copies from and to own
 	queues  []peerQueue
 }
 
@@ -278,7 +277,6 @@ func (q *qp) Disconnect() {
 			q.dev.awaitWriter(writer{in, mark})
 		}
 	}
-	q.Windows.UnbindAll()
 	q.out.end()
 	q.tell()
 	q.peer.close()

@@ -3,6 +3,7 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/transport"
@@ -10,11 +11,9 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-const (
-	// payload of an Atomic frame: key, offset, operand, compare value, of 8 bytes each
-	atomicSize  = 32
-	segmentSize = 24 // of the payload of a Read Request: key, offset, length
-)
+// segmentSize is the size of a segment of a Read Request (key, offset, length), and of an Atomic (key,
+// offset, operand).
+const segmentSize = 24
 
 // reader carries out this end's Reads and Atomics, or requests them from the peer.
 type reader struct {
@@ -153,8 +152,8 @@ func (r *reader) atomicHere(w *verbs.Request) bool {
 	case !t.enter(s.Key, false):
 		err = verbs.ErrKey(s.Key)
 	default:
-		original = place.Atomic((*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset])), w.Op,
-			w.Imm, w.Other)
+		at := (*uint64)(unsafe.Pointer(&q.peer.mem[t.where+s.Offset]))
+		original = atomic.AddUint64(at, w.Imm) - w.Imm
 		t.leave()
 	}
 	q.endPlacing()
@@ -174,12 +173,11 @@ func (r *reader) atomicHere(w *verbs.Request) bool {
 // requestAtomic requests an Atomic from the peer.
 func (r *reader) requestAtomic(w *verbs.Request) bool {
 	q := r.q
-	if q.out.full(atomicSize) {
+	if q.out.full(segmentSize) {
 		return false
 	}
-	q.out.begin(header{length: atomicSize, op: frameAtomic, flags: flagLast, a: w.Number,
-		b: place.Operation(w.Op)})
-	for _, v := range [...]uint64{uint64(w.Remote[0].Key), w.Remote[0].Offset, w.Imm, w.Other} {
+	q.out.begin(header{length: segmentSize, op: frameAtomic, flags: flagLast, a: w.Number})
+	for _, v := range [...]uint64{uint64(w.Remote[0].Key), w.Remote[0].Offset, w.Imm} {
 		q.out.word(v)
 	}
 	w.Asked = true

@@ -96,8 +96,8 @@ func (r *receiver) carry(h header, pieces [2][]byte) error {
 		return r.takeWrite(h, pieces)
 	case frameSend:
 		return r.takeSend(h, pieces)
-	case frameImmediate, frameInvalidate:
-		return r.takeEnd(h)
+	case frameImmediate:
+		return r.takeImmediate(h)
 	case frameReadRequest, frameAtomic, frameTerminate:
 		if h.length > len(r.control) {
 			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
@@ -129,7 +129,7 @@ const maxControl = maxSegments * segmentSize
 // takeWrite places a part of a Write that the peer cannot place itself.
 func (r *receiver) takeWrite(h header, pieces [2][]byte) error {
 	q := r.q
-	m, err := q.PD.Find(&q.Windows, transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
+	m, err := q.PD.Find(transport.Key(h.a), transport.RemoteWrite, h.b, uint64(h.length))
 	if err != nil {
 		return violation.ErrWrite(err)
 	}
@@ -187,29 +187,20 @@ func (r *receiver) takeSend(h header, pieces [2][]byte) error {
 	return nil
 }
 
-// takeEnd handles an immediate, or the end of a Send with invalidate.
-func (r *receiver) takeEnd(h header) error {
-	q := r.q
+// takeImmediate handles an immediate.
+func (r *receiver) takeImmediate(h header) error {
 	switch {
-	case q.RQ.Front() == nil:
+	case r.q.RQ.Front() == nil:
 		return violation.ErrNoRecv
-	case h.a != r.recvMsn || h.op == frameImmediate && r.recvOff > 0:
+	case h.a != r.recvMsn || r.recvOff > 0:
 		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a,
 			r.recvOff, r.recvMsn)
-	case h.op == frameImmediate:
-		imm, err := verbs.Immediate(h.b)
-		if err != nil {
-			return err
-		}
-		r.received(transport.WC{Imm: imm, HasImm: true}, h)
-		return nil
 	}
-	m := q.PD.Window(&q.Windows, transport.Key(h.b))
-	if m == nil {
-		return violation.ErrInvalidate(h.b)
+	imm, err := verbs.Immediate(h.b)
+	if err != nil {
+		return err
 	}
-	m.Unbind() // before the message is reported
-	r.received(transport.WC{Bytes: r.recvOff, Key: transport.Key(h.b)}, h)
+	r.received(transport.WC{Imm: imm, HasImm: true}, h)
 	return nil
 }
 

@@ -30,7 +30,7 @@ func (m memory) NewEntry(index int) error {
 // Map returns memory in the arena, or ordinary memory, whose pages appear on use, if no peer will ever access
 // it and it is not small.
 func (m memory) Map(n int, access transport.Access) ([]byte, error) {
-	reached := access&(verbs.RemoteRights|transport.BindWindow|transport.Mappable) != 0
+	reached := access&(verbs.RemoteRights|transport.Mappable) != 0
 	if !reached && n > maxSmall {
 		return sys.Map(n)
 	}
@@ -52,7 +52,7 @@ func (m memory) Registered(r *verbs.Region) {
 }
 
 // Publish lets peers find a region, if they have any right: it stores the key last.
-func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key transport.Key) {
+func (m memory) Publish(r *verbs.Region, domain uint32, key transport.Key) {
 	if r.Rights&verbs.RemoteRights == 0 {
 		return
 	}
@@ -68,7 +68,7 @@ func (m memory) Publish(r *verbs.Region, domain uint32, bound transport.QPN, key
 	sys.StoreRelease(&e.kind, kind)
 	sys.StoreRelease(&e.where, where)
 	sys.StoreRelease(&e.length, uint64(len(r.Mem)))
-	sys.StoreRelease(&e.owner, uint64(domain)|uint64(bound)<<32)
+	sys.StoreRelease(&e.domain, uint64(domain))
 	sys.StoreRelease(&e.key, uint64(key))
 }
 
@@ -106,15 +106,11 @@ func (m memory) Revoke(r *verbs.Region, owned, leave bool) error {
 	return sys.Unmap(r.Mem)
 }
 
-// mayUse checks an access to a region or a window of the peer, except for the key itself.
+// mayUse checks an access to a region of the peer, except for the key itself.
 func (f *peerMapping) mayUse(key transport.Key, e *target, need transport.Access,
 	offset, length uint64) error {
-	switch {
-	case e.bound == 0 && e.domain != f.domain:
+	if e.domain != f.domain {
 		return fmt.Errorf("%w: the region of key %#x is of another protection domain", transport.ErrAccess,
-			uint64(key))
-	case e.bound != 0 && e.bound != f.num:
-		return fmt.Errorf("%w: the window of key %#x is not bound to this queue pair", transport.ErrAccess,
 			uint64(key))
 	}
 	return verbs.CheckAccess(key, e.rights, need, offset, length, e.length)

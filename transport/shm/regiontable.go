@@ -9,15 +9,15 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 )
 
-// entry describes a region or a bound window to peers: one line of the table at the beginning of an arena.
-// The owner stores the key last and clears it first, and a key is never used again. So a peer that finds the
-// same key before and after it reads the other fields has read fields that belong to the key.
+// entry describes a region to peers: one line of the table at the beginning of an arena. The owner stores
+// the key last and clears it first, and a key is never used again. So a peer that finds the same key before
+// and after it reads the other fields has read fields that belong to the key.
 type entry struct {
 	key    uint64 // 0: none
 	kind   uint64 // rights, entryShared and entryCounted
 	where  uint64 // offset in the arena, or address in the owner's process
 	length uint64
-	owner  uint64 // domain (32 bits), and the queue pair that a window is bound to (32 bits)
+	domain uint64
 	puts   uint64 // counted writers, including those that ended while they were writing
 	_      [2]uint64
 }
@@ -37,7 +37,6 @@ type target struct {
 	where   uint64
 	length  uint64
 	domain  uint32
-	bound   transport.QPN // of a window; 0 for a region
 	entry   *entry
 }
 
@@ -48,11 +47,11 @@ func (f *peerMapping) find(key transport.Key, need transport.Access, offset, len
 	if key == 0 || atomic.LoadUint64(&e.key) != uint64(key) {
 		return target{}, verbs.ErrKey(key)
 	}
-	kind, owner := atomic.LoadUint64(&e.kind), atomic.LoadUint64(&e.owner)
+	kind := atomic.LoadUint64(&e.kind)
 	t := target{shared: kind&entryShared != 0, counted: kind&entryCounted != 0,
 		rights: transport.Access(kind & entryRights),
 		where:  atomic.LoadUint64(&e.where),
-		length: atomic.LoadUint64(&e.length), domain: uint32(owner), bound: transport.QPN(owner >> 32),
+		length: atomic.LoadUint64(&e.length), domain: uint32(atomic.LoadUint64(&e.domain)),
 		entry: e}
 	if !t.stands(key) {
 		return target{}, verbs.ErrKey(key)

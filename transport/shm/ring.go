@@ -14,11 +14,10 @@ const (
 	frameWrite       frameOp = iota + 1 // payload for (key a, offset b)
 	frameSend                           // payload of message a, at b of it
 	frameImmediate                      // b, for the Recv of message a
-	frameInvalidate                     // ends Send a, and invalidates key b
 	frameReadRequest                    // Read a, b bytes, of the segments that are the payload
 	frameReadData                       // payload of Read a
 	frameReadDone                       // ends Read a, of b bytes
-	frameAtomic                         // operation b of Atomic a: key, offset, operand, compare
+	frameAtomic                         // Atomic a: key, offset, operand
 	frameAtomicDone                     // b is the previous value of Atomic a
 	frameClose                          // only answers follow
 	// reason a, for Read or Atomic b-1 if b is not 0; the payload is a text
@@ -27,7 +26,7 @@ const (
 )
 
 func (o frameOp) String() string {
-	names := [...]string{"", "Write", "Send", "Immediate", "Invalidate", "Read Request", "Read data",
+	names := [...]string{"", "Write", "Send", "Immediate", "Read Request", "Read data",
 		"Read Done", "Atomic", "Atomic Done", "Close",
 		"Terminate"}
 	if int(o) < len(names) && o > 0 {
@@ -110,7 +109,7 @@ func (o *outRing) begin(h header) {
 	o.word(h.a)
 	o.word(h.b)
 	switch h.op {
-	case frameWrite, frameSend, frameInvalidate, frameAtomic:
+	case frameWrite, frameSend, frameAtomic:
 		o.effect = o.tail // consumed together with its payload
 	}
 }

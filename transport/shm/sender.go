@@ -27,30 +27,16 @@ func (s *sender) requests(budget *int) {
 		switch w.Op {
 		case transport.OpWrite, transport.OpWriteImm:
 			ok = s.write(w)
-		case transport.OpSend, transport.OpSendInvalidate:
+		case transport.OpSend:
 			ok = s.send(w)
-		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpRead, transport.OpFetchAdd:
 			ok = q.reads.ask(w, budget)
-		case transport.OpBind, transport.OpInvalidate:
-			ok = s.bind(w)
 		}
 		if !ok {
 			return
 		}
 		s.next++
 	}
-}
-
-// bind carries out a Bind or an Invalidate. If its window or region is gone, the QP ends.
-func (s *sender) bind(w *verbs.Request) bool {
-	q := s.q
-	if err := q.PD.CarryOut(&q.Windows, w); err != nil {
-		w.Failed = transport.StatusLocalProt
-		q.Fail(err, transport.StatusFlushed)
-		return false
-	}
-	w.Done = true
-	return true
 }
 
 // refuse ends the QP because of a request that the peer's table does not allow.
@@ -60,7 +46,7 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 	switch w.Op {
 	case transport.OpRead:
 		what = "Read"
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		what = "Atomic"
 	}
 	q.Fail(&violation.Error{Reason: violation.Own, Err: fmt.Errorf("%s: %w", what, err)},
@@ -189,19 +175,13 @@ func (s *sender) send(w *verbs.Request) bool {
 			return false
 		}
 		h := header{length: n, op: frameSend, a: w.Number, b: uint64(w.Sent)}
-		if w.Sent+n == w.Total && w.Op == transport.OpSend {
+		if w.Sent+n == w.Total {
 			h.flags = flagLast | solicited(w)
 		}
 		s.frame(h, w)
 		if w.Total == 0 {
 			break
 		}
-	}
-	if w.Op == transport.OpSendInvalidate {
-		if q.out.full(0) {
-			return false
-		}
-		q.out.begin(header{op: frameInvalidate, flags: flagLast | solicited(w), a: w.Number, b: w.Other})
 	}
 	w.Done = true
 	return true

@@ -63,12 +63,12 @@ func TestSpec_Entry(t *testing.T) {
 	layout(t, "Entry", map[string][2]uintptr{
 		"key": {unsafe.Offsetof(e.key), 8}, "kind": {unsafe.Offsetof(e.kind), 8},
 		"where":  {unsafe.Offsetof(e.where), 8},
-		"length": {unsafe.Offsetof(e.length), 8}, "owner": {unsafe.Offsetof(e.owner), 8},
+		"length": {unsafe.Offsetof(e.length), 8}, "domain": {unsafe.Offsetof(e.domain), 8},
 		"puts": {unsafe.Offsetof(e.puts), 8},
 	})
 	require.EqualValues(t, 64, entrySize)
 	require.EqualValues(t, 1<<20, verbs.MaxRegions)
-	require.EqualValues(t, 127, verbs.Rights&^transport.Mappable)
+	require.EqualValues(t, 63, verbs.Rights&^transport.Mappable)
 }
 
 func TestSpec_ConnectTable(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSpec_Doorbell(t *testing.T) {
 
 // Each field of an Offer is given a value of its own, and its bytes are looked for where the table says.
 func TestSpec_Offer(t *testing.T) {
-	o := &connectInfo{arena: 1 << 38, block: 0x11_0000_0000, domain: 0x21222324, num: 0x31323334,
+	o := &connectInfo{arena: 1 << 38, block: 0x11_0000_0000, domain: 0x21222324,
 		recv: 0x41424344, reads: 0x5152, asymmetric: true,
 		queues: []queueInfo{{0x31_0000_0000, 0x171, wakeName{[16]byte{0xa1}, [16]byte{0xb1}}}},
 		probe:  0x8182838485868788}
@@ -125,7 +125,7 @@ func TestSpec_Offer(t *testing.T) {
 		o.secret[i] = byte(0x90 + i)
 	}
 	bytes := o.append(nil)
-	values := []string{"0000000040000000", "00000000 11000000", "24232221", "34333231", "44434241", "5251",
+	values := []string{"0000000040000000", "00000000 11000000", "24232221", "44434241", "5251",
 		"01", "01", "8887868584838281",
 		fmt.Sprintf("%x", o.secret), "00000000 31000000 71010000 a1" + strings.Repeat("00", 15) + "b1" +
 			strings.Repeat("00", 15)}

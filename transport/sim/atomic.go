@@ -46,31 +46,11 @@ func (q *qp) atomic(w *sendWQE) ([]byte, error) {
 		s.Offset &^= wordSize - 1
 	}
 	at := (*uint64)(unsafe.Pointer(&m.buf[s.Offset : s.Offset+wordSize][0]))
-	var old uint64
-	switch {
-	case w.op == transport.OpFetchAdd:
-		old = atomic.AddUint64(at, w.operand) - w.operand
-		if q.net.mutant == atomicTwice {
-			atomic.AddUint64(at, w.operand)
-		}
-	case q.net.mutant == swapAlways:
-		old = atomic.SwapUint64(at, w.operand)
-	default:
-		old = compareSwap(at, w.compare, w.operand)
+	old := atomic.AddUint64(at, w.operand) - w.operand
+	if q.net.mutant == atomicTwice {
+		atomic.AddUint64(at, w.operand)
 	}
 	q.recvCQ().markPlaced(q.num)
 	q.signal()
 	return binary.NativeEndian.AppendUint64(nil, old), nil
-}
-
-// compareSwap replaces the word if it equals compare, and returns the original.
-func compareSwap(at *uint64, compare, operand uint64) uint64 {
-	for {
-		if old := atomic.LoadUint64(at); old != compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, compare, operand) {
-			return compare
-		}
-	}
 }

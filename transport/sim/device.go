@@ -20,7 +20,7 @@ var attr = transport.DeviceAttr{
 	MaxReads:    64,
 	MaxPrivate:  256,
 	Handlers:    4,
-	TailLast:    true, Lanes: true, DirectCopies: true, Atomics: true, Windows: true,
+	TailLast:    true, Lanes: true, DirectCopies: true, Atomics: true,
 }
 
 const maxCQDepth = 1 << 20
@@ -32,8 +32,8 @@ type device struct {
 	busy     busy
 	ep       *endpoint
 	cqs      []*cq
-	keys     map[transport.Key]*mr // of regions and bound windows
-	free     []*mr                 // objects of deregistered regions, for reuse
+	keys     map[transport.Key]*mr
+	free     []*mr // objects of deregistered regions, for reuse
 	qps      map[transport.QPN]*qp
 	lastQPN  transport.QPN
 	handlers []*handler // by id, from 1; nil where closed
@@ -111,9 +111,7 @@ func (d *device) Close() error {
 	defer d.net.mu.Unlock()
 	d.gone = true
 	for _, m := range d.regions() {
-		if m.window == nil {
-			m.release()
-		}
+		m.release()
 	}
 	for _, c := range d.cqs {
 		c.closed = true
@@ -152,7 +150,7 @@ func (d *device) regions() []*mr {
 
 type pd struct {
 	dev    *device
-	users  int // regions, windows and queue pairs
+	users  int // regions and queue pairs
 	closed bool
 }
 
@@ -190,8 +188,8 @@ func (p *pd) Alloc(n int, access transport.Access) (transport.MR, error) {
 }
 
 func (p *pd) check(access transport.Access) error {
-	const known = transport.LocalWrite | remoteRights | transport.BindWindow |
-		transport.Unchanging | transport.SoleWriter | transport.Mappable
+	const known = transport.LocalWrite | transport.RemoteRead | transport.RemoteWrite |
+		transport.RemoteAtomic | transport.Unchanging | transport.SoleWriter | transport.Mappable
 	switch {
 	case p.dev.gone:
 		return p.dev.goneErr()
@@ -233,7 +231,7 @@ func (p *pd) Close() error {
 	p.dev.net.mu.Lock()
 	defer p.dev.net.mu.Unlock()
 	if p.users > 0 && !p.dev.gone {
-		return fmt.Errorf("close protection domain: %d regions, windows and queue pairs still use it: %w",
+		return fmt.Errorf("close protection domain: %d regions and queue pairs still use it: %w",
 			p.users,
 			transport.ErrInvalid)
 	}
@@ -248,8 +246,6 @@ type mr struct {
 	key    transport.Key
 	mapped bool // by Alloc
 	live   bool
-	bound  int     // number of windows bound to it
-	window *window // the window whose binding this is: a part of another region
 }
 
 func (m *mr) Bytes() []byte            { return m.buf }
@@ -266,11 +262,6 @@ func (m *mr) Deregister() error {
 		}
 		return fmt.Errorf("deregister: the region is gone already: %w", transport.ErrInvalid)
 	}
-	if m.bound > 0 && d.net.mutant != deregisterBound {
-		return fmt.Errorf("deregister: %d windows are bound to the region, which are to be invalidated "+
-			"or deallocated first: %w", m.bound,
-			transport.ErrInvalid)
-	}
 	m.release()
 	d.free = append(d.free, m)
 	return nil
@@ -278,9 +269,7 @@ func (m *mr) Deregister() error {
 
 func (m *mr) Detach() error {
 	m.pd.dev.net.mu.Lock()
-	if m.bound == 0 {
-		m.mapped = false
-	}
+	m.mapped = false
 	m.pd.dev.net.mu.Unlock()
 	return m.Deregister()
 }
@@ -295,8 +284,7 @@ func (m *mr) release() {
 	m.buf = nil
 }
 
-// reach checks a peer's access to a segment of a region or a window: key, domain and queue pair, right,
-// bounds.
+// reach checks a peer's access to a segment of a region: key, domain, right, bounds.
 func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
 	d, p := q.dev, q.pd()
 	m := d.keys[s.Key]
@@ -305,9 +293,6 @@ func (q *qp) reach(s transport.Segment, need transport.Access) (*mr, error) {
 		return nil, fmt.Errorf("no region has key %#x: %w", s.Key, transport.ErrAccess)
 	case m.pd != p && d.net.mutant != noDomain:
 		return nil, fmt.Errorf("region of key %#x belongs to another protection domain: %w", s.Key,
-			transport.ErrAccess)
-	case m.window != nil && m.window.qp != q && d.net.mutant != windowForAll:
-		return nil, fmt.Errorf("window of key %#x is not bound to this queue pair: %w", s.Key,
 			transport.ErrAccess)
 	case m.access&need == 0 && d.net.mutant != noRights:
 		return nil, fmt.Errorf("region of key %#x does not give the right: %w", s.Key, transport.ErrAccess)

@@ -45,14 +45,7 @@ var noticedBy = map[mutant]string{
 	ignoreAtomicFence: "Atomic/FenceWaitsForEarlierReads",
 	atomicTwice:       "Atomic/FetchAddAddsAndGivesTheOriginal",
 	atomicEarly:       "Atomic/FindsEarlierWritesPlaced",
-	swapAlways:        "Atomic/CompareSwapHasOneWinnerEachRound",
 	noAlignment:       "Atomic/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace",
-
-	rebindKeeps:         "MW/RebindMakesTheOldKeyDead",
-	windowForAll:        "MW/ServesTheQueuePairThatBoundItAlone",
-	windowUnbounded:     "MW/R6_OutsideItsRangeIsRefused",
-	invalidateForgotten: "MW/SendInvalidateMakesTheKeyDeadBeforeItsCompletion",
-	deregisterBound:     "MW/DeregisterIsRefusedWhileOneIsBound",
 
 	oneHandler:      "CQ/N1_TheDeviceTellsHowManyHandlers",
 	anyCore:         "CQ/N2_WrongHandlersAreRefused",

@@ -16,7 +16,6 @@ type qp struct {
 
 	net      *Network
 	dev      *device
-	windows  []*window // bound to it
 	cfg      transport.QPConfig
 	num      transport.QPN
 	peerRank uint32
@@ -109,12 +108,8 @@ type sendWQE struct {
 	remote    []transport.Segment
 	length    int
 	imm       uint32
-	operand   uint64           // of an Atomic
-	compare   uint64           // of an Atomic
-	key       transport.Key    // of a Bind, an Invalidate, or a Send with invalidate
-	lane      transport.Lane   // of a Read
-	window    *window          // of a Bind
-	access    transport.Access // of a Bind
+	operand   uint64         // of an Atomic
+	lane      transport.Lane // of a Read
 	inline    []byte
 	begun     bool // its message is on the wire, at least in part
 	done      bool
@@ -126,7 +121,7 @@ func (w *sendWQE) has(f transport.Flags) bool { return w.flags&f != 0 }
 
 // asks reports whether the peer answers the request.
 func (w *sendWQE) asks() bool {
-	return w.op == transport.OpRead || w.op == transport.OpFetchAdd || w.op == transport.OpCompareSwap
+	return w.op == transport.OpRead || w.op == transport.OpFetchAdd
 }
 
 type recvWQE struct {
@@ -190,9 +185,6 @@ func (q *qp) PostSend(wr *transport.SendWR) error {
 		}
 		return fmt.Errorf("post to %s: %w", q, err)
 	}
-	if w.op == transport.OpBind {
-		w.key = w.window.announce(q)
-	}
 	q.sq = append(q.sq, w)
 	if !w.has(transport.FlagMore) && q.handed && q.rng.IntN(2) == 0 {
 		q.transmit()
@@ -213,7 +205,7 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 		return nil, fmt.Errorf("%v: %w", q.state, transport.ErrState)
 	case len(q.sq) >= q.cfg.SendWR && q.net.mutant != depthUnbounded:
 		return nil, fmt.Errorf("%d send requests: %w", len(q.sq), transport.ErrQueueFull)
-	case wr.Op < transport.OpSend || wr.Op > transport.OpSendInvalidate || wr.Op == transport.OpRecv:
+	case wr.Op < transport.OpSend || wr.Op > transport.OpFetchAdd || wr.Op == transport.OpRecv:
 		return nil, fmt.Errorf("opcode %d: %w", wr.Op, transport.ErrInvalid)
 	case wr.Flags >= transport.FlagNotify<<1:
 		return nil, fmt.Errorf("flags %#x: %w", wr.Flags, transport.ErrInvalid)
@@ -221,20 +213,13 @@ func (q *qp) checkSend(wr *transport.SendWR) (*sendWQE, error) {
 	if wr.Lane != transport.AnyLane && (wr.Op != transport.OpRead || wr.Lane > transport.MaxLane) {
 		return nil, fmt.Errorf("opcode %d over lane %d: %w", wr.Op, wr.Lane, transport.ErrInvalid)
 	}
-	switch wr.Op {
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	if wr.Op == transport.OpFetchAdd {
 		if err := q.checkAtomic(wr); err != nil {
 			return nil, err
 		}
-	case transport.OpBind, transport.OpInvalidate:
-		return q.checkHere(wr)
 	}
 	w := &sendWQE{id: wr.ID, op: wr.Op, flags: wr.Flags, imm: wr.Imm, operand: wr.Operand,
-		compare: wr.Compare, lane: wr.Lane,
-		remote: append([]transport.Segment(nil), wr.Remote...)}
-	if wr.Op == transport.OpSendInvalidate {
-		w.key = wr.Key
-	}
+		lane: wr.Lane, remote: append([]transport.Segment(nil), wr.Remote...)}
 	var right transport.Access
 	if w.asks() {
 		right = transport.LocalWrite
@@ -318,7 +303,7 @@ func (q *qp) checkRemote(w *sendWQE) error {
 		}
 	case transport.OpRead:
 		minSegments, maxSegments = 1, attr.MaxSegments
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		minSegments, maxSegments = 1, 1
 	}
 	if w.asks() && q.reads == 0 {
@@ -492,7 +477,6 @@ func (q *qp) fail(wqe *sendWQE, status transport.Status, err error) {
 		return
 	}
 	q.state, q.err = transport.StateError, err
-	q.unbindAll()
 	q.pending, q.sending, q.responding, q.responses = nil, nil, nil, nil
 	q.loseWire()
 	q.flushSends(wqe, status, err)

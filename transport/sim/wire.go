@@ -11,13 +11,12 @@ import (
 type kind uint8
 
 const (
-	// untagged: goes into the next posted Recv, and invalidates a key if the request says so
-	kindSend         kind = iota + 1
-	kindWrite             // tagged
-	kindWriteImm          // tagged, then consumes the next posted Recv
-	kindRequest           // asks for a Read or an Atomic
-	kindReadResponse      // the bytes of a Read, or the original word of an Atomic
-	kindClose             // the sender's direction is closed
+	kindSend         kind = iota + 1 // untagged: goes into the next posted Recv
+	kindWrite                        // tagged
+	kindWriteImm                     // tagged, then consumes the next posted Recv
+	kindRequest                      // asks for a Read or an Atomic
+	kindReadResponse                 // the bytes of a Read, or the original word of an Atomic
+	kindClose                        // the sender's direction is closed
 )
 
 // message is a message on the wire. Its pieces are sent in order and placed in any order; messages are
@@ -215,10 +214,6 @@ func (q *qp) transmit() bool {
 func (q *qp) transmitSend() {
 	m := q.sending
 	if m == nil {
-		if w := q.nextSend(); w != nil && w.here() {
-			q.carryOut(w)
-			return
-		}
 		m = q.begin()
 		q.sending = m
 	}
@@ -258,13 +253,13 @@ func (q *qp) begin() *message {
 		w.begun = true
 		m.length = w.length
 		switch w.op {
-		case transport.OpSend, transport.OpSendInvalidate:
+		case transport.OpSend:
 			m.kind = kindSend
 		case transport.OpWrite:
 			m.kind = kindWrite
 		case transport.OpWriteImm:
 			m.kind = kindWriteImm
-		case transport.OpRead, transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpRead, transport.OpFetchAdd:
 			m.kind, m.length = kindRequest, 0
 		}
 	}
@@ -524,12 +519,6 @@ func (q *qp) deliver(m *message) {
 	}
 	switch m.kind {
 	case kindSend, kindWriteImm:
-		if m.from.op == transport.OpSendInvalidate {
-			if err := q.invalidate(m.from.key); err != nil {
-				q.terminate(m.from, violation{remote: transport.StatusRemoteAccess, err: err})
-				return
-			}
-		}
 		if len(q.rq) > 0 {
 			q.deliverUntagged(m)
 		}
@@ -579,7 +568,7 @@ func (q *qp) deliverUntagged(m *message) {
 	q.rq = q.rq[1:]
 	wc := transport.WC{ID: w.id, QP: q.num, Op: transport.OpRecv}
 	if m.kind == kindSend {
-		wc.Bytes, wc.Key = min(m.length, total(w.local)), m.from.key
+		wc.Bytes = min(m.length, total(w.local))
 	} else {
 		wc.Imm, wc.HasImm = m.from.imm, true
 	}
@@ -630,7 +619,6 @@ func (q *qp) closed() {
 		return
 	}
 	q.state = transport.StateClosed
-	q.unbindAll()
 	q.flushRecvs(q.reason())
 	q.signal()
 }

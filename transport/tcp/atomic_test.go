@@ -17,24 +17,18 @@ func TestSpec_Atomics(t *testing.T) {
 	defer s.end(t)
 	into, err := s.pd.Alloc(8, transport.LocalWrite)
 	require.NoError(t, err)
-	for operation, op := range map[uint64]transport.Opcode{1: transport.OpFetchAdd,
-		2: transport.OpCompareSwap} {
-		s.heard(t)
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: op, Operand: 0x0102030405060708,
-			Compare: 0x1112131415161718,
-			Local:   []transport.SGE{{MR: into, Length: 8}}, Remote: []transport.Segment{{Key: 0x21,
-				Offset: 0x38, Length: 8}}}))
-		frames := s.heard(t)
-		f := frames[len(frames)-1]
-		require.Equal(t, frame.Atomic, f.Op)
-		require.Equal(t, operation, f.B)
-		fields(t, "Atomics", f.payload, map[string][]byte{"key": le64(0x21), "offset": le64(0x38),
-			"operand":       le64(0x0102030405060708),
-			"compare value": le64(0x1112131415161718)})
-		s.says(t, frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: f.A, B: 1<<63 + operation}.Append(nil))
-		require.Equal(t, 1<<63+operation, binary.NativeEndian.Uint64(into.Bytes()),
-			"in the byte order of the host")
-	}
+	s.heard(t)
+	require.NoError(t, s.qp.PostSend(&transport.SendWR{Op: transport.OpFetchAdd, Operand: 0x0102030405060708,
+		Local:  []transport.SGE{{MR: into, Length: 8}},
+		Remote: []transport.Segment{{Key: 0x21, Offset: 0x38, Length: 8}}}))
+	frames := s.heard(t)
+	f := frames[len(frames)-1]
+	require.Equal(t, frame.Atomic, f.Op)
+	require.Zero(t, f.B)
+	fields(t, "Atomics", f.payload, map[string][]byte{"key": le64(0x21), "offset": le64(0x38),
+		"operand": le64(0x0102030405060708)})
+	s.says(t, frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: f.A, B: 1<<63 + 5}.Append(nil))
+	require.Equal(t, uint64(1<<63+5), binary.NativeEndian.Uint64(into.Bytes()), "in the byte order of the host")
 }
 
 // Between Atomics and Reads the order of the answers is that of the requests, whichever is done first at the
@@ -50,10 +44,10 @@ func TestAtomic_AnswersAreInTheOrderOfTheRequests(t *testing.T) {
 		h.Length = len(payload)
 		sent = append(h.Append(sent), payload...)
 	}
-	add(atomicRequest(0, 1, m.Key(), 8, 1, 0))
+	add(atomicRequest(0, m.Key(), 8, 1))
 	add(readRequest(1, transport.Segment{Key: m.Key(), Length: 16}, transport.Segment{Length: 16}))
-	add(atomicRequest(2, 1, m.Key(), 8, 1, 0))
-	add(atomicRequest(7, 2, m.Key(), 8, 9, 2))
+	add(atomicRequest(2, m.Key(), 8, 1))
+	add(atomicRequest(7, m.Key(), 8, 9))
 	s.heard(t)
 	s.says(t, sent)
 	var ops []frame.Op
@@ -68,7 +62,7 @@ func TestAtomic_AnswersAreInTheOrderOfTheRequests(t *testing.T) {
 	}
 	require.Equal(t, []frame.Op{frame.AtomicDone, frame.ReadWrite, frame.AtomicDone, frame.AtomicDone}, ops)
 	require.Equal(t, []uint64{0, 1, 2, 7}, numbers)
-	require.Equal(t, uint64(9), binary.NativeEndian.Uint64(m.Bytes()[8:]))
+	require.Equal(t, uint64(11), binary.NativeEndian.Uint64(m.Bytes()[8:]))
 }
 
 // An Atomic allocates nothing at either end.
@@ -78,7 +72,7 @@ func TestAllocations_Atomic(t *testing.T) {
 	defer s.end(t)
 	m, err := s.pd.Alloc(64, transport.RemoteAtomic)
 	require.NoError(t, err)
-	head, payload := atomicRequest(0, 1, m.Key(), 8, 1, 0)
+	head, payload := atomicRequest(0, m.Key(), 8, 1)
 	head.Length = len(payload)
 	wr := &transport.SendWR{Op: transport.OpFetchAdd, Operand: 1, Local: []transport.SGE{{MR: m, Length: 8}},
 		Remote: []transport.Segment{{Key: 1, Length: 8}}}

@@ -134,7 +134,7 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 		return false
 	}
 	key, at := transport.Key(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])
-	r, err := q.PD.Find(&q.Windows, key, transport.RemoteWrite, at, uint64(n))
+	r, err := q.PD.Find(key, transport.RemoteWrite, at, uint64(n))
 	if err != nil {
 		return false
 	}

@@ -111,7 +111,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		Handlers:   d.Handlers,
 		TickPeriod: d.tickPeriod(),
 		TailLast:   true, InlineWrites: true, PollQP: true, Lanes: true, Atomics: true,
-		Windows: true, PollableCQs: true,
+		PollableCQs:    true,
 		StreamTransfer: true,
 		// a view cannot be gathered again to resend a frame over another lane
 		Views: !d.opts.reconnects(),

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/weft-mpi/weft/transport"
@@ -35,24 +34,19 @@ func (frameAtomic) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, e
 
 // atomicFrame makes the frame of an Atomic.
 func (q *qp) atomicFrame(o *frame.Batch, w *verbs.Request) {
-	b := o.Begin(frame.Header{Length: frame.AtomicSize, Op: frame.Atomic, Flags: frame.Last, A: w.Number,
-		B: place.Operation(w.Op)}, frame.AtomicSize)
-	binary.LittleEndian.PutUint64(b, uint64(w.Remote[0].Key))
-	binary.LittleEndian.PutUint64(b[8:], w.Remote[0].Offset)
-	binary.LittleEndian.PutUint64(b[16:], w.Imm)
-	binary.LittleEndian.PutUint64(b[24:], w.Other)
+	b := o.Begin(frame.Header{Length: frame.SegmentSize, Op: frame.Atomic, Flags: frame.Last, A: w.Number},
+		frame.SegmentSize)
+	frame.PutSegment(b, transport.Segment{Key: w.Remote[0].Key, Offset: w.Remote[0].Offset, Length: w.Imm})
 }
 
-// parseAtomic parses an Atomic and checks everything that needs no region. It stores the operands in the
-// fields for a Read's segments.
+// parseAtomic parses an Atomic and checks everything that needs no region. Its operand stands
+// where a Read's segment has its length.
 func parseAtomic(h frame.Header, payload []byte) (readResponse, error) {
-	if place.ParseOperation(h.B) == 0 || len(payload) != frame.AtomicSize {
-		return readResponse{}, fmt.Errorf("%w: an Atomic of operation %d, %d bytes of it",
-			transport.ErrProtocol, h.B, len(payload))
+	if len(payload) != frame.SegmentSize {
+		return readResponse{}, fmt.Errorf("%w: an Atomic of %d bytes", transport.ErrProtocol, len(payload))
 	}
 	a := readResponse{number: h.A, atomic: true}
 	a.src[0] = frame.ParseSegment(payload)
-	a.dst[0] = transport.Segment{Offset: binary.LittleEndian.Uint64(payload[24:]), Length: h.B}
 	return a, nil
 }
 

@@ -38,6 +38,6 @@ func (frameImmediate) beginAhead(r *laneReceiver, i *incoming) error { return r.
 
 func (frameImmediate) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, error) {
 	m := r.messageAt(i.A)
-	m.op, m.flags, m.word = frame.Immediate, i.Flags, i.B
+	m.op, m.flags, m.imm = frame.Immediate, i.Flags, i.B
 	return sequence.Message, stopNone, nil
 }

@@ -28,7 +28,6 @@ type stop uint8
 
 const (
 	stopNone stop = iota
-	stopInvalidate
 	stopClose
 	stopTerminate
 )
@@ -46,7 +45,6 @@ var frameKinds = [...]frameKind{
 	frame.Alive:       ordinaryFrame{},
 	frame.Atomic:      frameAtomic{},
 	frame.AtomicDone:  frameAtomicDone{},
-	frame.Invalidate:  frameInvalidate{},
 	frame.Lost:        frameLost{},
 }
 

@@ -28,7 +28,6 @@ type ground struct {
 	open, recvs, into               transport.MR
 	source, local, foreign, renewed transport.MR
 	words, old                      transport.MR // for the peer's Atomics; where ours puts what it finds
-	window                          transport.MW
 	stale                           transport.Key
 	posted                          int
 }
@@ -68,7 +67,7 @@ func newGround(tb testing.TB) *ground {
 		{&g.recvs, region(g.pd, groundRecv*groundRecvs, transport.LocalWrite, true)},
 		{&g.into, region(g.pd, groundInto, transport.LocalWrite, true)},
 		{&g.source, region(g.pd, 4096, transport.RemoteRead, false)},
-		{&g.words, region(g.pd, 512, transport.RemoteAtomic|transport.BindWindow, true)},
+		{&g.words, region(g.pd, 512, transport.RemoteAtomic, true)},
 		{&g.old, region(g.pd, 8, transport.LocalWrite, true)},
 		{&g.local, region(g.pd, 512, transport.LocalWrite, false)},
 		{&g.foreign, region(other, 512, transport.RemoteWrite|transport.RemoteRead, false)},
@@ -86,8 +85,6 @@ func newGround(tb testing.TB) *ground {
 	g.stale = g.renewed.Key()
 	require.NoError(tb, g.renewed.Deregister())
 	g.renewed = plan[len(plan)-1].make()
-	g.window, err = g.pd.AllocMW()
-	require.NoError(tb, err)
 	return g
 }
 
@@ -109,8 +106,6 @@ func (g *ground) enters(tb testing.TB, initiator, closing bool) {
 	for _, wr := range []*transport.SendWR{
 		{Op: transport.OpRead, Local: part(g.into, 0, groundInto),
 			Remote: []transport.Segment{{Key: 7, Length: groundInto}}},
-		{Op: transport.OpBind, Bind: &transport.Bind{Window: g.window, MR: g.words, Length: 512,
-			Access: transport.RemoteAtomic}},
 		{Op: transport.OpFetchAdd, Operand: 1, Local: part(g.old, 0, 8),
 			Remote: []transport.Segment{{Key: 7, Length: 8}}},
 		{Op: transport.OpWrite, Local: part(g.source, 0, 64),
@@ -217,7 +212,6 @@ type script struct {
 	off      int    // of the Send that is under way
 	got      int    // bytes of the queue pair's Read
 	added    bool   // the end of its Atomic
-	ended    bool   // its window is invalid
 	asked    int    // Reads
 	messages int
 }
@@ -293,12 +287,7 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 			return frame.Header{}, nil, false
 		}
 		s.asked++
-		key := s.words.Key()
-		if !s.ended && s.rand.IntN(2) == 0 {
-			key = s.window.Key()
-		}
-		h, payload := atomicRequest(uint64(s.asked), 1+s.rand.Uint64N(2), key, uint64(8*s.edge(63)),
-			s.rand.Uint64(), s.rand.Uint64N(2))
+		h, payload := atomicRequest(uint64(s.asked), s.words.Key(), uint64(8*s.edge(63)), s.rand.Uint64())
 		return h, payload, true
 	},
 	frame.AtomicDone: func(s *script) (frame.Header, []byte, bool) {
@@ -307,13 +296,6 @@ var ruleAbiding = map[frame.Op]func(s *script) (frame.Header, []byte, bool){
 		}
 		s.added = true
 		return frame.Header{Flags: frame.Last, A: 1, B: s.rand.Uint64()}, nil, true
-	},
-	frame.Invalidate: func(s *script) (frame.Header, []byte, bool) {
-		if s.messages == groundRecvs || s.off > 0 || s.ended || s.rand.IntN(10) > 0 {
-			return frame.Header{}, nil, false
-		}
-		s.msn, s.messages, s.ended = s.msn+1, s.messages+1, true
-		return frame.Header{Flags: frame.Last, A: s.msn - 1, B: uint64(s.window.Key())}, nil, true
 	},
 	frame.Close: func(s *script) (frame.Header, []byte, bool) {
 		return frame.Header{Flags: frame.Last}, nil,

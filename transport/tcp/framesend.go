@@ -13,22 +13,18 @@ import (
 // frameSend is untagged: its payload goes into the posted Recv with its message's number.
 type frameSend struct{}
 
-// makeSend makes the next frame of a Send, or the Invalidate that ends it.
+// makeSend makes the next frame of a Send.
 func (q *qp) makeSend(o *frame.Batch, w *verbs.Request) frameMade {
 	c := &q.at
-	if w.Op == transport.OpSendInvalidate && c.off == w.Total {
-		q.makeInvalidate(o, w)
-		return madeFrame
-	}
 	n := min(w.Total-c.off, frame.MaxPayload)
 	h := frame.Header{Length: n, Op: frame.Send, A: w.Number, B: uint64(c.off)}
-	if c.off+n == w.Total && w.Op == transport.OpSend {
+	if c.off+n == w.Total {
 		h.Flags = lastFlags(w)
 	}
 	if !q.payload(o, h, w, c.off, n) {
 		return mustWait
 	}
-	if c.off += n; c.off == w.Total && w.Op == transport.OpSend {
+	if c.off += n; c.off == w.Total {
 		c.next, c.off = c.next+1, 0
 	}
 	c.responseFirst = true
@@ -119,7 +115,7 @@ type messageProgress struct {
 	bytes int      // of the whole message, once its last frame was received
 	op    frame.Op // of the last frame
 	flags uint8
-	word  uint64 // the immediate, or the key to be invalidated
+	imm   uint64 // of an Immediate
 }
 
 func (r *laneReceiver) messageAt(number uint64) *messageProgress {

@@ -16,7 +16,7 @@ const (
 	tailSize = wordSize // bytes of a Write that are placed last, as one word if they are aligned
 )
 
-// frameWrite is tagged: its payload goes to an offset of the region or window that its key names.
+// frameWrite is tagged: its payload goes to an offset of the region that its key names.
 type frameWrite struct{}
 
 // makeWrite makes the next frame of a Write, or the Immediate that ends it.
@@ -69,7 +69,7 @@ func gathers(o *frame.Batch, n int) (bytes int, fits bool) {
 }
 
 func (frameWrite) begin(q *qp, i *incoming) error {
-	r, err := q.PD.Find(&q.Windows, transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
+	r, err := q.PD.Find(transport.Key(i.A), transport.RemoteWrite, i.B, uint64(i.Length))
 	if err != nil {
 		return violation.ErrWrite(err)
 	}

@@ -105,19 +105,12 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	target := alloc(responder, strings.Repeat("-", 32), transport.RemoteWrite)
 	source := alloc(responder, "what is read in two pieces", transport.RemoteRead)
 	room := alloc(responder, strings.Repeat("-", 16), transport.LocalWrite)
-	word := alloc(responder, "\x2a\x00\x00\x00\x00\x00\x00\x00", transport.RemoteAtomic|transport.BindWindow)
+	word := alloc(responder, "\x2a\x00\x00\x00\x00\x00\x00\x00", transport.RemoteAtomic)
 	text := alloc(initiator, "sixteen bytes it", 0)
 	into := alloc(initiator, strings.Repeat("-", 12), transport.LocalWrite)
 
 	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 1, Local: all(room)}))
 	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 2}))
-	require.NoError(t, responder.qp.PostRecv(&transport.RecvWR{ID: 3}))
-	window, err := responder.pd.AllocMW()
-	require.NoError(t, err)
-	require.NoError(t, responder.qp.PostSend(&transport.SendWR{Op: transport.OpBind,
-		Bind: &transport.Bind{Window: window, MR: word, Length: 8,
-			Access: transport.RemoteAtomic}}))
-	windowKey := window.Key()
 	before := alloc(initiator, strings.Repeat("-", 16), transport.LocalWrite)
 	var tr transcript
 	tr.WriteString(title)
@@ -142,12 +135,9 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 			Remote: []transport.Segment{at(source, 0, 7), at(source, 21, 5)}},
 		{Op: transport.OpFetchAdd, Local: []transport.SGE{{MR: before, Length: 8}},
 			Remote: []transport.Segment{at(word, 0, 8)}, Operand: 0x1000},
-		{Op: transport.OpCompareSwap, Flags: transport.FlagFence,
+		{Op: transport.OpFetchAdd, Flags: transport.FlagFence,
 			Local:  []transport.SGE{{MR: before, Offset: 8, Length: 8}},
-			Remote: []transport.Segment{{Key: windowKey, Length: 8}}, Operand: 0x0102030405060708,
-			Compare: 0x102a},
-		{Op: transport.OpSendInvalidate, Flags: transport.FlagFence | transport.FlagSolicited,
-			Key: windowKey},
+			Remote: []transport.Segment{at(word, 0, 8)}, Operand: 0x0102030405060708},
 	} {
 		wr.ID, wr.Flags = uint64(i), wr.Flags|transport.FlagSignaled
 		require.NoError(t, initiator.qp.PostSend(wr))
@@ -173,9 +163,7 @@ func goldenExchange(t *testing.T, checked bool, file, title string) {
 	require.Equal(t, "what isieces", string(into.Bytes()))
 	require.Equal(t, "\x2a\x00\x00\x00\x00\x00\x00\x00\x2a\x10\x00\x00\x00\x00\x00\x00",
 		string(before.Bytes()))
-	require.Equal(t, "\x08\x07\x06\x05\x04\x03\x02\x01", string(word.Bytes()))
-	require.NotZero(t, windowKey)
-	require.Zero(t, window.Key())
+	require.Equal(t, "\x32\x17\x06\x05\x04\x03\x02\x01", string(word.Bytes()))
 	require.ErrorContains(t, responder.qp.Err(), "no region has the key 0xbad")
 	require.Equal(t, transport.StatusRemoteAccess, responder.wcs[len(responder.wcs)-1].Status)
 }

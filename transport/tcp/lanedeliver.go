@@ -38,11 +38,7 @@ func (r *laneReceiver) deliverRun(run sequence.Run) error {
 			return err
 		}
 	}
-	messages := run.Messages
-	if stop(run.End) == stopInvalidate {
-		messages--
-	}
-	for range messages {
+	for range run.Messages {
 		if err := r.completeRecv(); err != nil || !q.open {
 			return err
 		}
@@ -53,8 +49,6 @@ func (r *laneReceiver) deliverRun(run sequence.Run) error {
 		}
 	}
 	switch stop(run.End) {
-	case stopInvalidate:
-		return r.completeRecv()
 	case stopClose:
 		return q.peerCloses() // acknowledges it at once: the peer waits for that
 	case stopTerminate:
@@ -87,16 +81,11 @@ func (r *laneReceiver) completeRecv() error {
 			return fmt.Errorf("%w: an immediate after %d bytes of Send %d", transport.ErrProtocol, x.got,
 				q.recvMsn)
 		}
-		imm, err := verbs.Immediate(x.word)
+		imm, err := verbs.Immediate(x.imm)
 		if err != nil {
 			return err
 		}
 		wc.Imm, wc.HasImm = imm, true
-	case frame.Invalidate:
-		if err := q.invalidate(x.word); err != nil {
-			return err
-		}
-		wc.Key = transport.Key(x.word)
 	default:
 		return fmt.Errorf("%w: message %d is missing", transport.ErrProtocol, q.recvMsn)
 	}

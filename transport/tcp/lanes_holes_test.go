@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/place"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -134,7 +133,7 @@ func TestLanes_H3_DoorbellRingsWhenTheHoleCloses(t *testing.T) {
 	request := make([]byte, 2*frame.SegmentSize)
 	frame.PutSegment(request, transport.Segment{Key: p.mem.Key(), Offset: 8, Length: 4})
 	frame.PutSegment(request[frame.SegmentSize:], transport.Segment{Key: 5, Length: 4})
-	h, atomic := atomicRequest(1, place.OperationFetchAdd, p.mem.Key(), 16, 5, 0)
+	h, atomic := atomicRequest(1, p.mem.Key(), 16, 5)
 	p.says(1, frame.Header{Op: frame.ReadRequest, Flags: frame.Last, A: 0, B: 1<<32 | 1}, 2, 0, request...)
 	p.says(1, h, 3, 1, atomic...)
 	heard, _ := p.hears(0)
@@ -176,7 +175,7 @@ func TestLanes_H5_AgainIsDroppedBeforeItsKey(t *testing.T) {
 	require.NoError(t, err)
 	h := frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(gone.Key())}
 	p.says(0, h, 1, 1, []byte("payload")...)
-	add, atomic := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 0, 1, 0)
+	add, atomic := atomicRequest(0, p.mem.Key(), 0, 1)
 	p.says(0, add, 2, 0, atomic...)
 	require.NoError(t, gone.Deregister())
 	p.says(1, h, 1, 1, []byte("payload")...)
@@ -224,7 +223,7 @@ func TestLanes_H5_AgainWhenThePeerHasClosedTheLane(t *testing.T) {
 	heard, _ := p.hears(0)
 	require.Len(t, heard, 3)
 	require.Empty(t, p.wcs, "complete before it is acknowledged")
-	h, atomic := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 16, 1, 0)
+	h, atomic := atomicRequest(0, p.mem.Key(), 16, 1)
 	p.says(0, h, 1, 0, atomic...)
 	heard, _ = p.hears(0)
 	require.Equal(t, []frame.Op{frame.AtomicDone}, []frame.Op{heard[0].Op})
@@ -334,9 +333,6 @@ func TestLanes_H3_WrongReadRequestSpoilsNoOther(t *testing.T) {
 			b[2*frame.SegmentSize-8]++
 			return h, b
 		},
-		"no operation": func(p *played) (frame.Header, []byte) {
-			return atomicRequest(1, 77, p.mem.Key(), 16, 5, 0)
-		},
 		"the same place": func(p *played) (frame.Header, []byte) {
 			return readOf(1, p.mem, 64, 4)
 		},
@@ -367,7 +363,7 @@ func TestLanes_H5_OneFrameOverTwoLanesAtOnce(t *testing.T) {
 			return h, 0, b
 		},
 		"Atomic": func(p *played) (frame.Header, uint64, []byte) {
-			h, b := atomicRequest(0, place.OperationFetchAdd, p.mem.Key(), 16, 5, 0)
+			h, b := atomicRequest(0, p.mem.Key(), 16, 5)
 			return h, 0, b
 		},
 		"Send": func(p *played) (frame.Header, uint64, []byte) {

@@ -37,7 +37,7 @@ func TestSpec_LaneFrames(t *testing.T) {
 		map[string][]byte{"number": le64(0x11), "acknowledged": le64(0x12),
 			"reference": le64(0x13)})
 	require.Equal(t, "payload", string(encoded[frame.LaneHeaderSize:]))
-	require.Equal(t, frame.Op(13), frame.Lost)
+	require.Equal(t, frame.Op(12), frame.Lost)
 
 	told := frame.LostLanes{Version: 5, Heard: 6, Closed: []uint16{7, 8}}
 	ranges := []frame.Range{{From: 102, To: 103}, {From: 105, To: 105}}

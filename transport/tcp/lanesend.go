@@ -382,7 +382,7 @@ func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 	q := s.q
 	a := q.answer.queue.At(seg.source)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], seg.off)
-	r, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+off, uint64(seg.Length))
+	r, err := q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, uint64(seg.Length))
 	if err != nil {
 		if o.Empty() {
 			q.answer.refuse(a, err)
@@ -507,7 +507,7 @@ func (l *laneConn) sendAlive() {
 func (s *laneSender) refused(n uint64, status transport.Status) {
 	if n >= s.out.First() && n < s.out.Next() {
 		switch seg := s.out.What(n); seg.Op {
-		case frame.Write, frame.Send, frame.Immediate, frame.Invalidate:
+		case frame.Write, frame.Send, frame.Immediate:
 			s.q.SQ.At(seg.source).Failed = status
 		}
 	}

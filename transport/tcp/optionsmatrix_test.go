@@ -110,7 +110,7 @@ var reachers = []struct {
 		}, "Read 3 from the peer: access refused: ", 4},
 	{"Atomic", func(p *prey) transport.MR { return p.words },
 		func(r *raw, mine transport.MR, s transport.Segment) {
-			r.sayFrame(atomicRequest(9, 1, s.Key, s.Offset, 1, 0))
+			r.sayFrame(atomicRequest(9, s.Key, s.Offset, 1))
 		}, "Atomic 9 from the peer: access refused: ", 10},
 	{"second ReadRequest", func(p *prey) transport.MR { return p.readable },
 		func(r *raw, mine transport.MR, s transport.Segment) {

@@ -18,7 +18,7 @@ func (memory) NewEntry(int) error { return nil }
 
 func (memory) Map(n int, _ transport.Access) ([]byte, error) { return sys.Map(n) }
 
-func (memory) Publish(*verbs.Region, uint32, transport.QPN, transport.Key) {}
+func (memory) Publish(*verbs.Region, uint32, transport.Key) {}
 
 func (memory) Registered(*verbs.Region) {}
 

@@ -52,8 +52,7 @@ func BenchmarkAlloc(b *testing.B) {
 	}
 }
 
-// BenchmarkFind is what every frame that places something costs before it does: a region must not pay for
-// there being windows.
+// BenchmarkFind is what every frame that places something costs before it does.
 func BenchmarkFind(b *testing.B) {
 	p := domain(b).(*verbs.PD)
 	m, err := p.Register(make([]byte, 64), transport.RemoteWrite)
@@ -63,7 +62,7 @@ func BenchmarkFind(b *testing.B) {
 	q := &qp{QP: queuepair.QP{PD: p}}
 	key := m.Key()
 	for b.Loop() {
-		if _, err := q.PD.Find(&q.Windows, key, transport.RemoteWrite, 8, 16); err != nil {
+		if _, err := q.PD.Find(key, transport.RemoteWrite, 8, 16); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
+	"sync/atomic"
 )
 
 // readResponse is a Read of the peer that this end answers, or an Atomic that it has carried out.
@@ -68,7 +69,7 @@ func (r *responder) start() error {
 		return nil
 	}
 	for _, s := range a.src[:a.nsrc] {
-		if _, err := q.PD.Find(&q.Windows, s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
+		if _, err := q.PD.Find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
 		}
@@ -79,9 +80,8 @@ func (r *responder) start() error {
 // change carries out an Atomic, or notes why it is refused.
 func (r *responder) change(a *readResponse) {
 	q := r.q
-	key, off := a.src[0].Key, a.src[0].Offset
-	operand, compare, operation := a.src[0].Length, a.dst[0].Offset, a.dst[0].Length
-	to, err := q.PD.Find(&q.Windows, key, transport.RemoteAtomic, off, wordSize)
+	key, off, operand := a.src[0].Key, a.src[0].Offset, a.src[0].Length
+	to, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
 	if err == nil && !verbs.Aligned(to.Mem, int(off)) {
 		err = place.ErrUnaligned(key, off)
 	}
@@ -89,7 +89,7 @@ func (r *responder) change(a *readResponse) {
 		a.refused = err
 		return
 	}
-	a.original = place.Atomic(place.Word(to.Mem, int(off)), place.ParseOperation(operation), operand, compare)
+	a.original = atomic.AddUint64(place.Word(to.Mem, int(off)), operand) - operand
 	q.ReportPlaced()
 }
 
@@ -117,7 +117,7 @@ func (r *responder) frame(o *frame.Batch) bool {
 	src, soff := verbs.SegmentAt(a.src[:a.nsrc], c.responseOff)
 	dst, doff := verbs.SegmentAt(a.dst[:a.ndst], c.responseOff)
 	n := int(min(src.Length-soff, dst.Length-doff, frame.MaxPayload))
-	from, err := q.PD.Find(&q.Windows, src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
+	from, err := q.PD.Find(src.Key, transport.RemoteRead, src.Offset+soff, uint64(n))
 	if err != nil {
 		a.refused = err
 		return r.frame(o)
@@ -172,7 +172,7 @@ func (q *qp) ReadsAnswered() transport.ReadStats { return q.answer.answered }
 func (r *responder) alive(number uint32, at int) bool {
 	a := r.queue.At(number)
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], at)
-	_, err := r.q.PD.Find(&r.q.Windows, src.Key, transport.RemoteRead, src.Offset+off, 0)
+	_, err := r.q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, 0)
 	if err != nil {
 		r.refuse(a, err)
 	}

@@ -23,20 +23,14 @@ type cursor struct {
 
 // hasFrames reports whether there may be a frame to send.
 func (q *qp) hasFrames() bool {
-	if q.awaitingFirstFrame {
-		return q.at.next != q.SQ.Tail && q.SQ.At(q.at.next).Here()
-	}
-	return !q.at.greeted || q.at.next != q.SQ.Tail || q.at.response != q.answer.queue.Tail ||
-		q.CloseDue() && !q.at.ended
+	return !q.awaitingFirstFrame && (!q.at.greeted || q.at.next != q.SQ.Tail ||
+		q.at.response != q.answer.queue.Tail || q.CloseDue() && !q.at.ended)
 }
 
 // frame makes the next frame, if one may be sent, and moves the cursor past it.
 func (q *qp) frame(o *frame.Batch) bool {
 	c := &q.at
-	if q.awaitingFirstFrame { // requests that are carried out at this end need no frame
-		for c.next != q.SQ.Tail && q.SQ.At(c.next).Here() && q.carryOut(o, q.SQ.At(c.next)) {
-			c.next++
-		}
+	if q.awaitingFirstFrame {
 		return false
 	}
 	made := false
@@ -65,17 +59,12 @@ func (q *qp) requestFrame(o *frame.Batch) bool {
 		switch w.Op {
 		case transport.OpWrite, transport.OpWriteImm:
 			made = q.makeWrite(o, w)
-		case transport.OpSend, transport.OpSendInvalidate:
+		case transport.OpSend:
 			made = q.makeSend(o, w)
 		case transport.OpRead:
 			made = q.makeRead(o, w)
-		case transport.OpFetchAdd, transport.OpCompareSwap:
+		case transport.OpFetchAdd:
 			made = q.makeAtomic(o, w)
-		case transport.OpBind, transport.OpInvalidate:
-			if !q.carryOut(o, w) {
-				return false
-			}
-			c.next++
 		}
 	}
 	return made == madeFrame

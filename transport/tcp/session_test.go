@@ -152,19 +152,6 @@ func FuzzSession(f *testing.F) {
 	source := region(s.pd, 6144, 7168, transport.RemoteRead)
 	foreign := region(foreignPD, 7168, 8192, transport.RemoteWrite)
 	words := region(s.pd, 4096, 4352, transport.RemoteAtomic)
-	base := region(s.pd, 4096, 5120, transport.LocalWrite|transport.BindWindow)
-	w, err := s.pd.AllocMW()
-	require.NoError(f, err)
-	s.begin(f, true)
-	bind := func(tb testing.TB) { // the same key for every input
-		s.dev.Regions.Seed([32]byte{1})
-		require.NoError(tb, s.qp.PostSend(&transport.SendWR{ID: 5, Op: transport.OpBind,
-			Flags: transport.FlagSignaled, Bind: &transport.Bind{Window: w, MR: base, Offset: 64,
-				Length: 64, Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
-	}
-	bind(f)
-	windowKey := w.Key()
-	s.end(f)
 
 	encoded := func(h frame.Header, payload ...byte) []byte {
 		h.Length = len(payload)
@@ -177,8 +164,8 @@ func FuzzSession(f *testing.F) {
 		frame.PutSegment(b[frame.SegmentSize:], dst)
 		return encoded(frame.Header{Op: frame.ReadRequest, Flags: frame.Last, B: 1<<32 | 1}, b...)
 	}
-	atomic := func(number, operation, key, off uint64) []byte {
-		h, payload := atomicRequest(number, operation, transport.Key(key), off, 5, 6)
+	atomic := func(number, key, off uint64) []byte {
+		h, payload := atomicRequest(number, transport.Key(key), off, 5)
 		return encoded(h, payload...)
 	}
 	data := make([]byte, 64)
@@ -210,22 +197,13 @@ func FuzzSession(f *testing.F) {
 		{encoded(frame.Header{Op: frame.Close, Flags: frame.Last}), encoded(frame.Header{Op: frame.Send, Flags: frame.Last}, data...)},
 		{encoded(frame.Header{Op: frame.Terminate, Flags: frame.Last, A: uint64(frame.ReasonAccess), B: 1},
 			[]byte("because")...)},
-		{atomic(0, 1, key(words), 248), atomic(1, 2, key(words), 0), atomic(2, 1, uint64(windowKey), 56)},
-		{atomic(0, 1, key(words), 249)},
-		{atomic(0, 2, key(words), 1<<64-8)},
-		{atomic(0, 1, key(target), 0), atomic(0, 1, key(words), 0)},
-		{atomic(0, 3, key(words), 0)},
+		{atomic(0, key(words), 248), atomic(1, key(words), 0), atomic(2, key(words), 56)},
+		{atomic(0, key(words), 249)},
+		{atomic(0, key(words), 1<<64-8)},
+		{atomic(0, key(target), 0), atomic(0, key(words), 0)},
 		{encoded(frame.Header{Op: frame.ReadWrite, Flags: frame.Last, A: key(into)}, make([]byte, 512)...),
 			encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 1, B: 1 << 63})},
 		{encoded(frame.Header{Op: frame.AtomicDone, Flags: frame.Last, A: 0, B: 1})},
-		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey)}, data...),
-			encoded(frame.Header{Op: frame.Send}, data...),
-			encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(windowKey)}),
-			encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey)}, data...)},
-		{encoded(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(windowKey), B: 1}, data...)},
-		{encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: key(words)})},
-		{request(transport.Segment{Key: windowKey, Length: 64}, transport.Segment{Key: 1, Length: 64}),
-			encoded(frame.Header{Op: frame.Invalidate, Flags: frame.Last | frame.Solicited, B: uint64(windowKey)})},
 		{alive(), encoded(frame.Header{Op: frame.Send}, data...), alive(),
 			encoded(frame.Header{Op: frame.Send, Flags: frame.Last, B: 64}, data...),
 			encoded(frame.Header{Op: frame.Close, Flags: frame.Last}), alive()},
@@ -250,11 +228,9 @@ func FuzzSession(f *testing.F) {
 		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 3, Op: transport.OpRead,
 			Flags: transport.FlagSignaled,
 			Local: sge(into, 0, 512), Remote: []transport.Segment{{Key: 7, Length: 512}}}))
-		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpCompareSwap,
+		require.NoError(t, s.qp.PostSend(&transport.SendWR{ID: 4, Op: transport.OpFetchAdd,
 			Flags: transport.FlagSignaled,
 			Local: sge(into, 512, 8), Remote: []transport.Segment{{Key: 7, Length: 8}}}))
-		bind(t)
-		require.Equal(t, windowKey, w.Key())
 		if closing {
 			s.qp.Close()
 		}
@@ -298,13 +274,13 @@ func FuzzSession(f *testing.F) {
 		case transport.StateClosed:
 			require.True(t, closing)
 			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
-			require.Len(t, ids, 5, "every request completes when the queue pair ends")
+			require.Len(t, ids, 4, "every request completes when the queue pair ends")
 		case transport.StateDraining:
 			require.ErrorIs(t, s.qp.Err(), transport.ErrClosed)
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)
 		case transport.StateError:
 			require.ErrorContains(t, s.qp.Err(), sessionPeer)
-			require.Len(t, ids, 5, "every request completes when the queue pair ends")
+			require.Len(t, ids, 4, "every request completes when the queue pair ends")
 		default:
 			t.Fatalf("the queue pair is %v", s.qp.State())
 		}

@@ -262,7 +262,7 @@ func TestSpec_Frames(t *testing.T) {
 }
 
 func TestSpec_TerminateCodes(t *testing.T) {
-	codes := map[string]frame.Reason{"local": frame.ReasonLocal, "access": frame.ReasonAccess, "a key": frame.ReasonKey, "a rule": frame.ReasonProtocol,
+	codes := map[string]frame.Reason{"local": frame.ReasonLocal, "access": frame.ReasonAccess, "a rule": frame.ReasonProtocol,
 		"no Recv": frame.ReasonNoRecv, "more Reads": frame.ReasonReads, "a message is longer": frame.ReasonTooLong,
 		"a checksum": frame.ReasonChecksum}
 	rows := specTable(t, "Terminate", "layer")
@@ -291,7 +291,7 @@ func TestSpec_Limits(t *testing.T) {
 		"payload of ReadRequest and Terminate":    frame.MaxControl,
 		"segments of a list":                      frame.MaxSegments,
 		"Reads and Atomics outstanding, each way": message.MaxReads,
-		"payload of Atomic":                       frame.AtomicSize,
+		"payload of Atomic":                       frame.SegmentSize,
 		"bytes of a message":                      maxMessage,
 		"private data":                            message.MaxPrivate,
 		"text of a Reject or Terminate":           handshake.MaxText,

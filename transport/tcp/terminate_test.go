@@ -21,7 +21,6 @@ func TestTerminate_C4_EachCodeHasItsClassAndStatus(t *testing.T) {
 	}{
 		frame.ReasonLocal:    {transport.ErrPeerLost, transport.StatusRemoteOp},
 		frame.ReasonAccess:   {transport.ErrAccess, transport.StatusRemoteAccess},
-		frame.ReasonKey:      {transport.ErrAccess, transport.StatusRemoteAccess},
 		frame.ReasonProtocol: {transport.ErrProtocol, transport.StatusRemoteOp},
 		frame.ReasonNoRecv:   {transport.ErrProtocol, transport.StatusRNR},
 		frame.ReasonReads:    {transport.ErrProtocol, transport.StatusRemoteOp},

@@ -59,7 +59,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.AppendHello(nil)
 			b[len(message.Magic)+1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 5", "1: this is version 5"},
+		}, transport.ErrVersion, "version 9, here 6", "1: this is version 6"},
 		{"other job", func(h *host, r *raw) {
 			r.Job = handshake.JobHash("another")
 			r.sayHello()
@@ -160,7 +160,7 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			b := r.request()
 			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 5", "1: this is version 5"},
+		}, transport.ErrVersion, "version 9, here 6", "1: this is version 6"},
 		{"turns us down", func(h *host, r *raw) {
 			r.sayHello()
 			r.hearChallenge()
@@ -336,7 +336,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			b := r.AppendChallenge(nil, &testSecret)
 			b[1] = 9
 			r.say(b)
-		}, transport.ErrVersion, "version 9, here 5", "1: this is version 5"},
+		}, transport.ErrVersion, "version 9, here 6", "1: this is version 6"},
 		{"wrong secret", func(r *raw) { r.hearHello(); r.say(r.AppendChallenge(nil, &[32]byte{7})) },
 			transport.ErrAuth,
 			"peer does not know the job's secret", "2: peer does not know the job's secret"},
@@ -409,7 +409,7 @@ func TestInitiator_HostileResponder(t *testing.T) {
 			r.say([]byte{byte(message.Reject), 9, 1, 0,
 				1})
 		},
-			transport.ErrVersion, "version 9, here 5", ""},
+			transport.ErrVersion, "version 9, here 6", ""},
 		{"says a reason of a later version", func(r *raw) {
 			r.hearHello()
 			r.say(message.AppendReject(nil, 200,

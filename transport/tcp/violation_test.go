@@ -28,7 +28,6 @@ func (h *host) rdma(rank uint32) (*raw, made) {
 type prey struct {
 	open, readable, local, foreign, stale, words transport.MR
 	staleKey                                     transport.Key
-	window                                       transport.Key // of words, bound to another queue pair
 	// of a Read of ours: the peer may write it, when it is asked
 	into transport.MR
 }
@@ -47,7 +46,7 @@ func newPrey(h *host) *prey {
 		local: alloc(h.pd, transport.LocalWrite), foreign: alloc(other,
 			transport.RemoteWrite|transport.RemoteRead)}
 	p.into = alloc(h.pd, transport.LocalWrite)
-	p.words = alloc(h.pd, transport.RemoteAtomic|transport.BindWindow)
+	p.words = alloc(h.pd, transport.RemoteAtomic)
 	p.stale = alloc(h.pd, transport.RemoteWrite|transport.RemoteRead)
 	p.staleKey = p.stale.Key()
 	require.NoError(h.t, p.stale.Deregister())
@@ -63,21 +62,9 @@ func (p *prey) untouched(t *testing.T) {
 	}
 }
 
-// bind binds a window to the words.
-func (p *prey) bind(h *host, q transport.QP) transport.Key {
-	h.t.Helper()
-	w, err := h.pd.AllocMW()
-	require.NoError(h.t, err)
-	require.NoError(h.t, q.PostSend(&transport.SendWR{Op: transport.OpBind,
-		Bind: &transport.Bind{Window: w, MR: p.words, Length: preySize,
-			Access: transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic}}))
-	return w.Key()
-}
-
-func atomicRequest(number, operation uint64, key transport.Key, off, operand, compare uint64) (frame.Header,
-	[]byte) {
-	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand), le64(compare))
-	return frame.Header{Op: frame.Atomic, Flags: frame.Last, A: number, B: operation}, b
+func atomicRequest(number uint64, key transport.Key, off, operand uint64) (frame.Header, []byte) {
+	b := slices.Concat(le64(uint64(key)), le64(off), le64(operand))
+	return frame.Header{Op: frame.Atomic, Flags: frame.Last, A: number}, b
 }
 
 func readRequest(number uint64, src, dst transport.Segment) (frame.Header, []byte) {
@@ -290,50 +277,46 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 	}
 	tests = append(tests, []violationTest{
 		{name: "Atomic of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(5, 1, 0xfffff, 0, 1, 0))
+			r.sayFrame(atomicRequest(5, 0xfffff, 0, 1))
 		}, cause: transport.ErrAccess,
 			text: "Atomic 5 from the peer: access refused: no region has the key 0xfffff",
 			code: frame.ReasonAccess, read: 6},
 		{name: "Atomic without the right", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 2, p.open.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.open.Key(), 0, 1))
 		}, cause: transport.ErrAccess, text: "has rights LocalWrite|RemoteWrite, not RemoteAtomic",
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic of another domain", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.foreign.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.foreign.Key(), 0, 1))
 		}, cause: transport.ErrAccess, text: "is of another protection domain", code: frame.ReasonAccess,
 			read: 1},
 		{name: "Atomic beyond the end", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), preySize-7, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), preySize-7, 1))
 		}, cause: transport.ErrAccess, text: "8 bytes at 121 of the region", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic that wraps around", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 1<<64-8, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 1<<64-8, 1))
 		}, cause: transport.ErrAccess, text: "8 bytes at 18446744073709551608 of the region",
 			code: frame.ReasonAccess, read: 1},
 		{name: "Atomic at an odd address", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 2, p.words.Key(), 12, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 12, 1))
 		}, cause: transport.ErrAccess, text: "the address is not a multiple of 8", code: frame.ReasonAccess, read: 1},
 		{name: "Atomic after a refused one", does: func(h *host, m made, r *raw, p *prey) {
-			a, b := atomicRequest(0, 1, 0xfffff, 0, 1, 0)
-			c, d := atomicRequest(1, 1, p.words.Key(), 0, 1, 0)
+			a, b := atomicRequest(0, 0xfffff, 0, 1)
+			c, d := atomicRequest(1, p.words.Key(), 0, 1)
 			a.Length, c.Length = len(b), len(d)
 			r.say(append(c.Append(append(a.Append(nil), b...)), d...))
 		}, cause: transport.ErrAccess, text: "no region has the key 0xfffff", code: frame.ReasonAccess, read: 1},
-		{name: "Atomic of an unknown operation", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 3, p.words.Key(), 0, 1, 0))
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 3, 32 bytes of it",
-			code: frame.ReasonProtocol},
 		{name: "Atomic that is too short", does: func(h *host, m made, r *raw, p *prey) {
-			head, payload := atomicRequest(0, 1, p.words.Key(), 0, 1, 0)
-			r.sayFrame(head, payload[:31])
-		}, cause: transport.ErrProtocol, text: "an Atomic of operation 1, 31 bytes of it",
+			head, payload := atomicRequest(0, p.words.Key(), 0, 1)
+			r.sayFrame(head, payload[:23])
+		}, cause: transport.ErrProtocol, text: "an Atomic of 23 bytes",
 			code: frame.ReasonProtocol},
 		{name: "Atomic that is too long", does: func(h *host, m made, r *raw, p *prey) {
-			r.say(frame.Header{Length: 33, Op: frame.Atomic, B: 1}.Append(nil))
-		}, cause: transport.ErrProtocol, text: "Atomic of 33 bytes, at most 32", code: frame.ReasonProtocol},
+			r.say(frame.Header{Length: 25, Op: frame.Atomic}.Append(nil))
+		}, cause: transport.ErrProtocol, text: "Atomic of 25 bytes, at most 24", code: frame.ReasonProtocol},
 		{name: "too many Atomics", does: func(h *host, m made, r *raw, p *prey) {
 			var b []byte
 			for i := range uint64(h.depth + 1) {
-				head, payload := atomicRequest(i, 1, p.words.Key(), 0, 0, 0)
+				head, payload := atomicRequest(i, p.words.Key(), 0, 0)
 				head.Length = len(payload)
 				b = append(head.Append(b), payload...)
 			}
@@ -360,59 +343,18 @@ func TestViolation_EndsItsQueuePairAlone(t *testing.T) {
 			code: frame.ReasonProtocol},
 		{name: "Atomic after Close", does: func(h *host, m made, r *raw, p *prey) {
 			r.sayFrame(frame.Header{Op: frame.Close, Flags: frame.Last}, nil)
-			r.sayFrame(atomicRequest(0, 1, p.words.Key(), 0, 1, 0))
+			r.sayFrame(atomicRequest(0, p.words.Key(), 0, 1))
 		}, cause: transport.ErrProtocol, text: "Atomic after Close", code: frame.ReasonProtocol},
-		{name: "Write through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(p.window)}, data)
-		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: frame.ReasonAccess},
-		{name: "Atomic through another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(atomicRequest(0, 1, p.window, 0, 1, 0))
-		}, cause: transport.ErrAccess, text: "is not bound to this queue pair", code: frame.ReasonAccess,
-			read: 1},
-		{name: "Write through a window that is invalid", does: func(h *host, m made, r *raw, p *prey) {
-			key := p.bind(h, m.qp)
-			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
-			r.sayFrame(frame.Header{Op: frame.Write, Flags: frame.Last, A: uint64(key)}, data)
-		}, cause: transport.ErrAccess, text: "no region has the key", code: frame.ReasonAccess},
-		{name: "window that ends in the middle of a Write", does: func(h *host, m made, r *raw, p *prey) {
-			key := p.bind(h, m.qp)
-			// what is written is what was there
-			r.say(append(frame.Header{Length: 16, Op: frame.Write, Flags: frame.Last, A: uint64(key)}.Append(nil), 0))
+		{name: "region that ends in the middle of a Write", does: func(h *host, m made, r *raw, p *prey) {
+			gone, err := h.pd.Alloc(preySize, transport.RemoteWrite)
+			require.NoError(h.t, err)
+			r.say(append(frame.Header{Length: 16, Op: frame.Write, Flags: frame.Last,
+				A: uint64(gone.Key())}.Append(nil), 0))
 			h.until("the first byte", func() bool { return firstLink(m.qp).in.left == 15 })
-			require.NoError(h.t, m.qp.PostSend(&transport.SendWR{Op: transport.OpInvalidate, Key: key}))
+			require.NoError(h.t, gone.Deregister())
 			r.say(data[:15])
 		}, cause: transport.ErrAccess, text: "was deregistered while the peer wrote it",
 			code: frame.ReasonAccess},
-		{name: "Invalidate of an unknown key", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: 0xfffff}, nil)
-		}, cause: transport.ErrAccess, text: "the peer invalidates the key 0xfffff, of no window",
-			code: frame.ReasonKey},
-		{name: "Invalidate of a region", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(p.open.Key())}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
-			code: frame.ReasonKey},
-		{name: "Invalidate of another queue pair's window", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: uint64(p.window)}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
-			code: frame.ReasonKey},
-		{name: "Invalidate a second time", does: func(h *host, m made, r *raw, p *prey) {
-			require.NoError(h.t, m.qp.PostRecv(&transport.RecvWR{ID: 2}))
-			key := uint64(p.bind(h, m.qp))
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, B: key}, nil)
-			h.until("the first", func() bool { return len(h.wcs) == 1 })
-			require.Equal(h.t, transport.Key(key), h.wcs[0].Key)
-			h.wcs = nil
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: key}, nil)
-		}, cause: transport.ErrAccess, text: "of no window that is bound to this queue pair",
-			code: frame.ReasonKey},
-		{name: "Invalidate without Recv", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Send, Flags: frame.Last}, data)
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: uint64(p.bind(h, m.qp))}, nil)
-		}, cause: transport.ErrProtocol, text: "a message of the peer found no Recv posted",
-			code: frame.ReasonNoRecv},
-		{name: "Invalidate out of its turn", does: func(h *host, m made, r *raw, p *prey) {
-			r.sayFrame(frame.Header{Op: frame.Invalidate, Flags: frame.Last, A: 1, B: uint64(p.bind(h, m.qp))}, nil)
-		}, cause: transport.ErrProtocol, text: "message 1 where 0 is due", code: frame.ReasonProtocol},
 	}...)
 	leaksNone(t, func(t *testing.T) {
 		w := newWitness(t)
@@ -480,7 +422,6 @@ func newWitness(t *testing.T) *witness {
 	w := &witness{h: newHost(t, Options{})}
 	w.p = newPrey(w.h)
 	w.well, w.other = w.h.rdma(2)
-	w.p.window = w.p.bind(w.h, w.other.qp)
 	var err error
 	w.in, err = w.h.pd.Alloc(recvSize, transport.LocalWrite)
 	require.NoError(t, err)

@@ -25,17 +25,9 @@ func fetchAdd(id uint64, into, m transport.MR, off int, operand uint64) *transpo
 		Local:   []transport.SGE{part(into, 0, 8)}, Remote: []transport.Segment{segment(m, off, 8)}}
 }
 
-// compareSwap returns a CompareSwap on the word at an offset of a region. The original goes to the first word
-// of into.
-func compareSwap(id uint64, into, m transport.MR, off int, compare, operand uint64) *transport.SendWR {
-	wr := fetchAdd(id, into, m, off, operand)
-	wr.Op, wr.Compare = transport.OpCompareSwap, compare
-	return wr
-}
-
 // asks reports whether the peer answers a request, so that its completion always has the result.
 func asks(op transport.Opcode) bool {
-	return op == transport.OpRead || op == transport.OpFetchAdd || op == transport.OpCompareSwap
+	return op == transport.OpRead || op == transport.OpFetchAdd
 }
 
 const allAtomic = all | transport.RemoteAtomic
@@ -91,28 +83,16 @@ func wrongAtomics(t *trial, a, b *node) map[string]*transport.SendWR {
 	}
 	for off := 1; off < 8; off++ {
 		list[fmt.Sprintf("FetchAdd at offset %d", off)] = fetchAdd(1, into, m, off, 1)
-		list[fmt.Sprintf("CompareSwap at offset %d", off)] = compareSwap(1, into, m, 8+off, 0, 1)
 	}
 	return list
 }
 
-// eachAtomic returns a check that runs for both operations.
-func eachAtomic(run func(t *trial, op transport.Opcode)) func(*trial) {
-	return func(t *trial) {
-		for _, op := range []transport.Opcode{transport.OpFetchAdd, transport.OpCompareSwap} {
-			run(t, op)
-			t.closeAll()
-		}
-	}
-}
-
 // refusedAtomic posts an Atomic on a word of zero that the peer must refuse.
-func (t *trial) refusedAtomic(op transport.Opcode, a, b *node, s transport.Segment) {
+func (t *trial) refusedAtomic(a, b *node, s transport.Segment) {
 	into := a.memory(8, all)
 	fill(into.Bytes(), 1, 1)
-	wr := &transport.SendWR{ID: 5, Op: op, Flags: transport.FlagSignaled, Operand: 7,
-		Local:  []transport.SGE{sge(into)},
-		Remote: []transport.Segment{s}}
+	wr := fetchAdd(5, into, into, 0, 7)
+	wr.Remote[0] = s
 	t.refused(a, b, wr)
 	t.must(check(into.Bytes(), 1, 1))
 }
@@ -140,31 +120,12 @@ var atomicChecks = []Check{
 		t.none(a, b)
 		t.well(a, b)
 	}},
-	{"Atomic/CompareSwapReplacesOnlyWhatIsEqual", func(t *trial) {
-		a, b := t.pair(shape{})
-		into, m := a.memory(8, all), b.memory(24, allAtomic)
-		*word(m, 8) = 0xfedcba9876543210
-		t.same("the original", t.original(a, b, compareSwap(1, into, m, 8, 0xfedcba9876543211, 1)),
-			0xfedcba9876543210)
-		t.same("the word that is not equal", atomic.LoadUint64(word(m, 8)), 0xfedcba9876543210)
-		t.same("the original", t.original(a, b, compareSwap(2, into, m, 8, 0xfedcba9876543210,
-			0x0123456789abcdef)), 0xfedcba9876543210)
-		t.same("the word that was equal", atomic.LoadUint64(word(m, 8)), 0x0123456789abcdef)
-		t.same("the original", t.original(a, b, compareSwap(3, into, m, 8, 0x0123456789abcdef,
-			0x0123456789abcdef)), 0x0123456789abcdef)
-		t.must(zero(m.Bytes()[:8]))
-		t.must(zero(m.Bytes()[16:]))
-		t.well(a, b)
-	}},
 	{"Atomic/EachIsCarriedOutOnceAndInOrder", func(t *trial) {
 		a, b := t.pair(shape{reads: 3})
 		const n = 60
 		into, m := a.memory(8*n, all), b.memory(8, allAtomic)
 		for i := range n {
 			wr := fetchAdd(uint64(i), into, m, 0, uint64(i))
-			if i%4 == 3 { // swaps the result of the preceding additions
-				wr = compareSwap(uint64(i), into, m, 0, uint64(i*(i-1)/2), uint64(i*(i+1)/2))
-			}
 			wr.Local[0].Offset = 8 * i
 			t.must(a.qp.PostSend(wr))
 		}
@@ -236,40 +197,6 @@ var atomicChecks = []Check{
 			t.failf("%d originals, want %d", len(seen), 2*peers*adds)
 		}
 	}},
-	{"Atomic/CompareSwapHasOneWinnerEachRound", func(t *trial) {
-		const peers = 4
-		nodes := t.ranks(peers+1, shape{})
-		owner := nodes[0]
-		m := owner.memory(8, allAtomic)
-		var into []transport.MR
-		for _, x := range nodes[1:] {
-			x.qp, _ = t.connect(x, owner)
-			into = append(into, x.memory(8, all))
-		}
-		for round := range uint64(40) {
-			before := atomic.LoadUint64(word(m, 0))
-			for i, x := range nodes[1:] {
-				t.must(x.qp.PostSend(compareSwap(round, into[i], m, 0, before, round*peers+uint64(i)+1)))
-			}
-			winners, after := 0, uint64(0)
-			for i, x := range nodes[1:] {
-				t.one(x, round, transport.OpCompareSwap, nodes...)
-				if *word(into[i], 0) == before {
-					winners++
-					after = round*peers + uint64(i) + 1
-				}
-			}
-			if winners != 1 {
-				t.failf("round %d has %d winners", round, winners)
-			}
-			t.same("the word", atomic.LoadUint64(word(m, 0)), after)
-			for i := range into {
-				if got := *word(into[i], 0); got != before && got != after {
-					t.failf("round %d: a loser found %#x, which the word never was", round, got)
-				}
-			}
-		}
-	}},
 	{"Atomic/N9_WrongRequestIsRefusedAtTheCallAndLeavesNoTrace", func(t *trial) {
 		a, b := t.pair(shape{})
 		for what, wr := range wrongAtomics(t, a, b) {
@@ -308,24 +235,24 @@ var atomicChecks = []Check{
 		a, b = t.pair(shape{})
 		t.refused(a, b, read(3, a.memory(64, all), b.memory(64, transport.RemoteAtomic)))
 	}},
-	{"Atomic/R6_WithoutTheRightIsRefused", eachAtomic(func(t *trial, op transport.Opcode) {
+	{"Atomic/R6_WithoutTheRightIsRefused", func(t *trial) {
 		a, b := t.pair(shape{})
-		m := b.memory(64, all|transport.BindWindow)
-		t.refusedAtomic(op, a, b, segment(m, 8, 8))
+		m := b.memory(64, all)
+		t.refusedAtomic(a, b, segment(m, 8, 8))
 		t.must(zero(m.Bytes()))
-	})},
-	{"Atomic/R6_OutOfBoundsIsRefused", eachAtomic(func(t *trial, op transport.Opcode) {
+	}},
+	{"Atomic/R6_OutOfBoundsIsRefused", func(t *trial) {
 		for _, off := range []uint64{56, 64, 1 << 40, math.MaxUint64 &^ 7, math.MaxInt64 &^ 7} {
 			a, b := t.pair(shape{})
 			guard := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, 32)))), 256)
 			m, err := b.pd.Register(guard[64:124], allAtomic) // ends within its last word
 			t.must(err)
-			t.refusedAtomic(op, a, b, transport.Segment{Key: m.Key(), Offset: off, Length: 8})
+			t.refusedAtomic(a, b, transport.Segment{Key: m.Key(), Offset: off, Length: 8})
 			t.must(zero(guard))
 			t.closeAll()
 		}
-	})},
-	{"Atomic/R6_WrongKeyIsRefused", eachAtomic(func(t *trial, op transport.Opcode) {
+	}},
+	{"Atomic/R6_WrongKeyIsRefused", func(t *trial) {
 		for _, wrong := range []func(b *node, m transport.MR) transport.Key{
 			func(*node, transport.MR) transport.Key { return 0 },
 			func(_ *node, m transport.MR) transport.Key { return m.Key() ^ 1 },
@@ -347,11 +274,11 @@ var atomicChecks = []Check{
 		} {
 			a, b := t.pair(shape{})
 			m := b.memory(64, allAtomic)
-			t.refusedAtomic(op, a, b, transport.Segment{Key: wrong(b, m), Offset: 8, Length: 8})
+			t.refusedAtomic(a, b, transport.Segment{Key: wrong(b, m), Offset: 8, Length: 8})
 			t.must(zero(m.Bytes()))
 			t.closeAll()
 		}
-	})},
+	}},
 	{"Atomic/NoneIsCarriedOutAfterARefusedOne", func(t *trial) {
 		for _, refused := range []transport.Opcode{transport.OpFetchAdd, transport.OpRead} {
 			a, b := t.pair(shape{})

@@ -57,7 +57,6 @@ func needing(has func(transport.DeviceAttr) (bool, string), checks []Check) []Ch
 	return checks
 }
 
-func windows(a transport.DeviceAttr) (bool, string) { return a.Windows, "memory windows" }
 func atomics(a transport.DeviceAttr) (bool, string) { return a.Atomics, "Atomics" }
 
 // Patience bounds how long Run lets a check wait. It only turns a hang into a failure; no check depends on
@@ -102,7 +101,6 @@ func Checks() []Check {
 	var all []Check
 	for _, group := range [][]Check{
 		deviceChecks, memoryChecks, needing(views, viewChecks), needing(atomics, atomicChecks),
-		needing(windows, windowChecks),
 		cqChecks, handlerChecks, requestChecks,
 		transferChecks, pollQPChecks, orderChecks, errorChecks, closeChecks,
 		faultChecks, tickChecks, connectChecks, streamChecks, randomChecks, limitChecks, flushChecks,

@@ -331,7 +331,7 @@ func (c *ControlBlock) operation(op transport.Opcode, word int, operand uint64) 
 		}
 		return c.add(word, operand)
 	}
-	v, err := c.t.fetchLocked(p, op, c.t.keys.Control, word, operand, 0)
+	v, err := c.fetchLocked(p, op, word, operand)
 	e.mu.Unlock()
 	return v, err
 }
@@ -354,24 +354,23 @@ func (c *ControlBlock) beginAdd(word int, by uint64, s *Canceller) error {
 	}
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
 	o.remote[0] = transport.Segment{Key: c.t.keys.Control, Offset: uint64(word), Length: wordBytes}
-	o.wr.Op, o.wr.Operand, o.wr.Compare = transport.OpFetchAdd, by, 0
+	o.wr.Op, o.wr.Operand = transport.OpFetchAdd, by
 	return c.t.postOperationLocked(p, o, s)
 }
 
-// fetchLocked executes a Read or an Atomic of a word and returns the result. It releases the lock while it
-// waits.
-func (t *Target) fetchLocked(p *peer, op transport.Opcode, key transport.Key, at int,
-	operand, compare uint64) (uint64, error) {
-	t.w.e.mu.assertHeld()
-	e := t.w.e
+// fetchLocked executes a Read or an Atomic of a control word and returns the result. It releases the lock
+// while it waits.
+func (c *ControlBlock) fetchLocked(p *peer, op transport.Opcode, word int, operand uint64) (uint64, error) {
+	t, e := c.t, c.t.w.e
+	e.mu.assertHeld()
 	o, err := t.newOperationLocked(p, nil)
 	if err != nil {
 		return 0, err
 	}
 	o.kept = true
 	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
-	o.remote[0] = transport.Segment{Key: key, Offset: uint64(at), Length: wordBytes}
-	o.wr.Op, o.wr.Operand, o.wr.Compare = op, operand, compare
+	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(word), Length: wordBytes}
+	o.wr.Op, o.wr.Operand = op, operand
 	if err := t.postOperationLocked(p, o, nil); err != nil {
 		return 0, err
 	}

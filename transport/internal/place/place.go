@@ -5,7 +5,6 @@ package place
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -58,21 +57,6 @@ func Tail(p unsafe.Pointer, v uint64) {
 	*(*[verbs.WordSize]byte)(p) = *(*[verbs.WordSize]byte)(unsafe.Pointer(&v))
 }
 
-// Atomic applies an Atomic to a word, and returns its previous value.
-func Atomic(at *uint64, op transport.Opcode, operand, compare uint64) uint64 {
-	if op == transport.OpFetchAdd {
-		return atomic.AddUint64(at, operand) - operand
-	}
-	for {
-		if old := atomic.LoadUint64(at); old != compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, compare, operand) {
-			return compare
-		}
-	}
-}
-
 // Original stores the previous value of the word into the local buffer of an Atomic.
 func Original(w *verbs.Request, v uint64) {
 	p := w.Local[0]
@@ -86,29 +70,4 @@ func Original(w *verbs.Request, v uint64) {
 func ErrUnaligned(key transport.Key, off uint64) error {
 	return fmt.Errorf("%w: Atomic at offset %d of the region of key %#x: the address is not a multiple of %d",
 		transport.ErrAccess, off, uint64(key), verbs.WordSize)
-}
-
-// Operations of an Atomic frame.
-const (
-	OperationFetchAdd    = 1
-	OperationCompareSwap = 2
-)
-
-// Operation returns the number of an Atomic's opcode in its frame.
-func Operation(op transport.Opcode) uint64 {
-	if op == transport.OpCompareSwap {
-		return OperationCompareSwap
-	}
-	return OperationFetchAdd
-}
-
-// ParseOperation is the inverse of Operation. It returns 0 for an unknown number.
-func ParseOperation(n uint64) transport.Opcode {
-	switch n {
-	case OperationFetchAdd:
-		return transport.OpFetchAdd
-	case OperationCompareSwap:
-		return transport.OpCompareSwap
-	}
-	return 0
 }

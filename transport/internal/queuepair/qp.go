@@ -39,7 +39,6 @@ type QP struct {
 	RQ             verbs.RecvQueue
 	PD             *verbs.PD // nil once released
 	SendCQ, RecvCQ *CQ
-	Windows        verbs.Bindings
 	Limits         verbs.Limits
 	Attr           transport.QPAttr // except State
 
@@ -71,7 +70,6 @@ var (
 func (q *QP) Init(a transport.QPAttr, l verbs.Limits, p Provider) {
 	q.Attr, q.Limits, q.provider, q.state = a, l, p, transport.StateReady
 	q.PD, q.SendCQ, q.RecvCQ = a.PD.(*verbs.PD), coreOf(a.SendCQ), coreOf(a.RecvCQ)
-	q.Windows.QP = a.Num
 	q.PD.QPs.Add(1)
 	for _, c := range q.queues() {
 		c.users.Add(1)
@@ -131,11 +129,11 @@ func (q *QP) Post(wr *transport.SendWR) error {
 		return fmt.Errorf("%w: it is %v (rank %d at %s)", transport.ErrState, q.state, q.Attr.Peer,
 			q.Attr.Remote)
 	}
-	total, err := q.PD.CheckSend(&q.Windows, wr, &q.Limits)
+	total, err := q.PD.CheckSend(wr, &q.Limits)
 	if err != nil {
 		return err
 	}
-	if !q.SQ.Post(q.PD, &q.Windows, wr, total, q.Attr.SendWR) {
+	if !q.SQ.Post(wr, total, q.Attr.SendWR) {
 		return transport.ErrQueueFull
 	}
 	return nil
@@ -287,7 +285,6 @@ func (q *QP) blame(cause error) error {
 func (q *QP) end(final transport.State, status transport.Status) {
 	q.state = final
 	q.provider.Disconnect()
-	q.Windows.UnbindAll()
 	verbs.Flush(&q.SQ, &q.RQ, q.SendCQ, q.RecvCQ, status, q.flushed)
 }
 

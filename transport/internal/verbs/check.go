@@ -32,7 +32,7 @@ func (p *PD) CheckRecv(wr *transport.RecvWR, l *Limits) error {
 }
 
 // CheckSend returns the length of a request, or an error if it is invalid.
-func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error) {
+func (p *PD) CheckSend(wr *transport.SendWR, l *Limits) (int, error) {
 	if wr == nil {
 		return 0, fmt.Errorf("%w: nil", transport.ErrInvalid)
 	}
@@ -44,7 +44,7 @@ func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error
 	untagged := false
 	switch wr.Op {
 	case transport.OpWrite, transport.OpWriteImm:
-	case transport.OpSend, transport.OpSendInvalidate:
+	case transport.OpSend:
 		untagged = true
 	case transport.OpRead:
 		need = transport.LocalWrite
@@ -52,10 +52,8 @@ func (p *PD) CheckSend(b *Bindings, wr *transport.SendWR, l *Limits) (int, error
 			return 0, fmt.Errorf("%w: a Read on a queue pair that may have none outstanding",
 				transport.ErrInvalid)
 		}
-	case transport.OpFetchAdd, transport.OpCompareSwap:
+	case transport.OpFetchAdd:
 		return WordSize, p.checkAtomic(wr, l)
-	case transport.OpBind, transport.OpInvalidate:
-		return 0, p.checkWindow(b, wr)
 	default:
 		return 0, fmt.Errorf("%w: operation %d", transport.ErrInvalid, wr.Op)
 	}

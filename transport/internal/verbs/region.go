@@ -19,7 +19,7 @@ const (
 	IndexBits      = 20
 	GenerationBits = 8
 
-	MaxRegions = 1 << IndexBits // regions and windows of a device
+	MaxRegions = 1 << IndexBits // regions of a device
 )
 
 // Index returns the index of a key's entry in the table.
@@ -42,9 +42,8 @@ type Memory interface {
 	// Map returns zeroed, page-aligned memory for a region with the given rights.
 	Map(n int, access transport.Access) ([]byte, error)
 
-	// Publish is called when a region or a bound window gets a key, before the key is valid here. bound is
-	// the queue pair to which a window is bound; 0 for a region.
-	Publish(r *Region, domain uint32, bound transport.QPN, key transport.Key)
+	// Publish is called when a region gets a key, before the key is valid here.
+	Publish(r *Region, domain uint32, key transport.Key)
 
 	// Registered is called after a region got its key, with no lock held, and before its user has the key.
 	Registered(r *Region)
@@ -54,9 +53,8 @@ type Memory interface {
 	Revoke(r *Region, owned, leave bool) error
 }
 
-// Table is the table of a device's regions and windows, by key. Its domains may be used by different
-// goroutines. Find needs no lock, because a region changes only while its domain's user has it, and the list
-// only grows.
+// Table is the table of a device's regions, by key. Its domains may be used by different goroutines. Find
+// needs no lock, because a region changes only while its domain's user has it, and the list only grows.
 type Table struct {
 	memory  Memory
 	query   func() transport.DeviceAttr
@@ -94,7 +92,7 @@ func (t *Table) AllocPD() (transport.PD, error) {
 	if t.memory.Closed() {
 		return nil, transport.ErrDeviceGone
 	}
-	return &PD{table: t, ID: t.domains.Add(1), windowDomain: &PD{}}, nil
+	return &PD{table: t, ID: t.domains.Add(1)}, nil
 }
 
 // list returns all entries.
@@ -113,7 +111,7 @@ func (t *Table) entry() (*Region, error) {
 	}
 	all := t.list()
 	if len(all) == MaxRegions {
-		return nil, fmt.Errorf("more than %d regions and windows", MaxRegions)
+		return nil, fmt.Errorf("more than %d regions", MaxRegions)
 	}
 	if err := t.memory.NewEntry(len(all)); err != nil {
 		return nil, fmt.Errorf("an entry of the table of keys: %w", err)
@@ -135,8 +133,7 @@ func (t *Table) put(r *Region) {
 func (t *Table) Close() error {
 	var errs []error
 	for _, r := range t.list() {
-		if r.pd.Load() != nil && r.window == nil {
-			r.windows = 0
+		if r.pd.Load() != nil {
 			errs = append(errs, r.Deregister())
 		}
 	}
@@ -150,12 +147,7 @@ type PD struct {
 
 	table   *Table
 	regions int
-	windows int
 	closed  bool
-
-	// windowDomain is the PD in the table entries of this PD's windows. It differs from the PD of every QP,
-	// so Find makes the additional check only for windows; regions cost nothing more.
-	windowDomain *PD
 }
 
 // Limits returns what the device can do, without measurements such as CopyCall, which may change.
@@ -169,9 +161,9 @@ func (p *PD) Of(t *Table) bool { return p.table == t }
 
 // Close releases the domain.
 func (p *PD) Close() error {
-	if p.regions > 0 || p.windows > 0 || p.QPs.Load() > 0 {
-		return fmt.Errorf("%w: the protection domain has %d regions, %d windows and %d queue pairs",
-			transport.ErrInvalid, p.regions, p.windows, p.QPs.Load())
+	if p.regions > 0 || p.QPs.Load() > 0 {
+		return fmt.Errorf("%w: the protection domain has %d regions and %d queue pairs",
+			transport.ErrInvalid, p.regions, p.QPs.Load())
 	}
 	p.closed = true
 	return nil
@@ -182,11 +174,11 @@ const (
 	RemoteRights = transport.RemoteRead | transport.RemoteWrite | transport.RemoteAtomic
 
 	// Rights are all rights.
-	Rights = transport.LocalWrite | RemoteRights | transport.BindWindow | transport.Unchanging |
-		transport.SoleWriter | transport.Mappable
+	Rights = transport.LocalWrite | RemoteRights | transport.Unchanging | transport.SoleWriter |
+		transport.Mappable
 )
 
-// Region is a registered piece of memory, or the entry of a window.
+// Region is a registered piece of memory.
 type Region struct {
 	Mem    []byte
 	View   transport.View // in place of Mem, for bytes that are not contiguous; else nil
@@ -201,9 +193,7 @@ type Region struct {
 	index      int
 	generation uint8
 	owned      bool // Mem is freed with the region
-	windows    int  // bound to it
 	next       *Region
-	window     *Window // if this is the entry of a window; else nil
 }
 
 // Register registers buf.
@@ -301,7 +291,7 @@ func (p *PD) publish(buf []byte, v transport.View, viewed int, access transport.
 	}
 	r.Mem, r.View, r.viewed, r.Rights, r.owned = buf, v, viewed, access, owned
 	key := r.newKey(t.keys.Uint64())
-	t.memory.Publish(r, p.ID, 0, key)
+	t.memory.Publish(r, p.ID, key)
 	r.key.Store(uint64(key))
 	r.pd.Store(p)
 	p.regions++
@@ -344,10 +334,6 @@ func (r *Region) deregister(leave bool) error {
 	if p == nil {
 		return fmt.Errorf("%w: the region is not registered", transport.ErrInvalid)
 	}
-	if r.windows > 0 {
-		return fmt.Errorf("%w: %d windows are bound to the region; invalidate or deallocate them first",
-			transport.ErrInvalid, r.windows)
-	}
 	r.key.Store(0)
 	err := r.table.memory.Revoke(r, r.owned, leave)
 	p.regions--
@@ -357,24 +343,17 @@ func (r *Region) deregister(leave bool) error {
 	return err
 }
 
-// Find returns the region or window of a peer's request through a queue pair of the domain. It checks in the
-// order of the specification: key, domain, right, bounds.
-func (p *PD) Find(b *Bindings, key transport.Key, need transport.Access, offset, length uint64) (*Region,
-	error) {
+// Find returns the region of a peer's request through a queue pair of the domain. It checks in the order of
+// the specification: key, domain, right, bounds.
+func (p *PD) Find(key transport.Key, need transport.Access, offset, length uint64) (*Region, error) {
 	i, all := Index(key), p.table.list()
 	if i >= len(all) || key == 0 || all[i].Key() != key {
 		return nil, ErrKey(key)
 	}
 	r := all[i]
-	if owner := r.pd.Load(); owner != p {
-		if owner != p.windowDomain {
-			return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain",
-				transport.ErrAccess, uint64(key))
-		}
-		if r.window.bound != b {
-			return nil, fmt.Errorf("%w: the window of key %#x is not bound to this queue pair",
-				transport.ErrAccess, uint64(key))
-		}
+	if r.pd.Load() != p {
+		return nil, fmt.Errorf("%w: the region of key %#x is of another protection domain",
+			transport.ErrAccess, uint64(key))
 	}
 	if err := CheckAccess(key, r.Rights, need, offset, length, uint64(len(r.Mem)+r.viewed)); err != nil {
 		return nil, err

@@ -14,11 +14,11 @@ type heap struct {
 	freed  int
 }
 
-func (h *heap) Closed() bool                                          { return h.closed }
-func (h *heap) NewEntry(int) error                                    { return nil }
-func (h *heap) Map(n int, _ transport.Access) ([]byte, error)         { return make([]byte, n), nil }
-func (h *heap) Publish(*Region, uint32, transport.QPN, transport.Key) {}
-func (h *heap) Registered(*Region)                                    {}
+func (h *heap) Closed() bool                                  { return h.closed }
+func (h *heap) NewEntry(int) error                            { return nil }
+func (h *heap) Map(n int, _ transport.Access) ([]byte, error) { return make([]byte, n), nil }
+func (h *heap) Publish(*Region, uint32, transport.Key)        {}
+func (h *heap) Registered(*Region)                            {}
 
 func (h *heap) Revoke(_ *Region, owned, leave bool) error {
 	if owned && !leave {
@@ -38,12 +38,11 @@ func TestTable_EveryRegistrationHasItsOwnKey(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, keys[r.Key()])
 		keys[r.Key()] = true
-		var b Bindings
-		_, err = p.Find(&b, r.Key(), transport.RemoteRead, 0, 8)
+		_, err = p.Find(r.Key(), transport.RemoteRead, 0, 8)
 		require.NoError(t, err)
 		require.NoError(t, r.Deregister())
 		for k := range keys {
-			_, err = p.Find(&b, k, transport.RemoteRead, 0, 8)
+			_, err = p.Find(k, transport.RemoteRead, 0, 8)
 			require.ErrorIs(t, err, transport.ErrAccess)
 		}
 	}
@@ -73,15 +72,14 @@ func TestTable_MemoryIsFreedOnceUnlessItIsLeft(t *testing.T) {
 
 // What is done after a request that is not is flushed too, and each request completes once.
 func TestFlush_NothingSucceedsAfterAFailure(t *testing.T) {
-	p := domain(t, NewTable(&heap{}, noAttr))
 	var sq SendQueue
 	var rq RecvQueue
 	for i := range 5 {
-		require.True(t, sq.Post(p, &Bindings{}, &transport.SendWR{ID: uint64(i), Op: transport.OpSend}, 0, 5))
+		require.True(t, sq.Post(&transport.SendWR{ID: uint64(i), Op: transport.OpSend}, 0, 5))
 		sq.At(uint32(i)).Done = i > 0
 		require.True(t, rq.Post(&transport.RecvWR{ID: uint64(10 + i), Notify: i == 0}, 5))
 	}
-	require.False(t, sq.Post(p, &Bindings{}, &transport.SendWR{Op: transport.OpSend}, 0, 5))
+	require.False(t, sq.Post(&transport.SendWR{Op: transport.OpSend}, 0, 5))
 	var send, recv completions
 	Flush(&sq, &rq, &send, &recv, transport.StatusFatal, func(id uint64, op transport.Opcode) transport.WC {
 		return transport.WC{ID: id, Op: op, Status: transport.StatusFlushed}

@@ -67,8 +67,6 @@ type Request struct {
 	Flags  transport.Flags
 	Done   bool
 	Asked  bool             // Read, Atomic: requested from the peer, which answers
-	Ended  bool             // Bind, Invalidate: carried out
-	Access transport.Access // of a Bind
 	Lane   transport.Lane   // Read: the lane for the answer
 	Failed transport.Status // the status if the queue pair ends; 0: as for all others
 	Total  int              // bytes
@@ -77,13 +75,10 @@ type Request struct {
 	Begun  int              // Read: bytes of frames whose headers were received
 	Number uint64           // of the untagged message, the Read or the Atomic
 	Imm    uint64           // immediate, or an Atomic's operand
-	Other  uint64           // a key, or an Atomic's compare value
 
 	Local  []Piece // these three keep their memory from one use of the entry to the next
 	Remote []transport.Segment
 	Inline []byte
-
-	window *Window // of a Bind
 }
 
 // Alive reports whether all regions of the request are still registered.
@@ -98,11 +93,8 @@ func (w *Request) Alive() bool {
 
 // Asks reports whether the peer answers the request: a Read or an Atomic.
 func (w *Request) Asks() bool {
-	return w.Op == transport.OpRead || w.Op == transport.OpFetchAdd || w.Op == transport.OpCompareSwap
+	return w.Op == transport.OpRead || w.Op == transport.OpFetchAdd
 }
-
-// Here reports whether the request is carried out at this end alone.
-func (w *Request) Here() bool { return w.Op == transport.OpBind || w.Op == transport.OpInvalidate }
 
 // Solicited reports whether the completion of the request's Recv raises a solicited event.
 func (w *Request) Solicited() bool { return w.Flags&transport.FlagSolicited != 0 }
@@ -136,14 +128,14 @@ func (s *SendQueue) Room(depth int) bool {
 }
 
 // Post appends a request that has been checked, with total bytes; false if the queue has reached depth.
-func (s *SendQueue) Post(p *PD, b *Bindings, wr *transport.SendWR, total, depth int) bool {
+func (s *SendQueue) Post(wr *transport.SendWR, total, depth int) bool {
 	if !s.Room(depth) {
 		return false
 	}
 	w := s.At(s.Tail)
 	w.ID, w.Op, w.Flags, w.Total, w.Imm = wr.ID, wr.Op, wr.Flags, total, uint64(wr.Imm)
 	w.Lane = wr.Lane
-	w.Done, w.Asked, w.Ended, w.Failed, w.Sent, w.Got, w.Begun = false, false, false, 0, 0, 0, 0
+	w.Done, w.Asked, w.Failed, w.Sent, w.Got, w.Begun = false, false, 0, 0, 0, 0
 	w.Local, w.Inline, w.Remote = w.Local[:0], w.Inline[:0], append(w.Remote[:0], wr.Remote...)
 	if wr.Flags&transport.FlagInline != 0 {
 		for _, e := range wr.Local {
@@ -152,13 +144,13 @@ func (s *SendQueue) Post(p *PD, b *Bindings, wr *transport.SendWR, total, depth 
 	} else {
 		w.Local = appendPieces(w.Local, wr.Local)
 	}
-	s.number(p, b, w, wr)
+	s.number(w, wr)
 	s.Tail++
 	return true
 }
 
 // number assigns a request's number, and sets the fields of its opcode.
-func (s *SendQueue) number(p *PD, b *Bindings, w *Request, wr *transport.SendWR) {
+func (s *SendQueue) number(w *Request, wr *transport.SendWR) {
 	switch wr.Op {
 	case transport.OpSend, transport.OpWriteImm:
 		w.Number = s.nextMessage
@@ -166,16 +158,9 @@ func (s *SendQueue) number(p *PD, b *Bindings, w *Request, wr *transport.SendWR)
 	case transport.OpRead:
 		w.Number = s.nextRead
 		s.nextRead++
-	case transport.OpFetchAdd, transport.OpCompareSwap:
-		w.Number, w.Imm, w.Other = s.nextRead, wr.Operand, wr.Compare
+	case transport.OpFetchAdd:
+		w.Number, w.Imm = s.nextRead, wr.Operand
 		s.nextRead++
-	case transport.OpBind:
-		p.postBind(b, w, wr.Bind)
-	case transport.OpInvalidate:
-		w.Other = uint64(wr.Key)
-	case transport.OpSendInvalidate:
-		w.Number, w.Other = s.nextMessage, uint64(wr.Key)
-		s.nextMessage++
 	}
 }
 

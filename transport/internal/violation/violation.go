@@ -16,7 +16,6 @@ type Reason uint8
 const (
 	Local    Reason = iota + 1 // an error at this end, not the peer's doing
 	Access                     // key, domain, right or bounds
-	Key                        // a key that cannot be invalidated
 	Protocol                   // another rule was broken
 	NoRecv                     // a message found no Recv
 	Reads                      // too many Reads
@@ -26,7 +25,7 @@ const (
 )
 
 func (r Reason) String() string {
-	names := [...]string{"", "local error", "access refused", "no such key", "protocol violation",
+	names := [...]string{"", "local error", "access refused", "protocol violation",
 		"no Recv", "too many Reads", "message too long", "own request refused", "checksum wrong"}
 	if int(r) < len(names) && r > 0 {
 		return names[r]
@@ -38,7 +37,7 @@ func (r Reason) String() string {
 // the cause.
 func (r Reason) Told() (status transport.Status, cause error) {
 	switch r {
-	case Access, Key, Own:
+	case Access, Own:
 		return transport.StatusRemoteAccess, transport.ErrAccess
 	case Local:
 		return transport.StatusRemoteOp, transport.ErrPeerLost
@@ -94,10 +93,4 @@ func ErrReads(limit int) error {
 // ErrWrite returns the error of a Write that may not be placed.
 func ErrWrite(err error) error {
 	return &Error{Reason: Access, Err: fmt.Errorf("Write from the peer: %w", err)}
-}
-
-// ErrInvalidate returns the error of a Send that invalidates the key of no window.
-func ErrInvalidate(key uint64) error {
-	return &Error{Reason: Key, Err: fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is "+
-		"bound to this queue pair", transport.ErrAccess, key)}
 }

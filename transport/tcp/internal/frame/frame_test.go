@@ -47,7 +47,7 @@ func TestHeader_Limits(t *testing.T) {
 		case ReadRequest, Terminate:
 			maxPayload = 384
 		case Atomic:
-			maxPayload = 32
+			maxPayload = SegmentSize
 		}
 		_, err := Parse(Header{Length: maxPayload, Op: o}.Append(nil))
 		require.NoError(t, err, "%v of %d bytes", o, maxPayload)
@@ -57,7 +57,7 @@ func TestHeader_Limits(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"frame type 0":  Header{}.Append(nil),
-		"frame type 13": Header{Op: Ops}.Append(nil),
+		"frame type 12": Header{Op: Ops}.Append(nil),
 		"flags 0x4":     Header{Op: Write, Flags: 4}.Append(nil),
 		"flags 0x100":   {0, 0, 0, 0, byte(Write), 0, 1, 0, 23: 0},
 	} {

@@ -22,7 +22,6 @@ const (
 	MaxPayload = 128 << 10
 
 	MaxControl = 2 * MaxSegments * SegmentSize // payload of a frame that is not placed in registered memory
-	AtomicSize = 32                            // payload of an Atomic: key, offset, operand, comparand
 )
 
 // Header is a frame's beginning, little-endian: payload length (4 bytes), op (1), flags (1), lane (2), a (8),

@@ -17,7 +17,6 @@ const (
 	Alive
 	Atomic
 	AtomicDone
-	Invalidate
 	Lost // over lanes only
 	end
 )
@@ -41,9 +40,8 @@ var opcodes = [end]struct {
 	Close:       {name: "Close"},
 	Terminate:   {name: "Terminate", maxPayload: MaxControl},
 	Alive:       {name: "Alive", unnumbered: true},
-	Atomic:      {name: "Atomic", maxPayload: AtomicSize},
+	Atomic:      {name: "Atomic", maxPayload: SegmentSize},
 	AtomicDone:  {name: "AtomicDone"},
-	Invalidate:  {name: "Invalidate"},
 	Lost:        {name: "Lost", maxPayload: MaxLost, unnumbered: true},
 }
 

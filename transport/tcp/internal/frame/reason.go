@@ -13,7 +13,6 @@ type Reason uint32
 const (
 	ReasonLocal    Reason = 0x0_00_00 // RDMAP, local catastrophic error
 	ReasonAccess   Reason = 0x0_01_02 // RDMAP, remote protection: access rights; key and bounds alike
-	ReasonKey      Reason = 0x0_01_09 // RDMAP, remote protection: a key that cannot be invalidated
 	ReasonProtocol Reason = 0x0_02_06 // RDMAP, remote operation: unexpected opcode
 	ReasonNoRecv   Reason = 0x1_02_02 // DDP, untagged: no buffer available
 	ReasonReads    Reason = 0x1_02_03 // DDP, untagged: message number out of range
@@ -28,7 +27,7 @@ func (t Reason) String() string {
 
 // reasons maps the reasons of all providers to codes. Own maps to a local error: the peer did nothing wrong.
 var reasons = [...]Reason{
-	violation.Local: ReasonLocal, violation.Access: ReasonAccess, violation.Key: ReasonKey,
+	violation.Local: ReasonLocal, violation.Access: ReasonAccess,
 	violation.Protocol: ReasonProtocol, violation.NoRecv: ReasonNoRecv, violation.Reads: ReasonReads,
 	violation.TooLong: ReasonTooLong, violation.Own: ReasonLocal, violation.Checksum: ReasonChecksum,
 }

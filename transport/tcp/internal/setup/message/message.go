@@ -29,7 +29,7 @@ import (
 // connection is in RDMA mode, and the initiator sends the first frame.
 
 // Version is the version of the handshake and of the frames after it.
-const Version = 5
+const Version = 6
 
 // A message begins with its type, the version, and the length of what follows. The first message follows the
 // magic.

@@ -51,7 +51,7 @@ func (q *qp) place(to []transport.Segment, data []byte) error {
 }
 
 func (q *qp) reach(s transport.Segment, need transport.Access) ([]byte, error) {
-	r, err := q.PD.Find(&q.Windows, s.Key, need, s.Offset, s.Length)
+	r, err := q.PD.Find(s.Key, need, s.Offset, s.Length)
 	if err != nil {
 		return nil, err
 	}
@@ -74,17 +74,6 @@ func (q *qp) deliver(data []byte, wc transport.WC, solicited bool) error {
 	return err
 }
 
-// invalidate takes the key of a window out of use.
-func (q *qp) invalidate(key transport.Key) error {
-	w := q.PD.Window(&q.Windows, key)
-	if w == nil {
-		return fmt.Errorf("%w: the peer invalidates the key %#x, of no window that is bound here",
-			transport.ErrAccess, uint64(key))
-	}
-	w.Unbind()
-	return nil
-}
-
 // scatter copies data to the elements of a list.
 func scatter(list []verbs.Piece, data []byte) error {
 	for _, p := range list {
@@ -101,10 +90,10 @@ func scatter(list []verbs.Piece, data []byte) error {
 
 // asked is a Read or an Atomic of the peer.
 type asked struct {
-	op               transport.Opcode
-	number           uint64
-	from             []transport.Segment
-	operand, compare uint64
+	op      transport.Opcode
+	number  uint64
+	from    []transport.Segment
+	operand uint64
 }
 
 // respond answers the peer. One that asks for what it may not have ends the connection.
@@ -123,7 +112,8 @@ func (q *qp) respond(a *asked) (err error) {
 				err = fmt.Errorf("%w: an Atomic on a word that is not aligned", transport.ErrAccess)
 			}
 			if err == nil {
-				data = binary.NativeEndian.AppendUint64(data, a.change((*uint64)(unsafe.Pointer(&mem[0]))))
+				old := atomic.AddUint64((*uint64)(unsafe.Pointer(&mem[0])), a.operand) - a.operand
+				data = binary.NativeEndian.AppendUint64(data, old)
 				q.ReportPlaced()
 			}
 		}
@@ -138,21 +128,6 @@ func (q *qp) respond(a *asked) (err error) {
 		return p.completeRead(a.number, data, err)
 	})
 	return err
-}
-
-// change carries out an Atomic and gives the word as it was.
-func (a *asked) change(at *uint64) uint64 {
-	for {
-		old, to := atomic.LoadUint64(at), a.operand
-		if a.op == transport.OpFetchAdd {
-			to += old
-		} else if old != a.compare {
-			return old
-		}
-		if atomic.CompareAndSwapUint64(at, old, to) {
-			return old
-		}
-	}
 }
 
 // completeRead takes the answer to our oldest Read or Atomic.

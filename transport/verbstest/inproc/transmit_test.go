@@ -39,7 +39,7 @@ func (q *qp) carryOut(w *verbs.Request) error {
 	if w.Asks() {
 		w.Asked = true
 		q.asked++
-		r := asked{op: w.Op, number: w.Number, from: remote, operand: w.Imm, compare: w.Other}
+		r := asked{op: w.Op, number: w.Number, from: remote, operand: w.Imm}
 		q.post(func(p *qp) error { return p.respond(&r) })
 		return nil
 	}
@@ -55,14 +55,9 @@ func (q *qp) carryOut(w *verbs.Request) error {
 		wc.Imm, wc.HasImm = uint32(w.Imm), true
 		q.post(func(p *qp) error { return p.place(remote, data) })
 		q.post(func(p *qp) error { return p.deliver(nil, wc, solicited) })
-	case transport.OpSend, transport.OpSendInvalidate:
-		if wc.Bytes = len(data); w.Op == transport.OpSendInvalidate {
-			wc.Key = transport.Key(w.Other)
-			q.post(func(p *qp) error { return p.invalidate(wc.Key) })
-		}
+	case transport.OpSend:
+		wc.Bytes = len(data)
 		q.post(func(p *qp) error { return p.deliver(data, wc, solicited) })
-	default:
-		return q.PD.CarryOut(&q.Windows, w)
 	}
 	return nil
 }

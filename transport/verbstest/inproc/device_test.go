@@ -1,6 +1,3 @@
-// Package inproc is a provider for the ranks of one process, over Go memory. It is an example of what a
-// provider takes where speed does not matter: regions, windows, queues, completion handlers and connection
-// management are the shared parts in transport/internal, and only how bytes move is here.
 package inproc
 
 import (
@@ -44,7 +41,7 @@ func (d *device) Query() transport.DeviceAttr {
 	return transport.DeviceAttr{
 		Provider: "inproc", MaxSGE: 8, MaxSegments: 8, MaxInline: 64, MaxMessage: 1 << 30,
 		MaxQPDepth: 1 << 12, MaxReads: 16, MaxPrivate: 512, Handlers: d.Handlers,
-		TailLast: true, Atomics: true, Windows: true, PollableCQs: true,
+		TailLast: true, Atomics: true, PollableCQs: true,
 	}
 }
 
@@ -54,11 +51,11 @@ func (d *device) Close() error { return d.Device.Close(nil) }
 // memory is the device's part in regions: memory of the Go heap, about which peers need not be told.
 type memory struct{ dev *device }
 
-func (m memory) Closed() bool                                                { return m.dev.Closed() }
-func (m memory) NewEntry(int) error                                          { return nil }
-func (m memory) Publish(*verbs.Region, uint32, transport.QPN, transport.Key) {}
-func (m memory) Registered(*verbs.Region)                                    {}
-func (m memory) Revoke(*verbs.Region, bool, bool) error                      { return nil }
+func (m memory) Closed() bool                                 { return m.dev.Closed() }
+func (m memory) NewEntry(int) error                           { return nil }
+func (m memory) Publish(*verbs.Region, uint32, transport.Key) {}
+func (m memory) Registered(*verbs.Region)                     {}
+func (m memory) Revoke(*verbs.Region, bool, bool) error       { return nil }
 
 func (m memory) Map(n int, _ transport.Access) ([]byte, error) {
 	mem := make([]byte, n+pageSize)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -154,7 +155,7 @@ func (t *Target) unmapLocked() (err error) {
 	t.base.Store(nil)
 	t.Control.at.Store(nil)
 	for _, unmap := range t.unmaps {
-		err = unmap()
+		err = errors.Join(err, unmap())
 	}
 	t.unmaps = nil
 	return err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -89,6 +90,10 @@ func (w *Windows) NewDynamic(id uint32, typ rma.Type) (*Window, WindowCard, erro
 func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMemory) (*Window, WindowCard,
 	error) {
 	e := ws.e
+	if n := len(e.fabrics); n > maxWindowFabrics {
+		return nil, WindowCard{Failed: 1}, fmt.Errorf("%w: a window of a rank with %d fabrics; windows "+
+			"support up to %d", transport.ErrInvalid, n, maxWindowFabrics)
+	}
 	size := controlBytes
 	if dynamic != nil {
 		size = dynamicControlBytes
@@ -97,29 +102,40 @@ func (ws *Windows) make(id uint32, mem []byte, typ rma.Type, dynamic *dynamicMem
 	if err != nil {
 		return nil, WindowCard{Failed: 1}, err
 	}
+	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
+	card, err := w.register()
+	if err != nil {
+		return nil, WindowCard{Failed: 1}, errors.Join(err, w.Discard())
+	}
+	return w, card, nil
+}
+
+// register registers the window's memory in all fabrics, and describes it. After an error, Discard undoes it.
+func (w *Window) register() (WindowCard, error) {
+	e, mem := w.e, w.mem
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := &Window{e: e, id: id, typ: typ, mem: mem, control: control, dynamic: dynamic}
 	w.orderLocks()
 	w.enableSharedMovesLocked()
-	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(typ.Size)}
-	if dynamic != nil {
+	card := WindowCard{Bytes: uint64(len(mem)), Elem: uint64(w.typ.Size)}
+	if w.dynamic != nil {
 		card.Dynamic = 1
 	}
-	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%uintptr(typ.Size) != 0 {
+	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%uintptr(w.typ.Size) != 0 {
 		card.Unaligned = 1
 	}
 	for i, f := range e.fabrics {
 		keys := &card.Fabrics[i]
 		copy(keys.Name[:], f.name)
-		if keys.Control, err = w.registerLocked(f, control); err == nil && len(mem) > 0 {
+		var err error
+		if keys.Control, err = w.registerLocked(f, w.control); err == nil && len(mem) > 0 {
 			keys.Mem, err = w.registerLocked(f, mem)
 		}
 		if err != nil {
-			return nil, WindowCard{Failed: 1}, errors.Join(err, w.deregisterLocked())
+			return WindowCard{}, err
 		}
 	}
-	return w, card, nil
+	return card, nil
 }
 
 // registerLocked registers mem in a fabric with the rights of peers, which include Atomics only if mem is
@@ -213,7 +229,7 @@ func (w *Window) Discard() error {
 func (c *WindowCard) keysFor(f *fabric) (*windowKeys, error) {
 	for i := range c.Fabrics {
 		k := &c.Fabrics[i]
-		if n := len(f.name); n <= len(k.Name) && string(k.Name[:n]) == f.name {
+		if string(bytes.TrimRight(k.Name[:], "\x00")) == f.name {
 			return k, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/weft-mpi/weft/channel"
@@ -203,7 +204,7 @@ func (v *Recvs) deliverUnexpectedLocked(r *request, a *unexpectedMessage) {
 	r.matched(int(a.match.Source), int(a.match.Tag), a.bytes)
 	p := a.peer
 	if p != nil && p.state != peerOpen && !a.local() {
-		v.e.Requests.complete(r, p.cause) // the rest will not arrive any more
+		v.e.Requests.complete(r, cmp.Or(p.cause, ErrFinalized)) // the rest will not arrive any more
 		v.e.unexpected.release(a)
 		return
 	}
@@ -603,7 +604,7 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 		return // it has failed already
 	}
 	if p.state != peerOpen {
-		v.e.Requests.complete(r, p.cause)
+		v.e.Requests.complete(r, cmp.Or(p.cause, ErrFinalized))
 		return
 	}
 	r.setPeer(p)
@@ -648,7 +649,7 @@ func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {
 	if err != nil {
 		v.e.failures.failPeer(p, err)
 		if !r.completed() { // the rendezvous receiver did not know it
-			v.e.Requests.complete(r, p.cause)
+			v.e.Requests.complete(r, cmp.Or(p.cause, err))
 		}
 	} else {
 		v.e.progress.deferUnsent(p)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -74,4 +75,50 @@ func TestCloseSeenByAnotherGoroutine(t *testing.T) {
 		<-closed
 		<-driven
 	})
+}
+
+// TestNothingSucceedsAfterClose: an operation that the rank's own closed connection refuses has failed, though
+// its peer has not.
+func TestNothingSucceedsAfterClose(t *testing.T) {
+	w := world(t, tcpDevices(t, 2))
+	connected(t, w)
+	windows := windowOf(t, w, 1)
+	e, target := w[0], windows[0].Target(1)
+	require.NoError(t, target.Reach(nil))
+	e.mu.Lock()
+	p := e.peers[1]
+	e.closing = true
+	p.ch.QP().Close()
+	e.mu.Unlock()
+
+	require.ErrorIs(t, target.Put(make([]byte, wordBytes), 0, nil), transport.ErrState)
+
+	fetching := func(state peerState, fetch func(r *request)) error { // the end of a receive that was matched
+		h, err := e.Recvs.Irecv(world0, make([]byte, 5000), 1, 1, 1)
+		require.NoError(t, err)
+		e.mu.Lock()
+		r := e.Requests.find(h)
+		require.True(t, e.matching.RemovePosted(&r.posted))
+		p.state = state
+		fetch(r)
+		require.Empty(t, e.failures.peers)
+		e.mu.Unlock()
+		_, err = e.Requests.Wait(h)
+		return err
+	}
+	require.ErrorIs(t, fetching(peerOpen, func(r *request) {
+		e.Recvs.fetchBegunLocked(r, p, false, transport.ErrState)
+	}), transport.ErrState)
+	require.ErrorIs(t, fetching(peerClosed, func(r *request) {
+		e.Recvs.fetchLocked(r, p, rendezvous.Source{Key: 1, Length: 5000})
+	}), ErrFinalized)
+	require.ErrorIs(t, fetching(peerClosed, func(r *request) {
+		a := &unexpectedMessage{peer: p, bytes: 5000, incomplete: true}
+		p.unexpectedCount++
+		e.unexpected.count++
+		e.Recvs.deliverUnexpectedLocked(r, a)
+	}), ErrFinalized)
+	for i := range windows {
+		require.NoError(t, windows[i].Free())
+	}
 }

@@ -276,11 +276,12 @@ func (w *Windows) onPeerFailed(p *peer) {
 
 func isQueueFull(err error) bool { return errors.Is(err, transport.ErrQueueFull) }
 
-// because returns why a post failed: the peer's failure, if the peer has failed.
+// because returns why a post failed: the peer's failure, if the peer has failed. While the rank closes its
+// connections, the peer has not.
 func (y *failures) because(p *peer, err error) error {
 	if !errors.Is(err, transport.ErrState) {
 		return err
 	}
 	y.failPeer(p, err)
-	return p.cause
+	return cmp.Or(p.cause, err)
 }

@@ -369,6 +369,17 @@ func (r *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err 
 	return token, true, r.Progress(c)
 }
 
+// Missing returns how many bytes of the messages with a token are to be fetched and have not arrived. A Read, or
+// a grant, counts when it has completed.
+func (r *Receiver) Missing(token uint64) (n int) {
+	for _, t := range r.table {
+		if t.c != nil && t.token == token {
+			n += t.want - t.arrived
+		}
+	}
+	return n
+}
+
 // Fail abandons everything that a channel whose queue pair is cut has to fetch, and passes the tokens to
 // each.
 func (r *Receiver) Fail(c *channel.Channel, each func(token uint64)) error {

@@ -16,7 +16,7 @@ import (
 // An operation that is cancelled in this way completes when its buffer is free. That is immediately if
 // nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive
 // whose data is arriving, when it has arrived. An operation that was matched before succeeds. A peer that
-// does not answer within cancelTimeout counts as failed.
+// does not answer within cancelTimeout, or of whose message nothing arrives for so long, counts as failed.
 type Canceller struct {
 	e     *Engine
 	ctx   context.Context
@@ -99,26 +99,59 @@ func (s *Canceller) onDone() {
 
 func (s *Canceller) cancelBoundLocked() {
 	s.e.mu.assertHeld()
-	left := false
+	var left []cancelled
 	for r := range s.e.Requests.underWay() {
 		if r.canceller == s && r.cause == nil {
 			s.e.Cancels.cancelLocked(r, *s.ended.Load())
-			left = left || !r.completed()
+			if !r.completed() {
+				left = append(left, cancelled{r.handle(), r.fetchedLocked()})
+			}
 		}
 	}
-	if left {
-		time.AfterFunc(cancelTimeout, s.failUnresponsive)
+	s.watchLocked(left)
+}
+
+// cancelled is an operation that was cancelled and is not complete.
+type cancelled struct {
+	request Request
+	fetched int // of a receive: result of fetchedLocked when it was last looked at
+}
+
+// watchLocked looks at operations again after cancelTimeout.
+func (s *Canceller) watchLocked(list []cancelled) {
+	s.e.mu.assertHeld()
+	if len(list) > 0 && s.e.stopped == nil {
+		time.AfterFunc(cancelTimeout, func() { s.failUnresponsive(list) })
 	}
 }
 
-// failUnresponsive fails the peers that have not released their buffers.
-func (s *Canceller) failUnresponsive() {
+// failUnresponsive fails the peers of those operations that are still not complete. A receive has more time
+// while bytes of its message arrive.
+func (s *Canceller) failUnresponsive(list []cancelled) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	for r := range s.e.Requests.underWay() {
-		if p := r.peer; r.canceller == s && p != nil {
+	var left []cancelled
+	for _, c := range list {
+		r := s.e.Requests.find(c.request)
+		if r == nil || r.completed() {
+			continue
+		}
+		fetched := r.fetchedLocked()
+		switch p := r.peer; {
+		case r.kind == kindRecv && (p == nil || fetched > c.fetched):
+			left = append(left, cancelled{c.request, fetched})
+		case p != nil:
 			s.e.failures.failPeer(p, fmt.Errorf("it did not answer the cancellation of a message within "+
 				"%v", cancelTimeout))
 		}
 	}
+	s.watchLocked(left)
+}
+
+// fetchedLocked returns how many bytes of its announced message a receive has fetched.
+func (r *request) fetchedLocked() int {
+	if r.kind != kindRecv || r.peer == nil {
+		return 0
+	}
+	return r.received - r.peer.fabric.receiver.Missing(r.token())
 }

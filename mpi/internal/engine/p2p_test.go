@@ -732,13 +732,51 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 		cancel()
 		require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
 		require.False(t, w[0].isDone(r))
-		canceller.failUnresponsive() // as its timer does
+		canceller.failUnresponsive([]cancelled{{request: r}}) // as its timer does
 		_, err = w[0].Requests.Wait(r)
 		require.ErrorIs(t, err, ErrProcFailed)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorContains(t, err, "rank 1")
 		require.Zero(t, outstanding(w[0], 1))
 	})
+}
+
+// TestCanceller_ALongMessageMayArrive: a peer is not failed while bytes of its message arrive, however long that
+// takes, but it is when they stop.
+func TestCanceller_ALongMessageMayArrive(t *testing.T) {
+	w := world(t, simDevices(1, 2))
+	connected(t, w)
+	const bytes = 100_000
+	var vec [][]byte // each buffer is read by itself
+	for range 100 {
+		vec = append(vec, make([]byte, bytes/100))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	canceller := w[1].Cancels.NewCanceller(ctx)
+	_, err := w[0].Sends.Issend(world0, make([]byte, bytes), 1, 1)
+	require.NoError(t, err)
+	r, err := w[1].Recvs.IrecvVec(world0, vec, 0, 1, 1)
+	require.NoError(t, err)
+	w[1].Cancels.Bind(r, canceller)
+	fetched := func() int {
+		w[1].mu.Lock()
+		defer w[1].mu.Unlock()
+		return w[1].Requests.find(r).fetchedLocked()
+	}
+	drive(t, w, func() bool { return w[1].fetching(r) })
+	cancel()
+	require.Eventually(t, func() bool { return canceller.ended.Load() != nil }, 2*time.Minute, time.Millisecond)
+	before := fetched()
+	drive(t, w, func() bool { return fetched() > before })
+	require.Less(t, fetched(), bytes, "the message is there: nothing is tested")
+	canceller.failUnresponsive([]cancelled{{r, before}}) // as its timer does
+	require.Equal(t, peerOpen, peerOf(w[1], 0).state)
+	require.False(t, w[1].isDone(r))
+
+	canceller.failUnresponsive([]cancelled{{r, fetched()}})
+	_, err = w[1].Requests.Wait(r)
+	require.ErrorIs(t, err, ErrProcFailed)
+	require.ErrorContains(t, err, "rank 0")
 }
 
 // TestMatchedMessageOfLostPeer: of a message that a Message holds, what is here is received though its sender

@@ -47,7 +47,7 @@ type peer struct {
 	incoming            incoming
 	controls            []control          // control messages that wait for a connection or for room
 	earlySteps          int                // its messages of agreements that must wait here
-	earlyRevokes        int                // its REVOKEs of unknown communicators
+	earlyRevokes        int                // its REVOKEs of unknown communicators that are stored
 	unexpectedCount     int                // unexpected messages from the peer
 	bytesWhilePaused    int                // payload that it sent after it had read the order to pause
 	payloadPaused       bool               // the peer was told to announce payload instead of sending it

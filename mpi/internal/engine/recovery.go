@@ -29,7 +29,7 @@ type Recovery struct {
 	onRevoke        func(communicator uint32) // Config.Revoked
 	agreements      map[uint32]*agreements
 	early           map[uint32][]earlyMessage // for communicators that this rank does not know yet
-	earlyRevokes    map[uint32]bool           // REVOKEs for such communicators
+	earlyRevokes    map[uint32]*peer          // REVOKEs for such communicators, and who sent them first
 	held            map[uint32][]earlyMessage // that name failures not reported here yet
 	groupCalls      []*GroupCall              // under way
 	detects         bool                      // Config.DetectsFailures
@@ -67,7 +67,7 @@ func (v *Recovery) init(e *Engine, c Config) {
 	v.e, v.onRevoke, v.detects, v.launcherReports = e, c.Revoked, c.DetectsFailures, c.LauncherReportsFailures
 	v.acknowledged, v.revoked = map[uint32]int{}, map[uint32]bool{}
 	v.agreements, v.early = map[uint32]*agreements{}, map[uint32][]earlyMessage{}
-	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]bool{}
+	v.held, v.earlyRevokes = map[uint32][]earlyMessage{}, map[uint32]*peer{}
 	e.routes.onMessage(channel.Agree, v.onAgree)
 	e.routes.onMessage(channel.Revoke, v.onRevokeMessage)
 }
@@ -243,13 +243,13 @@ func (v *Recovery) onRevokeMessage(p *peer, body []byte) error {
 	}
 	// The others are told when the communicator exists here: so for one that never will, a peer cannot make
 	// this rank send more than once.
-	if v.revoked[communicator] || v.earlyRevokes[communicator] {
+	if v.revoked[communicator] || v.earlyRevokes[communicator] != nil {
 		return nil
 	}
 	if p.earlyRevokes++; p.earlyRevokes > maxEarlyRevokes {
 		return fmt.Errorf("%w: too many REVOKEs of communicators that do not exist", transport.ErrProtocol)
 	}
-	v.earlyRevokes[communicator] = true
+	v.earlyRevokes[communicator] = p
 	return nil
 }
 
@@ -514,17 +514,27 @@ func (v *Recovery) open(communicator uint32) {
 	early := v.early[communicator]
 	delete(v.early, communicator)
 	v.takeUp(communicator, early)
-	if v.earlyRevokes[communicator] {
-		delete(v.earlyRevokes, communicator)
+	if v.forgetEarlyRevoke(communicator) {
 		v.revoke(communicator)
 	}
+}
+
+// forgetEarlyRevoke removes the stored REVOKE for a communicator; false if there is none.
+func (v *Recovery) forgetEarlyRevoke(communicator uint32) bool {
+	p := v.earlyRevokes[communicator]
+	if p == nil {
+		return false
+	}
+	delete(v.earlyRevokes, communicator)
+	p.earlyRevokes--
+	return true
 }
 
 // reuse forgets a communicator whose context a new one uses.
 func (v *Recovery) reuse(communicator uint32) {
 	delete(v.agreements, communicator)
 	delete(v.revoked, communicator)
-	delete(v.earlyRevokes, communicator)
+	v.forgetEarlyRevoke(communicator)
 	for _, h := range v.held[communicator] {
 		h.from.earlySteps--
 	}

@@ -209,3 +209,22 @@ func TestRecovery_WhatWaitsForAPeerIsBounded(t *testing.T) {
 	require.ErrorIs(t, peerOf(w[0], 1).cause, errTakesNothing)
 	require.Empty(t, peerOf(w[0], 1).controls)
 }
+
+// Only the REVOKEs that are stored count: not those of communicators that this rank has opened since, or whose
+// contexts it uses for others.
+func TestRecovery_REVOKEsThatWereTakenUpDoNotCount(t *testing.T) {
+	w := fourRanks(t, Config{})
+	e, p := w[0], func() *peer { return peerOf(w[0], 3) }
+	const opened, reused = unknownOfTest, unknownOfTest + contextid.Kinds
+	for i, communicator := range []uint32{opened, reused} {
+		says(w[3], 0, control{channel.Revoke, binary.LittleEndian.AppendUint32(nil, communicator)})
+		until(t, func() bool { return p().earlyRevokes == i+1 }, e, w[3])
+	}
+	require.True(t, e.Recovery.OpenCommunicator(opened, []int32{0, 3}))
+	require.Equal(t, 1, p().earlyRevokes)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Recovery.reuse(reused)
+	require.Zero(t, p().earlyRevokes)
+	require.Empty(t, e.Recovery.earlyRevokes)
+}

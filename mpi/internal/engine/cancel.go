@@ -230,7 +230,7 @@ func (n *Cancels) CancelAndFree(h Request) {
 	r := e.Requests.find(h)
 	switch {
 	case r == nil:
-	case r.completed() || r.kind == kindRecv && e.matching.RemovePosted(&r.posted):
+	case r.completed() || r.kind == kindRecv && n.cancelLocallyLocked(r):
 		e.Requests.collect(h, r)
 	case r.kind == kindSend:
 		r.detached, r.observed = true, true

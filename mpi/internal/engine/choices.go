@@ -99,13 +99,15 @@ func (c *Choices) remove(r *request) bool {
 	return false
 }
 
-// onPeerFailed fails the receives in held that wait for a peer, as posted receives fail.
+// onPeerFailed fails the receives in held that wait for a peer, as posted receives fail. A receive whose
+// message has arrived leaves held, and succeeds, when no earlier one is before it any more.
 func (c *Choices) onPeerFailed(p *peer) {
 	for _, r := range append([]*request(nil), c.held...) {
 		s := r.posted.Source
 		if s == int32(p.rank) || s == AnySource && c.e.failures.inContext(r.posted.Context, p.rank) {
-			c.remove(r)
-			c.e.Requests.complete(r, p.cause)
+			if c.remove(r) {
+				c.e.Requests.complete(r, p.cause)
+			}
 		}
 	}
 }

@@ -62,3 +62,29 @@ func TestChoices_CancelAndFree(t *testing.T) {
 	require.Empty(t, e.Choices.held)
 	require.Nil(t, e.Requests.find(r))
 }
+
+// A probe gets one number, although the check that finds its message, before it sleeps, is repeated.
+func TestChoices_AProbeIsNumberedOnce(t *testing.T) {
+	checks, numbered := 0, 0
+	e := worldOf(t, simDevices(1, 2), Config{
+		Decided: func(int) (int, bool) {
+			if checks++; checks <= 2 { // those before and after a pass
+				return 1, true
+			}
+			return 0, true
+		},
+		Hook: &Hook{Tell: func(v Event) {
+			if v.Kind == EventChoice {
+				numbered++
+			}
+		}},
+	})[0]
+	e.waiting.maxYields = 0 // it sleeps after one pass
+	require.NoError(t, e.Sends.Send(world0, []byte("here"), 0, 1))
+	st, err := e.Probes.Probe(world0, AnySource, 1, nil)
+	require.NoError(t, err)
+	require.Equal(t, 0, st.Source)
+	require.GreaterOrEqual(t, checks, 3, "it was found before it would have slept: nothing is tested")
+	require.Equal(t, 1, numbered)
+	require.Equal(t, 1, e.Choices.number)
+}

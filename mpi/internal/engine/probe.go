@@ -13,10 +13,13 @@ func (q *Probes) Probe(context uint32, src, tag int, canceller *Canceller) (Stat
 	start := e.hook.begin(CallProbe, 0)
 	defer e.hook.end(CallProbe, start, src, tag, 0)
 	var st Status
+	var ok bool
 	var err error
 	var since probeFailures
 	e.waiting.waitUntilProbed(0, nil, func() bool {
-		var ok bool
+		if ok || err != nil {
+			return true // a further check: Choices has numbered the probe
+		}
 		st, ok, err = q.probe(context, src, tag)
 		if err == nil && !ok {
 			err = since.end(e, context, src, canceller)

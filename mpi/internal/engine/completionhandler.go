@@ -13,9 +13,10 @@ import (
 // passes. Then a rank that computes still answers its peers, and a goroutine that waits only polls its own
 // request.
 type completionHandler struct {
-	e     *Engine
-	timer *time.Timer // makes a pass for work that no event announces; nil without a handler
-	armed bool        // the timer runs
+	e       *Engine
+	running atomic.Bool // there is a handler
+	timer   *time.Timer // makes a pass for work that no event announces
+	armed   bool        // the timer runs
 	// changes whenever the handler, or a goroutine that advances collectives, may have completed something
 	passes atomic.Uint32
 	spin   time.Duration
@@ -61,6 +62,7 @@ func (h *completionHandler) start(d transport.Device) (transport.HandlerID, erro
 			}
 		})
 		h.timer.Stop()
+		h.running.Store(true)
 	}
 	class := transport.LowLatency
 	if h.at.Bulk {
@@ -139,8 +141,8 @@ func (h *completionHandler) moveQueue(f *fabric) error {
 	return errors.Join(err, f.Device.CloseHandler(id))
 }
 
-// active reports whether a handler makes the passes.
-func (h *completionHandler) active() bool { return h.timer != nil }
+// active reports whether a handler makes the passes. It may be called without the lock.
+func (h *completionHandler) active() bool { return h.running.Load() }
 
 // runLocked makes the passes for an event.
 func (h *completionHandler) runLocked() {
@@ -180,7 +182,7 @@ func (h *completionHandler) stop() (err error) {
 		err = errors.Join(err, f.Device.ModifyCQ(f.cq, 0))
 	}
 	h.timer.Stop()
-	h.timer = nil
+	h.running.Store(false)
 	h.e.mu.Unlock()
 	if err != nil {
 		return err

@@ -129,3 +129,14 @@ func TestHandler_N5_FINsWhileItTakesOthers(t *testing.T) {
 		t.Fatal("nobody has told the handler of the third FIN")
 	}
 }
+
+// A goroutine that waits at several endpoints asks for the handler without the lock, also while the rank ends.
+func TestHandler_ActiveNeedsNoLock(t *testing.T) {
+	e := withHandlers(t, "sim", 1, 1, Config{})[0]
+	require.True(t, e.completionHandler.active())
+	asked := make(chan bool)
+	go func() { asked <- e.completionHandler.active() }()
+	require.NoError(t, e.completionHandler.stop()) // the race detector looks on
+	<-asked
+	require.False(t, e.completionHandler.active())
+}

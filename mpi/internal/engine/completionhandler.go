@@ -99,8 +99,8 @@ func (e *Engine) Handler() (HandlerPlace, bool) {
 	return e.completionHandler.at, e.completionHandler.active()
 }
 
-// MoveHandler moves the endpoint's completion queues to a handler at another place. No event is lost (N3). It
-// does nothing to an endpoint without a handler.
+// MoveHandler moves the endpoint's completion queues to a handler at another place, or after an error back to
+// where they were. No event is lost (N3). It does nothing to an endpoint without a handler.
 func (e *Engine) MoveHandler(to HandlerPlace) error {
 	h := &e.completionHandler
 	h.moving.Lock()
@@ -114,11 +114,14 @@ func (e *Engine) MoveHandler(to HandlerPlace) error {
 	if !active || from == to {
 		return nil
 	}
-	for _, f := range e.fabrics {
+	for i, f := range e.fabrics {
 		if err := h.moveQueue(f); err != nil {
 			e.mu.Lock()
 			h.at = from
 			e.mu.Unlock()
+			for _, moved := range e.fabrics[:i] {
+				err = errors.Join(err, h.moveQueue(moved))
+			}
 			return err
 		}
 	}

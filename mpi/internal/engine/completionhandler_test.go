@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -139,4 +141,46 @@ func TestHandler_ActiveNeedsNoLock(t *testing.T) {
 	require.NoError(t, e.completionHandler.stop()) // the race detector looks on
 	<-asked
 	require.False(t, e.completionHandler.active())
+}
+
+// placed is a device that knows the class of its handlers, and may refuse those of class Bulk.
+type placed struct {
+	transport.Device
+	refusesBulk bool
+	class       map[transport.HandlerID]transport.Class
+}
+
+var errBulk = errors.New("no bulk handlers")
+
+func (d *placed) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
+	if d.refusesBulk && c.Class == transport.Bulk {
+		return 0, errBulk
+	}
+	id, err := d.Device.SetCompletionHandler(c)
+	d.class[id] = c.Class
+	return id, err
+}
+
+// If one of several queues cannot be moved, all are where they were.
+func TestHandler_MovesAllQueuesOrNone(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	conf := Config{Identity: transport.Identity{Job: "test", Size: 1}, HandlerCores: cores[:1],
+		Log: slog.New(slog.DiscardHandler)}
+	var devices []*placed
+	for i, d := range tcpDevices(t, 2) {
+		devices = append(devices, &placed{d, i == 1, map[transport.HandlerID]transport.Class{}})
+		conf.Fabrics = append(conf.Fabrics, Fabric{Device: devices[i]})
+	}
+	e, err := newEngine(conf)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.hub.Destroy(ErrFinalized)) }()
+	before, _ := e.Handler()
+	require.ErrorIs(t, e.MoveHandler(HandlerPlace{Core: cores[0], Bulk: true}), errBulk)
+	at, active := e.Handler()
+	require.True(t, active)
+	require.Equal(t, before, at)
+	for i, f := range e.fabrics {
+		require.Equal(t, transport.LowLatency, devices[i].class[f.handler], "fabric %d", i)
+	}
 }

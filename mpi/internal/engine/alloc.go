@@ -146,15 +146,25 @@ func (e *Engine) usesLocked(m *Memory) error {
 			if !m.contains(b) {
 				continue
 			}
-			what, tag := "a send to", r.msg.Tag
-			if r.kind == kindRecv {
-				what, tag = "a receive from", r.posted.Tag
-			}
-			return fmt.Errorf("%w: %s rank %d of the world with tag %d still uses it; wait for that first",
-				ErrBuffer, what, r.rank, tag)
+			return fmt.Errorf("%w: %s still uses it; wait for that first", ErrBuffer, r.text())
 		}
 	}
 	return nil
+}
+
+// text names a send or a receive in errors.
+func (r *request) text() string {
+	if r.kind != kindRecv {
+		return fmt.Sprintf("a send to rank %d of the world with tag %d", r.rank, r.msg.Tag)
+	}
+	source, tag := "any rank", "any tag"
+	if r.posted.Source != AnySource {
+		source = fmt.Sprintf("rank %d of the world", r.posted.Source)
+	}
+	if r.posted.Tag != AnyTag {
+		tag = fmt.Sprintf("tag %d", r.posted.Tag)
+	}
+	return "a receive from " + source + " with " + tag
 }
 
 // contains reports whether b begins in the memory.

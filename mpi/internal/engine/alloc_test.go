@@ -58,6 +58,28 @@ func TestFreeAfterFail(t *testing.T) {
 	})
 }
 
+// The error of Free names the operation that uses the memory.
+func TestFree_NamesTheUser(t *testing.T) {
+	e := world(t, simDevices(1, 2))[0]
+	for text, r := range map[string]struct{ source, tag int }{
+		"a receive from rank 1 of the world with tag 5 still uses it": {1, 5},
+		"a receive from any rank with tag 5 still uses it":            {AnySource, 5},
+		"a receive from any rank with any tag still uses it":          {AnySource, AnyTag},
+	} {
+		b, err := e.hub.Memory.Alloc(100)
+		require.NoError(t, err)
+		h, err := e.Recvs.Irecv(world0, b, r.source, r.tag, 1)
+		require.NoError(t, err)
+		err = e.hub.Memory.Free(b)
+		require.ErrorIs(t, err, ErrBuffer)
+		require.ErrorContains(t, err, text)
+		require.NoError(t, e.Cancels.Cancel(h))
+		_, err = e.Requests.Wait(h)
+		require.NoError(t, err)
+		require.NoError(t, e.hub.Memory.Free(b))
+	}
+}
+
 // BenchmarkFind is what a look-up costs that would spare a message its registration: docs/internals/adr/0008 rests on
 // it.
 func BenchmarkFind(b *testing.B) {

@@ -634,7 +634,7 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 			v.copyBudget -= int(s.Length)
 		}
 	}
-	if !done {
+	if !done && err == nil {
 		done, err = p.fabric.receiver.Start(p.ch, s, v.destination, r.token())
 	}
 	v.fetchBegunLocked(r, p, done, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
 )
@@ -149,4 +150,47 @@ func TestSharedCopies_NotWhereRanksShareCores(t *testing.T) {
 		return err
 	})
 	require.Zero(t, w[0].fabrics[0].sender.SharedBytes())
+}
+
+var errKept = errors.New("the region is kept")
+
+// deregistersNot is a protection domain whose next region cannot be deregistered, once it is armed.
+type deregistersNot struct {
+	transport.PD
+	armed bool
+}
+
+func (d *deregistersNot) Register(buf []byte, access transport.Access) (transport.MR, error) {
+	mr, err := d.PD.Register(buf, access)
+	if d.armed && err == nil {
+		d.armed, mr = false, kept{mr}
+	}
+	return mr, err
+}
+
+type kept struct{ transport.MR }
+
+func (m kept) Deregister() error { return errors.Join(errKept, m.MR.Deregister()) }
+
+// If a copy fails in a way that ends the channel, the peer fails: the message is not fetched in another way.
+func TestSharedCopies_AnErrorOfTheCopyFailsThePeer(t *testing.T) {
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
+	f := w[0].fabrics[0]
+	pd := &deregistersNot{PD: f.pd}
+	f.receiver = rendezvous.NewReceiver(pd, rendezvous.ReceiverConfig{Share: true})
+	connected(t, w)
+	out, in := make([]byte, 200_000), make([]byte, 200_000)
+	pd.armed = true
+	var err error
+	for i := 0; pd.armed; i++ { // both ends do not share every copy
+		require.Less(t, i, 20, "nothing is shared: nothing is tested")
+		_, err = w[1].Sends.Isend(world0, out, 0, 1)
+		require.NoError(t, err)
+		r, err2 := w[0].Recvs.IrecvVec(world0, [][]byte{in}, 1, 1, 1)
+		require.NoError(t, err2)
+		drive(t, w, func() bool { return w[0].isDone(r) })
+		_, err = w[0].Requests.Wait(r)
+	}
+	require.ErrorIs(t, err, errKept)
+	require.ErrorIs(t, err, ErrProcFailed)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -337,6 +338,35 @@ func TestMailboxes_RankWithoutMemory(t *testing.T) {
 	offers := make([]byte, 2*mailboxOffer)
 	offers[0] = 1
 	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).acceptLocked(offers))
+}
+
+// A rank that cannot begin to exchange verdicts gives back the memory that the others were to read for them.
+func TestMailboxes_NoVerdictsAfterARevoke(t *testing.T) {
+	const n, context = 2, 100
+	var devices []transport.Device
+	for range n {
+		d, err := sharedMemory()
+		require.NoError(t, err)
+		devices = append(devices, d)
+	}
+	w := world(t, devices)
+	connected(t, w)
+	var all []*Mailboxes
+	for _, e := range w {
+		m := e.MailboxCalls.New(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
+			MailboxBytes(n))
+		require.NoError(t, m.beginSetup())
+		all = append(all, m)
+	}
+	drive(t, w, func() bool { return all[0].setup.over && all[1].setup.over })
+	m := all[0]
+	require.NotNil(t, m.test)
+	require.NoError(t, w[0].Recovery.Revoke(contextid.Communicator(context)))
+	w[0].mu.Lock()
+	defer w[0].mu.Unlock()
+	m.settleLocked()
+	require.Equal(t, mailboxesAbsent, m.state)
+	require.Nil(t, m.test, "its test memory is left")
 }
 
 // TestMailboxes_E10_WithinTheBudget: mailboxes count against a rank's budget for buffers until all ranks have

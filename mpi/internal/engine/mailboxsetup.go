@@ -70,8 +70,9 @@ func (m *Mailboxes) settleLocked() {
 		m.pulls = !slices.Contains(m.setup.Output, 0)
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
-		m.beginTestingLocked()
-		return
+		if m.beginTestingLocked(); m.state == mailboxesTesting {
+			return
+		}
 	case m.memory != nil:
 		// Nobody writes there: all ranks have the same offers, and find no mailboxes.
 		_ = m.e.MailboxCalls.buffers.free(m.memory)

@@ -54,7 +54,7 @@ func (w *window) attach(mem []byte) (int, error) {
 			"place for atomics", ErrBuffer, w.elem)
 	}
 	at, err := w.w.Attach(mem)
-	if errors.Is(err, engine.ErrManyAttached) {
+	if errors.Is(err, engine.ErrManyAttached) || errors.Is(err, engine.ErrAttachedTooOften) {
 		err = fmt.Errorf("%w: %w", ErrBuffer, err)
 	}
 	return at, err

@@ -369,8 +369,8 @@ func (r *Receiver) OnCompletion(wc *transport.WC) (token uint64, done bool, err 
 	return token, true, r.Progress(c)
 }
 
-// Missing returns how many bytes of the messages with a token are to be fetched and have not arrived. A Read, or
-// a grant, counts when it has completed.
+// Missing returns how many bytes of the messages with a token are to be fetched and have not arrived. A Read,
+// or a grant, counts when it has completed.
 func (r *Receiver) Missing(token uint64) (n int) {
 	for _, t := range r.table {
 		if t.c != nil && t.token == token {

@@ -8,7 +8,7 @@ import (
 )
 
 // collectiveBuffers allocates the registered memory of collectives: mailboxes and stages. It counts against
-// the rank's budget for buffers (E10). A collective without such memory uses messages. The engine's lock
+// the rank's budget for buffers. A collective without such memory uses messages. The engine's lock
 // guards it.
 type collectiveBuffers struct {
 	budget *channel.Budget

@@ -21,7 +21,7 @@ type completionHandler struct {
 	passes atomic.Uint32
 	spin   time.Duration
 	at     HandlerPlace
-	served []*servedPlace // by the order in which it came there
+	served []*servedPlace // in the order in which the handler came to these places
 	moving orderedMutex   // held while the queues go to another handler; before the lock of the engine
 }
 

@@ -16,8 +16,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// connections connects this endpoint to peers. A connect runs in a goroutine of its own, off the data path
-// (docs/internals/adr/0016); the devices call back into acceptor.
+// connections connects this endpoint to peers, off the data path (docs/internals/adr/0016, "Connection setup
+// runs off the data path"). One goroutine at a time, connectWaiting, begins the connects one after another. A
+// connect that a device cannot begin without waiting (transport.Beginner) then runs in a goroutine of its
+// own. The devices call back into acceptor.
 //
 // Invariants, under the lock: a peer has at most one channel, made by Prepare; it is open from Connected on,
 // which is called at most once. Nobody waits for a connect: sends queue at the peer meanwhile.
@@ -41,9 +43,10 @@ func (d *connections) init(e *Engine, c Config) {
 	d.channelConfig.BusyPolling = c.SpinTime > 0 && len(c.HandlerCores) == 0
 }
 
-// A rank runs only a few connects at once. If all ranks connect to all others at the same time, most
-// connections have been made by the peer before their connect starts; started together, nearly all would be
-// made twice. A connect without an answer delays the others by connectShare only.
+// A rank runs only a few connects at once, not counting those that a device has begun by itself
+// (transport.Beginner). If all ranks connect to all others at the same time, most connections have been made
+// by the peer before their connect starts; started together, nearly all would be made twice. A connect
+// without an answer delays the others by connectShare only.
 const (
 	connectsAtOnce = 4
 	connectShare   = 50 * time.Millisecond
@@ -127,7 +130,7 @@ func (d *connections) connect(p *peer) {
 		return
 	}
 	peer := transport.PeerAt(uint32(p.rank), d.e.number)
-	wait := func() {
+	connectAndWait := func() { // also called if Begin fails
 		ctx, cancel := context.WithTimeout(d.e.waiting.life, d.timeout)
 		defer cancel()
 		err := f.listener.Connect(ctx, peer, addr)
@@ -139,7 +142,7 @@ func (d *connections) connect(p *peer) {
 			d.failed(p, err)
 		}
 	}
-	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, wait) {
+	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, connectAndWait) {
 		leave()
 		return
 	}
@@ -147,7 +150,7 @@ func (d *connections) connect(p *peer) {
 	d.e.Go(func() {
 		defer d.connecting.Done()
 		defer leave()
-		wait()
+		connectAndWait()
 	})
 }
 

@@ -24,7 +24,9 @@ type Wait struct {
 
 // An Operation is an incomplete operation.
 type Operation struct {
-	Send       bool // otherwise it is a receive, unless one of the following is set
+	// It is a send, or one of the following. Without these it is a receive or a probe, or, with Moving set,
+	// possibly another operation that goes on by itself
+	Send       bool
 	Lock       bool // the lock of Peer's memory in a window; Context is the window's id
 	Collective bool
 	Call       coll.Operation // of a collective

@@ -76,7 +76,8 @@ type Config struct {
 	// how long a channel must be idle before its large ring is freed; 0 for never
 	ShrinkAfter time.Duration
 	// how long to wait for the reply to a resize request before asking again; after the same time once more
-	// the peer counts as failed; 0 to wait forever
+	// the peer counts as failed; 0 to wait forever. The heartbeat asks, so a rank asks only if one of its
+	// devices has a TickPeriod
 	ReplyTimeout time.Duration
 	Passive      time.Duration // time between two passes for windows while the rank computes; 0 for none
 	Lookup       Lookup
@@ -107,8 +108,8 @@ type Config struct {
 	// be set then
 	Decided  func(number int) (source int, ok bool)
 	Recorder *recorder.Recorder // keeps the latest events; nil for one of its own
-	// bytes of a header that precedes the payload of each message whose receive has elements of more than one
-	// byte
+	// in checking mode (WEFT_CHECK=1), length of the header that package mpi puts before each payload: the
+	// test for whole elements subtracts it. 0 otherwise
 	Header int
 	// if not nil, called under the lock for each message that was dropped at the end because nobody had
 	// received it. head is the part of its beginning that had arrived

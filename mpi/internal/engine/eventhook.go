@@ -32,16 +32,16 @@ type Event struct {
 	Bytes      int           // EventCallBegin: length of the buffer
 	Unexpected bool          // EventMatch: the message was there before the receive
 	Elapsed    time.Duration // EventCallEnd, EventSlept
-	// of messages, and of the kinds from EventChoice on
+	// of the message, or for EventChoice of the receive or probe
 	Context   uint32
 	Peer, Tag int
 	Choice    int // EventChoice, EventCollected: the number of the choice, plus one; 0 for none
 }
 
 // Hook receives events, for traces, profiles and tests; package recorder keeps the latest events for reports,
-// and Stats only counts. Events of calls and sleeps come from any goroutine, without the engine's lock.
-// Matches come under the lock, so Tell must not call the engine or block, and must be fast. A nil Hook costs
-// a branch at each event. At least one of the fields is not nil.
+// and Stats only counts. Events of calls and sleeps come from any goroutine, without the engine's lock. All
+// others come under the lock, so Tell must not call the engine or block, and must be fast. A nil Hook costs a
+// branch at each event. At least one of the fields is not nil.
 type Hook struct {
 	Trace *trace.Buffer // gets calls and messages, in as few records as possible; nil for none
 	Tell  func(Event)   // nil for none
@@ -211,8 +211,8 @@ func (h *Hook) sleeps(r *request, probed *probed) {
 	h.Trace.Add(trace.Sleeps, what, 0, peer, tag, bytes)
 }
 
-// The others below are nil checks, to be inlined; the bodies are noinline, so that their callers' frames have
-// no room for an Event.
+// The others below are nil checks, to be inlined; the bodies are noinline, so that an Event does not enlarge
+// the callers' stack frames.
 
 func (h *Hook) match(context uint32, peer int, tag int32, bytes int, unexpected bool) {
 	if h != nil {

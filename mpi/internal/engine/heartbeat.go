@@ -8,9 +8,9 @@ import (
 
 // heartbeat makes the devices, once a period, tell the peers that this rank is alive, and find peers that
 // have been silent for too long. It also makes the channels ask again for overdue replies. If a device has a
-// TickPeriod, its timer runs from the beginning to the end of the rank, also while the program computes,
-// because Go preempts goroutines. A rank is silent if its whole process is stopped, or if a C call occupies
-// its only CPU.
+// TickPeriod, the heartbeat's timer runs from the beginning to the end of the rank, also while the program
+// computes, because Go preempts goroutines; otherwise it does not run. A rank is silent if its whole process
+// is stopped, or if a C call occupies its only CPU.
 type heartbeat struct {
 	hub    *Hub
 	period time.Duration

@@ -114,7 +114,7 @@ func (v *Recovery) sendControls(p *peer) {
 	p.ch.QP().Flush()
 }
 
-// errTakesNothing is the failure of a peer that causes ever more messages to it, and takes none.
+// errTakesNothing is the failure of a peer that takes no messages while ever more wait for it.
 var errTakesNothing = fmt.Errorf("%w: a peer that takes no messages", transport.ErrProtocol)
 
 // lockWithFailures locks the engine, and passes to it all failures that the rank knows: a call that asks for

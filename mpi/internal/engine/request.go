@@ -82,7 +82,7 @@ type operation struct {
 	err           error
 	rank          int // world rank of the destination; for a receive, of the source or AnySource
 	received      int // a receive: bytes of its message that have arrived, or are being fetched
-	openTransfers int // announcements without FIN; for a receive, fetches under way
+	openTransfers int // announcements without FIN; of a receive, or on a window, transfers under way
 }
 
 // relations are the relations of an operation to other objects. They are zero unless the operation is

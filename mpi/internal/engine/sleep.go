@@ -125,9 +125,10 @@ func (w *waiting) yieldCore(pass int) {
 	sys.Yield()
 }
 
-// spinUntil spins until there is true, which a completion handler makes it; false if it is time to sleep.
-func (p *spinBudget) spinUntil(e *Engine, there func() bool) bool {
-	for !there() {
+// spinUntil spins until cond() is true; a completion handler makes it true. It returns false if it is time to
+// sleep.
+func (p *spinBudget) spinUntil(e *Engine, cond func() bool) bool {
+	for !cond() {
 		if !p.remaining(e) {
 			return false
 		}

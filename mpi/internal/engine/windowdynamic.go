@@ -44,7 +44,10 @@ const (
 // Errors of dynamic windows.
 var (
 	ErrNothingAttached = errors.New("nothing is attached")
-	ErrManyAttached    = fmt.Errorf("a rank attaches %d pieces of memory at once", attachedEntries)
+	ErrManyAttached    = fmt.Errorf("a rank cannot attach more than %d pieces of memory at once",
+		attachedEntries)
+	ErrAttachedTooOften = fmt.Errorf("a rank cannot attach memory to a window more than %d times; make a "+
+		"new window", maxAttaching)
 )
 
 // attached is an attachment of this rank.
@@ -77,8 +80,11 @@ func (w *Window) Attach(mem []byte) (at int, err error) {
 		}
 		d.next++
 	}
-	if a.number == 0 || a.number > maxAttaching {
+	switch {
+	case a.number == 0:
 		return 0, ErrManyAttached
+	case a.number > maxAttaching:
+		return 0, ErrAttachedTooOften
 	}
 	entry := w.control[entryAt(a.number):][:entryBytes]
 	binary.NativeEndian.PutUint64(entry[entryLength:], uint64(len(mem)))

@@ -145,8 +145,8 @@ type lockWait struct {
 	question  uint64 // number of the latest Describe at the last poll
 }
 
-// describe describes the wait if Describe is running and the lock was polled since it began. It is called
-// after each poll.
+// describe describes the wait if Describe is running and this goroutine has polled the lock since Describe
+// began. It is called after each poll.
 func (l *lockWait) describe(t *Target) {
 	e := t.w.e
 	if !e.mu.TryLock() && !e.mu.takeTurn(0) {

@@ -25,8 +25,9 @@ type Choice struct {
 	Sources []int // of the messages that it can take now
 }
 
-// holds puts a receive into held if its source is undecided, or if it must wait for another one in held.
-func (c *Choices) holds(r *request) bool {
+// holdIfNeeded puts a receive into held if its source is undecided, or if it must wait for another one in
+// held. It reports whether it did.
+func (c *Choices) holdIfNeeded(r *request) bool {
 	p := &r.posted
 	if !contextid.PointToPoint.Is(p.Context) {
 		return false

@@ -23,7 +23,7 @@ func (t *Requests) finish(r *request, err error) {
 	if r.cancel == withdrawGranted || r.cause != nil {
 		t.e.Cancels.setOutcomeLocked(r)
 	}
-	if r.probed != nil {
+	if r.fetchesFor != nil {
 		t.e.Probes.fetchedForMessage(r)
 	}
 	r.peer = nil

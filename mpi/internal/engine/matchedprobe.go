@@ -173,7 +173,7 @@ func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 	r.kind, r.rank, r.allArrived = kindRecv, int(a.match.Source), true
 	r.contiguous(make([]byte, a.bytes))
 	r.status.Source, r.status.Tag, r.status.Bytes = r.rank, int(a.match.Tag), a.bytes
-	r.probed, r.observed = a, true
+	r.fetchesFor, r.observed = a, true
 	a.fetch = r
 	q.e.Recvs.placePartsLocked(r, a)
 	q.e.Recvs.completeIfWholeLocked(r)
@@ -183,8 +183,8 @@ func (q *Probes) fetchForMessage(a *unexpectedMessage) {
 // fetchedForMessage is called when the fetch of fetchForMessage has ended: the message has its bytes, or will
 // never have them.
 func (q *Probes) fetchedForMessage(r *request) {
-	a := r.probed
-	r.probed, a.fetch, a.fetchErr = nil, nil, r.err
+	a := r.fetchesFor
+	r.fetchesFor, a.fetch, a.fetchErr = nil, nil, r.err
 	if a.fetchErr == nil {
 		q.e.unexpected.releaseParts(a)
 		if a.bytes > 0 {

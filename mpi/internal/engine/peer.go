@@ -46,7 +46,7 @@ type peer struct {
 	burst               burstStats
 	incoming            incoming
 	controls            []control          // control messages that wait for a connection or for room
-	earlySteps          int                // its messages of agreements that must wait here
+	earlyMessages       int                // its messages of agreements that must wait here
 	earlyRevokes        int                // its REVOKEs of unknown communicators that are stored
 	unexpectedCount     int                // unexpected messages from the peer
 	bytesWhilePaused    int                // payload that it sent after it had read the order to pause

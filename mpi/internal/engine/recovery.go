@@ -42,15 +42,15 @@ type agreements struct {
 	members []int32 // world ranks; nil for the whole world
 }
 
-// earlyMessage is a step of an agreement that arrived before this rank could take it.
+// earlyMessage is a message of an agreement that arrived before this rank could take it.
 type earlyMessage struct {
-	from *peer
-	step agree.Message
+	from    *peer
+	message agree.Message
 }
 
 // Limits on the messages that this rank stores for one peer. They are far above the needs of correct ranks:
-// ranks agree on a communicator before they use it, so a peer is at most a few steps ahead, and failures are
-// reported soon. A REVOKE for an unknown communicator is early, or late.
+// ranks agree on a communicator before they use it, so a peer is at most a few messages ahead, and failures
+// are reported soon. A REVOKE for an unknown communicator is early, or late.
 const (
 	maxEarly        = 1 << 14 // waiting messages of agreements
 	maxEarlyRevokes = 1 << 16 // REVOKEs for unknown communicators
@@ -270,7 +270,7 @@ func (v *Recovery) Agree(communicator uint32, value agree.Value, canceller *Canc
 	}
 	a := v.agreementsOf(communicator)
 	number, out := a.table.Start(value)
-	v.sendSteps(communicator, a, out)
+	v.sendMessages(communicator, a, out)
 	e.mu.Unlock()
 	var decided bool
 	var err error
@@ -386,8 +386,8 @@ func (v *Recovery) connectToSource(context uint32, source int) {
 	}
 }
 
-// sendSteps sends the messages of a table.
-func (v *Recovery) sendSteps(communicator uint32, a *agreements, out []agree.Send) {
+// sendMessages sends the messages of a table.
+func (v *Recovery) sendMessages(communicator uint32, a *agreements, out []agree.Send) {
 	for i := range out {
 		body := binary.LittleEndian.AppendUint32(nil, communicator)
 		v.sendControl(v.e.peerLocked(a.worldRank(out[i].To)), control{channel.Agree, out[i].Append(body)})
@@ -400,20 +400,20 @@ func (v *Recovery) onAgree(p *peer, body []byte) error {
 		return fmt.Errorf("%w: an AGREE of %d bytes", transport.ErrProtocol, len(body))
 	}
 	communicator := contextid.Communicator(binary.LittleEndian.Uint32(body))
-	step, err := agree.Parse(body[4:])
+	message, err := agree.Parse(body[4:])
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
 	if !v.known(communicator) {
-		return v.keep(v.early, communicator, p, &step)
+		return v.keep(v.early, communicator, p, &message)
 	}
-	return v.step(communicator, p, &step)
+	return v.receive(communicator, p, &message)
 }
 
 // keep stores a message in one of the maps.
 func (v *Recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p *peer,
 	m *agree.Message) error {
-	if p.earlySteps++; p.earlySteps > maxEarly {
+	if p.earlyMessages++; p.earlyMessages > maxEarly {
 		return fmt.Errorf("%w: too many messages of communicators that do not exist, or of failures that "+
 			"nobody has seen", transport.ErrProtocol)
 	}
@@ -421,14 +421,14 @@ func (v *Recovery) keep(where map[uint32][]earlyMessage, communicator uint32, p 
 	return nil
 }
 
-// takeUp passes stored messages to step.
+// takeUp passes stored messages to receive.
 func (v *Recovery) takeUp(communicator uint32, list []earlyMessage) {
 	for i := range list {
 		p := list[i].from
-		if p.earlySteps--; p.state == peerFailed {
+		if p.earlyMessages--; p.state == peerFailed {
 			continue
 		}
-		if err := v.step(communicator, p, &list[i].step); err != nil {
+		if err := v.receive(communicator, p, &list[i].message); err != nil {
 			v.e.failures.failPeer(p, err)
 		}
 	}
@@ -441,9 +441,9 @@ func (v *Recovery) holdsBack(communicator uint32, a *agreements, p *peer, m *agr
 		func(h earlyMessage) bool { return h.from == p }))
 }
 
-// step passes a message to the table of its communicator. It may fail the peer, or the engine: callers check
-// the peer's state afterwards.
-func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
+// receive passes a message to the table of its communicator. It may fail the peer, or the engine: callers
+// check the peer's state afterwards.
+func (v *Recovery) receive(communicator uint32, p *peer, m *agree.Message) error {
 	a := v.agreementsOf(communicator)
 	from := a.index(p.rank)
 	if from < 0 {
@@ -457,7 +457,7 @@ func (v *Recovery) step(communicator uint32, p *peer, m *agree.Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	v.sendSteps(communicator, a, out)
+	v.sendMessages(communicator, a, out)
 	if a.table.Excluded() {
 		v.e.failLocked(fmt.Errorf("%w: rank %d considers this rank failed%s", ErrAborted, p.rank,
 			v.e.failures.text()))
@@ -499,7 +499,7 @@ func (v *Recovery) certain(p *peer) bool { return !v.launcherReports || p.failur
 func (v *Recovery) agreeWithout(p *peer) {
 	for communicator, a := range v.agreements {
 		if i := a.index(p.rank); i >= 0 {
-			v.sendSteps(communicator, a, a.table.Fail(i))
+			v.sendMessages(communicator, a, a.table.Fail(i))
 		}
 	}
 	held := v.held
@@ -536,7 +536,7 @@ func (v *Recovery) reuse(communicator uint32) {
 	delete(v.revoked, communicator)
 	v.forgetEarlyRevoke(communicator)
 	for _, h := range v.held[communicator] {
-		h.from.earlySteps--
+		h.from.earlyMessages--
 	}
 	delete(v.held, communicator)
 	delete(v.acknowledged, communicator)

@@ -85,7 +85,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		says(w[3], to, agreeMessage(worldOfTest, agree.Message{Kind: agree.Up, Ballot: 3, Value: agree.Neutral}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Newer, Ballot: uint32(min(to+1, 2))}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Commit, Value: value}))
-		until(t, func() bool { return peerOf(w[to], 3).earlySteps == 3 }, w[to], w[3])
+		until(t, func() bool { return peerOf(w[to], 3).earlyMessages == 3 }, w[to], w[3])
 	}
 	agreed := make(chan agree.Value)
 	for _, e := range w[:3] {
@@ -105,7 +105,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 	}
 	for _, e := range w[:3] {
 		require.Equal(t, []int{3}, e.Recovery.Failed())
-		require.Zero(t, peerOf(e, 3).earlySteps)
+		require.Zero(t, peerOf(e, 3).earlyMessages)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 			agreed <- v
 		}()
 	}
-	until(t, func() bool { return peerOf(w[3], 1).earlySteps > 0 }, w[3])
+	until(t, func() bool { return peerOf(w[3], 1).earlyMessages > 0 }, w[3])
 	for _, e := range w[2:] {
 		e.hub.PeerFailed(0, transport.ErrPeerLost)
 	}
@@ -189,7 +189,7 @@ func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 			until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0])
 			require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
 			says(w[2], 0, agreeMessage(unknownOfTest, agree.Message{Kind: agree.Up, Value: agree.Neutral}))
-			until(t, func() bool { return peerOf(w[0], 2).earlySteps == 1 }, w[0], w[2])
+			until(t, func() bool { return peerOf(w[0], 2).earlyMessages == 1 }, w[0], w[2])
 			require.Empty(t, peerOf(w[0], 1).controls)
 			require.Equal(t, peerIdle, peerOf(w[0], 1).state, "rank 1 is told nothing")
 		})

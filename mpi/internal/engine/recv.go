@@ -170,7 +170,7 @@ func (v *Recvs) startLocked(r *request, context uint32, src, tag, elem int) {
 	r.kind, r.rank = kindRecv, src
 	r.status.Elem = elem
 	r.posted.Context, r.posted.Source, r.posted.Tag = context, int32(src), int32(tag)
-	if v.e.Choices.decided != nil && v.e.Choices.holds(r) {
+	if v.e.Choices.decided != nil && v.e.Choices.holdIfNeeded(r) {
 		return
 	}
 	v.post(r)

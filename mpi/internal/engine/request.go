@@ -93,7 +93,7 @@ type relations struct {
 	peer         *peer              // the peer of its send, or of the message that it fetches
 	announcement uint64             // a send: the id of its first announcement, plus one; 0 for none
 	unexpected   *unexpectedMessage // a send of this rank to itself that waits for its receive: its message
-	probed       *unexpectedMessage // the message of a Message whose bytes this receive fetches
+	fetchesFor   *unexpectedMessage // the message of a Message whose bytes this receive fetches
 	canceller    *Canceller         // cancels it; nil for none
 	sized        *Sized             // the buffer of a receive of any length
 	collective   *Collective        // that it is a message of; for kindCollective, itself

@@ -16,7 +16,7 @@ type Stats struct {
 	EagerSent   uint64 // messages copied into a peer's ring
 	Announced   uint64 // messages that went by rendezvous, in whole or in part
 	Unexpected  uint64 // messages that came before their receive
-	Holds       uint64 // times that a peer was told to announce payload, for lack of memory
+	Holds       uint64 // times that a peer was paused (see unexpectedMessages)
 	HeadsNoTail uint64 // polls that found a message's head and not yet its tail
 	Stalls      uint64 // times that credits ran out
 	Passes      uint64 // progress passes

@@ -13,8 +13,8 @@ import (
 
 // A view is a buffer that is not contiguous, as a derived datatype of MPI describes: the bytes that a layout
 // (package layout) selects from memory. Messages of up to stageBytes are packed into the engine's own memory
-// and sent as all others. Longer ones are announced, and go through the stages of the rendezvous. So no
-// message of a view needs more than stageBytes of memory at either end.
+// and sent as all others. Longer ones are announced, and go through the bounce buffers of package rendezvous.
+// So no message of a view needs more than stageBytes of memory at either end.
 const stageBytes = 2 * rendezvous.StagePiece
 
 // viewMessages sends and receives views. The lock guards it.

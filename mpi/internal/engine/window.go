@@ -12,9 +12,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Window is memory of each rank of a group that the others reach without its help: by loads and stores where
-// it is mapped here, else by Writes, Reads and Atomics of the peer's queue pair. Only accumulates on parts
-// that are not mapped need the target's engine, which executes them (UPDATE; docs/internals/spec/windows.md).
+// Window is memory of each rank of a group, the rank's part, that the others reach without its help: by loads
+// and stores where it is mapped here, else by Writes, Reads and Atomics of the peer's queue pair. Only
+// accumulates on parts that are not mapped need the target's engine, which executes them (UPDATE;
+// docs/internals/spec/windows.md).
 //
 // Beside its memory each rank has a control block, which is reached in the same ways and holds the words of
 // the window's lock.
@@ -37,7 +38,6 @@ type Window struct {
 }
 
 // WindowCard describes the window memory of a rank to the others: its size, and its keys for remote access.
-// In these files a rank's part of a window is its memory there.
 type WindowCard struct {
 	Bytes     uint64 // of its memory
 	Elem      uint64 // bytes of an element
@@ -178,8 +178,8 @@ func (w *Window) Join(self int, ranks []int, cards []WindowCard) {
 		w.typ.Locked = w.typ.Locked || cards[i].Unaligned != 0
 		t.init()
 		if w.dynamic != nil {
-			t.parts = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
-			t.parts.orderLocks(w.e.hub)
+			t.attachments = &attachedParts{byEntry: map[uint64][]*attachedPart{}}
+			t.attachments.orderLocks(w.e.hub)
 		}
 	}
 	t := &w.targets[self]
@@ -203,7 +203,7 @@ func (w *Window) Free() error {
 	w.e.mu.Lock()
 	err := w.deregisterLocked()
 	for i := range w.targets {
-		err = errors.Join(err, w.targets[i].unmapLocked(), w.targets[i].parts.unmapAllLocked())
+		err = errors.Join(err, w.targets[i].unmapLocked(), w.targets[i].attachments.unmapAllLocked())
 	}
 	if w.dynamic != nil {
 		for _, a := range w.dynamic.entries {

@@ -177,10 +177,10 @@ func (w *Window) memoryAtLocked(position uint64) (mem []byte, offset uint64) {
 
 // position returns the position, for an UPDATE, of an offset of the target.
 func (t *Target) position(at int) uint64 {
-	if t.part == nil {
+	if t.attachment == nil {
 		return uint64(at)
 	}
-	return t.part.number<<AttachedShift + uint64(at/t.w.typ.Size)
+	return t.attachment.number<<AttachedShift + uint64(at/t.w.typ.Size)
 }
 
 // attachedParts has the attachments of one rank that this rank has found, or is looking for: a program may
@@ -214,7 +214,7 @@ func (t *Target) Hold(position int, s *Canceller) (*Target, error) {
 	if position < 0 {
 		return nil, ErrNothingAttached
 	}
-	p := t.parts.get(t, uint64(position)>>AttachedShift)
+	p := t.attachments.get(t, uint64(position)>>AttachedShift)
 	if s == nil || t.Control.at.Load() != nil {
 		return &p.Target, p.hold()
 	}
@@ -242,7 +242,7 @@ func (a *attachedParts) get(base *Target, number uint64) *attachedPart {
 		}
 	}
 	p := &attachedPart{mu: base.w.e.NewLock(), base: base, number: number}
-	p.w, p.rank, p.card, p.part = base.w, base.rank, base.card, p
+	p.w, p.rank, p.card, p.attachment = base.w, base.rank, base.card, p
 	p.init()
 	p.failure.Store(base.failure.Load())
 	a.byEntry[entry] = append(a.byEntry[entry], p)
@@ -260,7 +260,7 @@ func (p *attachedPart) hold() error {
 		}
 		if state/userUnit != p.number {
 			err = p.base.Control.beginAdd(entry+entryState, ^uint64(0), nil)
-			p.base.parts.forget(p.number%attachedEntries, func(q *attachedPart) bool { return q == p })
+			p.base.attachments.forget(p.number%attachedEntries, func(q *attachedPart) bool { return q == p })
 			return errors.Join(ErrNothingAttached, err)
 		}
 		if !p.known {
@@ -269,7 +269,7 @@ func (p *attachedPart) hold() error {
 			}
 		}
 		p.user = true
-		a := p.base.parts
+		a := p.base.attachments
 		a.mu.Lock()
 		a.used = append(a.used, p)
 		a.mu.Unlock()
@@ -352,8 +352,8 @@ func (p *attachedPart) learn(entry int) error {
 
 // Release ends a Hold: no more operations are begun. It does nothing for a target that is not an attachment.
 func (t *Target) Release() {
-	if t.part != nil {
-		t.part.release()
+	if t.attachment != nil {
+		t.attachment.release()
 	}
 }
 
@@ -378,7 +378,7 @@ func (p *attachedPart) leaveIfIdle() {
 		}
 	}
 	p.user = false
-	a := p.base.parts
+	a := p.base.attachments
 	a.mu.Lock()
 	a.used = remove(a.used, p)
 	a.mu.Unlock()
@@ -386,9 +386,9 @@ func (p *attachedPart) leaveIfIdle() {
 	_ = p.base.Control.beginAdd(entryAt(p.number)+entryState, ^uint64(0), nil)
 }
 
-// flushParts is Flush, or FlushLocal, of all attachments in use.
-func (t *Target) flushParts(placed bool, s *Canceller) (first error) {
-	a := t.parts
+// flushAttachments is Flush, or FlushLocal, of all attachments in use.
+func (t *Target) flushAttachments(placed bool, s *Canceller) (first error) {
+	a := t.attachments
 	var few [8]*attachedPart
 	a.mu.Lock()
 	used := append(few[:0], a.used...)

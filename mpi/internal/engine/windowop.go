@@ -257,7 +257,7 @@ func (w *Windows) onPeerFailed(p *peer) {
 		for i := range win.targets {
 			if t := &win.targets[i]; t.rank == p.rank {
 				t.failure.CompareAndSwap(nil, &p.cause)
-				t.parts.failLocked(&p.cause)
+				t.attachments.failLocked(&p.cause)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ type sharedMove struct {
 // false the caller must copy everything.
 func (m *sharedMove) move(op transport.Opcode, buf []byte, at int) bool {
 	e := m.t.w.e
-	if m.t.part != nil || m.t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.Memory.mayHave(buf) ||
+	if m.t.attachment != nil || m.t.rank == e.rank || e.waiting.spinTime == 0 || !e.hub.Memory.mayHave(buf) ||
 		!m.leading.TryLock() {
 		return false
 	}

@@ -36,11 +36,11 @@ type Target struct {
 
 	reached, hasRoom func() bool // conditions to wait for
 
-	parts *attachedParts // of a dynamic window; nil otherwise
-	part  *attachedPart  // the attachment that this Target is; nil otherwise
+	attachments *attachedParts // of a dynamic window; nil otherwise
+	attachment  *attachedPart  // that this Target is; nil otherwise
 }
 
-// init sets what refers to the target itself: its parts, and the conditions for which calls wait.
+// init sets what refers to the target itself, and the conditions for which calls wait.
 func (t *Target) init() {
 	t.Control.t, t.shared.t = t, t
 	t.reached = func() bool { return t.unusableLocked() != nil || t.w.e.peerLocked(t.rank).state == peerOpen }
@@ -112,7 +112,7 @@ func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 				return nil, err
 			}
 			t.keys = keys
-			t.mapPartsLocked(p)
+			t.mapMemoryLocked(p)
 			return p, nil
 		case p.state == peerIdle:
 			e.connections.connectLocked(p)
@@ -126,8 +126,8 @@ func (t *Target) reachLocked(s *Canceller) (*peer, error) {
 	}
 }
 
-// mapPartsLocked maps the memory and the control block, if both can be mapped.
-func (t *Target) mapPartsLocked(p *peer) {
+// mapMemoryLocked maps the memory and the control block, if both can be mapped.
+func (t *Target) mapMemoryLocked(p *peer) {
 	t.w.e.mu.assertHeld()
 	m, ok := p.ch.QP().(transport.Mapper)
 	if !ok {
@@ -242,9 +242,9 @@ func (t *Target) move(op transport.Opcode, buf []byte, at int, r *request, s *Ca
 
 // Flush waits until all operations on the target are complete at both ends. If s ends first they go on.
 func (t *Target) Flush(s *Canceller) error {
-	if t.parts != nil {
+	if t.attachments != nil {
 		sys.FullBarrier()
-		return t.flushParts(true, s)
+		return t.flushAttachments(true, s)
 	}
 	if t.Control.at.Load() != nil {
 		sys.FullBarrier()
@@ -256,8 +256,8 @@ func (t *Target) Flush(s *Canceller) error {
 // FlushLocal waits until the buffers of all operations on the target may be reused.
 func (t *Target) FlushLocal(s *Canceller) error {
 	switch {
-	case t.parts != nil:
-		return t.flushParts(false, s)
+	case t.attachments != nil:
+		return t.flushAttachments(false, s)
 	case t.Control.at.Load() != nil:
 		return t.Err()
 	}
@@ -283,8 +283,8 @@ func (w *Window) flushAll(placed bool, s *Canceller) (err error) {
 	}
 	for i := range w.targets {
 		switch t := &w.targets[i]; {
-		case t.parts != nil:
-			err = cmp.Or(err, t.flushParts(placed, s))
+		case t.attachments != nil:
+			err = cmp.Or(err, t.flushAttachments(placed, s))
 		case t.Control.at.Load() == nil:
 			err = cmp.Or(err, t.flush(placed, s))
 		default:

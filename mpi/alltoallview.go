@@ -94,7 +94,7 @@ func viewBuffers[T any](a *collectiveCall, b *viewBlocks, in, out []View[T]) {
 	if a.err = setViews(&b.in, in, checked); a.err == nil {
 		a.err = setViews(&b.out, out, checked)
 	}
-	a.call.Staged, a.call.ElemSize = true, 1
+	a.call.Bounced, a.call.ElemSize = true, 1
 	a.call.Send, a.call.Recv, a.views = b.in.lengths(), b.out.lengths(), b
 }
 

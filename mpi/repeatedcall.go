@@ -32,8 +32,8 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 		a.planOwnLocked(k)
 	}
 	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
-	if x.Beside = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
-		x.Beside = k.mailboxes.current
+	if x.WatchedMailboxes = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
+		x.WatchedMailboxes = k.mailboxes.current
 	}
 	if x.Schedule.Mailboxes {
 		a.err = c.e.MailboxCalls.Run(x, k.mailboxes.current)

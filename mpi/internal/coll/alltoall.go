@@ -22,7 +22,7 @@ func alltoallEven(s *Schedule, c *Call, window int) {
 var alltoallvAlgorithms = []algorithm{
 	{"scattered", nil, func(s *Schedule, c *Call) {
 		window := alltoallWindow
-		if c.Staged && max(c.Send.longest(c.Size), c.Recv.longest(c.Size)) > stagedMax {
+		if c.Bounced && max(c.Send.longest(c.Size), c.Recv.longest(c.Size)) > bouncedMax {
 			window = 1 // only one message at a time has such memory
 		}
 		outOfPlace(s, c, func() { alltoallPairwise(s, c.Rank, c.Size, *c.Send, *c.Recv, window) })

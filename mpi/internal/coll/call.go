@@ -55,7 +55,7 @@ type Call struct {
 	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
 	// for Alltoallv of memory that is not contiguous: long messages go through bounce buffers, which have
 	// nothing to do with the stage
-	Staged     bool
+	Bounced    bool
 	Fabric     Fabric // carries messages, between hosts if there are several
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
@@ -76,7 +76,7 @@ func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
 		c.OwnRight == d.OwnRight &&
-		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Staged == d.Staged && c.Pull == d.Pull
+		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Bounced == d.Bounced && c.Pull == d.Pull
 }
 
 // bytes returns the length of the vector, or of this rank's block.
@@ -188,11 +188,11 @@ func (c *Call) Build(s *Schedule) {
 // append adds the steps of a call to a schedule.
 func (c *Call) append(s *Schedule) {
 	op := &operations[c.Operation]
-	op.algorithms[op.suits(c)].build(s, c)
+	op.algorithms[op.best(c)].build(s, c)
 }
 
-// suits returns the index of the best algorithm for a call.
-func (op *operation) suits(c *Call) int {
+// best returns the index of the best algorithm for a call.
+func (op *operation) best(c *Call) int {
 	switch {
 	case op.doubling > 0 && suitsMailboxes(c) && c.doubles():
 		return op.doubling - 1

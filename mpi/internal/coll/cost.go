@@ -115,7 +115,7 @@ func (op *operation) cheapest(c *Call) (best int, lowest float64) {
 // Why explains the choice of algorithm for a call: its predicted time, and that of the next best.
 func (c *Call) Why() string {
 	op := &operations[c.Operation]
-	chosen := op.suits(c)
+	chosen := op.best(c)
 	switch {
 	case (chosen == op.direct-1 || chosen == op.doubling-1) && suitsMailboxes(c):
 		return "its messages fit the ranks' mailboxes"

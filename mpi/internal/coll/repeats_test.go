@@ -23,7 +23,7 @@ func TestCall_Repeats(t *testing.T) {
 		"commutative": func(c *Call) { c.Commutative = true },
 		"in order":    func(c *Call) { c.InOrder = true },
 		"in place":    func(c *Call) { c.InPlace = true },
-		"staged":      func(c *Call) { c.Staged = true },
+		"bounced":     func(c *Call) { c.Bounced = true },
 		"mailbox":     func(c *Call) { c.Mailbox = 4096 },
 		"pull":        func(c *Call) { c.Pull = true },
 	} {

@@ -86,7 +86,7 @@ func (ch *Selection) Build(s *Schedule, c *Call) (name string, reason Reason) {
 		i, reason = ch.fromTable(c), FromTable
 	}
 	if i < 0 {
-		i, reason = op.suits(c), Chosen
+		i, reason = op.best(c), Chosen
 	}
 	op.algorithms[i].build(s, c)
 	return op.algorithms[i].name, reason

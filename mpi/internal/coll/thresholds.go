@@ -4,8 +4,8 @@ package coll
 const (
 	// alltoallWindow exchanges of an Alltoall go in one round of the scattered algorithm.
 	alltoallWindow = 8
-	// An Alltoallv with Call.Staged makes one exchange a round if its longest block exceeds stagedMax.
-	stagedMax = 4 << 10
+	// An Alltoallv with Call.Bounced makes one exchange a round if its longest block exceeds bouncedMax.
+	bouncedMax = 4 << 10
 	// emptyBlocksMax is the largest number of ranks between which empty blocks of an Alltoallv are sent.
 	emptyBlocksMax = 16
 )

@@ -104,7 +104,8 @@ type Collective struct {
 	Input, Output []byte
 	Op            *Operator  // nil without a reduction
 	Canceller     *Canceller // cancels it; nil for none
-	Beside        *Mailboxes // checked for messages of ranks that run the call through mailboxes; may be nil
+	// checked for messages of ranks that run the call through mailboxes; may be nil
+	WatchedMailboxes *Mailboxes
 	// For a call on memory that is not contiguous: the blocks to send and to receive, instead of Input and
 	// Output; else nil. The offset of a span of the schedule is then an index into the blocks, counted from
 	// the end: 0 is the last block.

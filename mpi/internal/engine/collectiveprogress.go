@@ -17,7 +17,7 @@ type Collectives struct {
 	runnable []*Collective // those that can advance
 	pool     *Collective
 
-	beside []*Collective // those with Beside set
+	watching []*Collective // those with WatchedMailboxes set
 
 	inPass       bool // the holder of the lock looks at runnable before it releases it
 	advancing    bool // a loop over runnable is active
@@ -76,8 +76,8 @@ func (cs *Collectives) beginLocked(c *Collective) (*request, error) {
 	c.request = r
 	cs.noteLocked(c)
 	cs.active = append(cs.active, c)
-	if c.Beside != nil {
-		cs.beside = append(cs.beside, c)
+	if c.WatchedMailboxes != nil {
+		cs.watching = append(cs.watching, c)
 	}
 	outer := cs.enterLocked()
 	cs.postRoundLocked(c)
@@ -438,8 +438,8 @@ func (cs *Collectives) finishLocked(c *Collective) {
 	cs.e.mu.assertHeld()
 	cs.collectMessagesLocked(c)
 	cs.active = remove(cs.active, c)
-	if c.Beside != nil {
-		cs.beside = remove(cs.beside, c)
+	if c.WatchedMailboxes != nil {
+		cs.watching = remove(cs.watching, c)
 	}
 	cs.unpinBuffersLocked(c)
 	r, err, wakesConditions, context := c.request, c.err, c.wakesConditions, c.Context

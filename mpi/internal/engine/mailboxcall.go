@@ -15,7 +15,7 @@ const (
 	// looks for one message between two looks for all messages, and for failures
 	looksPerCheck = 64
 	// exchanges between two passes, so that a rank that never waits long serves its other peers too
-	mailboxCallsPerPass = 64
+	mailboxExchangesPerPass = 64
 )
 
 // MailboxCalls executes collectives through mailboxes.
@@ -41,7 +41,7 @@ func (mc *MailboxCalls) Run(c *Collective, m *Mailboxes) error {
 	mc.e.Collectives.pinBuffers(c)
 	c.prepare()
 	var err error
-	first := m.call + 1 // the caller serializes all changes
+	first := m.exchange + 1 // the caller serializes all changes
 	c.flagTag = mailboxTag(c)
 	if c.Schedule.Pulls {
 		err = mc.pullRounds(c, m)
@@ -87,7 +87,7 @@ func (mc *MailboxCalls) rounds(c *Collective, m *Mailboxes) error {
 func (mc *MailboxCalls) passOverLocked(c *Collective, m *Mailboxes) {
 	mc.e.mu.assertHeld()
 	if left := c.Schedule.Rounds() - c.round; left > 0 {
-		m.call += uint64(left)
+		m.exchange += uint64(left)
 		mc.giveUpLocked(m)
 	}
 }
@@ -96,7 +96,7 @@ func (mc *MailboxCalls) passOverLocked(c *Collective, m *Mailboxes) {
 func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	e := mc.e
 	e.mu.Lock()
-	m.call++
+	m.exchange++
 	mc.begun++
 	c.mailboxes = m
 	c.begin()
@@ -109,14 +109,14 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 		e.mu.Unlock()
 		return err
 	}
-	if m.call%mailboxCallsPerPass == 0 && !e.completionHandler.active() {
+	if m.exchange%mailboxExchangesPerPass == 0 && !e.completionHandler.active() {
 		e.progress.poll()
 	}
 	done := mc.lookLocked(c)
 	if !done {
 		return mc.sleepAndUnlock(c)
 	}
-	if m.done, err = m.call, c.err; err == nil {
+	if m.done, err = m.exchange, c.err; err == nil {
 		m.acknowledgeSendersLocked(c)
 	} else {
 		mc.giveUpLocked(m)
@@ -128,7 +128,7 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 // giveUpLocked ends the current exchange of this rank after a failure: the others may go on to the next one.
 func (mc *MailboxCalls) giveUpLocked(m *Mailboxes) {
 	mc.e.mu.assertHeld()
-	m.done = m.call
+	m.done = m.exchange
 	mc.oweLocked(m)
 	mc.acknowledgeOwedLocked()
 }
@@ -159,11 +159,11 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	m := c.mailboxes
 	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
 	word, room := c.awaited()
-	call := uint32(m.call)
+	exchange := uint32(m.exchange)
 	looks := min(mailboxLooks, e.waiting.maxLooks)
 	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
-		if check || room || uint32(atomic.LoadUint64(word)) == call {
+		if check || room || uint32(atomic.LoadUint64(word)) == exchange {
 			if mc.advanceLocked(c, check) {
 				return true
 			}
@@ -368,7 +368,7 @@ func (mc *MailboxCalls) finishLocked(c *Collective) {
 	mc.e.Collectives.active = remove(mc.e.Collectives.active, c)
 	m, r := c.mailboxes, c.request
 	c.state, c.request, r.collective = collectiveIdle, nil, nil
-	if m.done = m.call; c.err == nil {
+	if m.done = m.exchange; c.err == nil {
 		m.acknowledgeSendersLocked(c)
 	} else {
 		mc.giveUpLocked(m)

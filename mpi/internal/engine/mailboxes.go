@@ -21,9 +21,9 @@ import (
 // acknowledgement says with which exchange its sender is done. A receiver is also done with an exchange that
 // it has aborted, and never reads messages of that exchange.
 //
-// The engine's lock guards everything except what the peers write. Run and Prepare read call, wait and staged
-// without it: the caller serializes Run, Skip and Prepare, and once the mailboxes are ready nothing else
-// changes these fields.
+// The engine's lock guards everything except what the peers write. Run and Prepare read exchange, wait and
+// staged without it: the caller serializes Run, Skip and Prepare, and once the mailboxes are ready nothing
+// else changes these fields.
 type Mailboxes struct {
 	e       *Engine
 	context uint32
@@ -33,14 +33,14 @@ type Mailboxes struct {
 	longest int     // length of the longest message
 	depth   int     // number of slots, a power of two
 	slot    int     // size of a slot
-	part    int     // size of the memory for one sender
+	area    int     // size of a sender's area
 	ranks   []int32 // world ranks; nil for the world
 
-	peers  []mailbox // by rank
-	memory transport.MR
-	fabric *fabric // of memory
-	call   uint64  // number of the latest exchange
-	done   uint64  // number of the latest exchange whose slots this rank no longer reads
+	peers    []mailbox // by rank
+	memory   transport.MR
+	fabric   *fabric // of memory
+	exchange uint64  // number of the latest exchange
+	done     uint64  // number of the latest exchange whose slots this rank no longer reads
 
 	state  mailboxState
 	setup  *Collective // under way in mailboxesAgreeing and mailboxesTesting
@@ -53,11 +53,11 @@ type Mailboxes struct {
 	skipped [2]uint64
 
 	// of the call under way, if it pulls
-	regions [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
-	written [2]bool            // which of regions others may write to
-	kept    uint               // number of pulling calls so far; every keptFor-th deregisters everything
-	staged  [2][]byte          // the copies that others read instead; nil where they read the buffer itself
-	exposed [exposedBytes]byte // their keys, which each message has for its payload
+	regions   [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
+	written   [2]bool            // which of regions others may write to
+	pullCalls uint               // number of pulling calls so far; every keptFor-th deregisters everything
+	staged    [2][]byte          // the copies that others read instead; nil where they read the buffer itself
+	exposed   [exposedBytes]byte // their keys, which each message has for its payload
 
 	// of the current Write; here, so that they are not allocated
 	segment [1]transport.Segment
@@ -146,7 +146,7 @@ func (mc *MailboxCalls) New(context uint32, tag int, ranks []int32, rank, size, 
 		depth = mailboxDepthMany
 	}
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
-		longest: longest, depth: depth, slot: slot, part: mailboxLine + depth*slot}
+		longest: longest, depth: depth, slot: slot, area: mailboxLine + depth*slot}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {
@@ -162,11 +162,15 @@ func wordAt(mem []byte, end int) *uint64 {
 }
 
 // slotEnd returns where the slot of an exchange ends in a sender's area.
-func (m *Mailboxes) slotEnd(call uint64) int { return mailboxLine + int(call%uint64(m.depth)+1)*m.slot }
+func (m *Mailboxes) slotEnd(exchange uint64) int {
+	return mailboxLine + int(exchange%uint64(m.depth)+1)*m.slot
+}
 
 // mailboxFlag returns the flag of a message. The bits of the exchange's number repeat only long after the
 // slot was overwritten.
-func mailboxFlag(call uint64, tag int) uint64 { return uint64(uint32(tag))<<32 | call&(1<<32-1) }
+func mailboxFlag(exchange uint64, tag int) uint64 {
+	return uint64(uint32(tag))<<32 | exchange&(1<<32-1)
+}
 
 // The tag of a message in a mailbox has fewer bits of the call's number, since the flag has the exchange's,
 // and more of its signature, since there is no length to tell calls with other arguments apart.
@@ -212,8 +216,8 @@ func (m *Mailboxes) countSkippedLocked() {
 	if m.pulls {
 		n = m.skipped[1]
 	}
-	m.call += n
-	m.done = m.call
+	m.exchange += n
+	m.done = m.exchange
 	m.skipped = [2]uint64{}
 }
 
@@ -221,12 +225,12 @@ func (m *Mailboxes) countSkippedLocked() {
 // connection has room.
 func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	m.e.mu.assertHeld()
-	if b.acked+uint64(m.depth) < m.call && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
+	if b.acked+uint64(m.depth) < m.exchange && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
 		return false
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
 	n := messageBytes(len(payload))
-	if !m.writeLocked(b, m.slotEnd(m.call)-n, n, payload, m.head[:], mailboxFlag(m.call, tag)) {
+	if !m.writeLocked(b, m.slotEnd(m.exchange)-n, n, payload, m.head[:], mailboxFlag(m.exchange, tag)) {
 		return false
 	}
 	b.ackSent, b.ackByMessage = m.done, true
@@ -244,7 +248,7 @@ func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte,
 	if qp.WriteInline(to, first, second, tail) {
 		return true
 	}
-	source := m.partAt(m.size - 1)
+	source := m.areaAt(m.size - 1)
 	binary.LittleEndian.PutUint64(m.memory.Bytes()[source:], b.ackSent)
 	to.Offset, to.Length = b.mine+mailboxLine-mailboxWord, mailboxWord
 	if m.post.Op = transport.OpWrite; m.post.Local == nil {
@@ -262,33 +266,33 @@ func (m *Mailboxes) writeLocked(b *mailbox, offset, n int, first, second []byte,
 func (m *Mailboxes) lookAckedLocked(b *mailbox) bool {
 	m.e.mu.assertHeld()
 	b.acked = max(b.acked, atomic.LoadUint64(wordAt(b.in, mailboxLine)))
-	return b.acked+uint64(m.depth) >= m.call
+	return b.acked+uint64(m.depth) >= m.exchange
 }
 
 // A rank's memory has an area for each other rank, in rank order, and a cache line that is the source of
 // posted acknowledgements.
-func (m *Mailboxes) bytes() int { return m.partAt(m.size-1) + mailboxLine }
+func (m *Mailboxes) bytes() int { return m.areaAt(m.size-1) + mailboxLine }
 
-func (m *Mailboxes) partAt(index int) int { return index * m.part }
+func (m *Mailboxes) areaAt(index int) int { return index * m.area }
 
-// partOf returns where the area of a sender begins in the memory of owner.
-func (m *Mailboxes) partOf(owner, sender int) int {
+// areaOf returns where the area of a sender begins in the memory of owner.
+func (m *Mailboxes) areaOf(owner, sender int) int {
 	if sender > owner {
 		sender--
 	}
-	return m.partAt(sender)
+	return m.areaAt(sender)
 }
 
 // flagOf returns the flag of the message of the current exchange from a rank.
-func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.call)) }
+func (m *Mailboxes) flagOf(rank int) *uint64 { return wordAt(m.peers[rank].in, m.slotEnd(m.exchange)) }
 
 // getLocked returns the flag of the message of the current exchange from a rank, and its payload if that has
 // n bytes; false if it has not arrived.
 func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, ok bool) {
 	m.e.mu.assertHeld()
-	end := m.slotEnd(m.call)
+	end := m.slotEnd(m.exchange)
 	flag = atomic.LoadUint64(wordAt(b.in, end))
-	if uint32(flag) != uint32(m.call) {
+	if uint32(flag) != uint32(m.exchange) {
 		return 0, nil, false
 	}
 	at := end - messageBytes(n)
@@ -298,7 +302,7 @@ func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, o
 // receivedLocked takes the acknowledgement that follows a message's payload of n bytes.
 func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
 	m.e.mu.assertHeld()
-	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.call)-messageBytes(n)+n:]))
+	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.exchange)-messageBytes(n)+n:]))
 }
 
 // acknowledgeLocked writes an acknowledgement to a rank when half of the slots are unacknowledged there, so

@@ -78,7 +78,7 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 func (m *Mailboxes) passNumbers(calls uint64) {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.call, m.done = calls, calls
+	m.exchange, m.done = calls, calls
 	for i := range m.peers {
 		b := &m.peers[i]
 		b.acked, b.ackSent, b.ackWritten = calls, calls, calls
@@ -117,11 +117,11 @@ func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root,
 	}
 	c := &Collective{Call: call, Context: m.context, Input: bytesOf(in), Output: bytesOf(out), Op: sumOfWords,
 		Tag:       CollectiveTag(false, uint32(number+1), call.Operation, call.Signature()),
-		Signature: call.Signature(), Beside: m}
+		Signature: call.Signature(), WatchedMailboxes: m}
 	c.Call.Build(&c.Schedule)
 	run := e.Collectives.Run
 	if c.Schedule.Mailboxes {
-		c.Beside, run = nil, func(c *Collective) error { return e.MailboxCalls.Run(c, m) }
+		c.WatchedMailboxes, run = nil, func(c *Collective) error { return e.MailboxCalls.Run(c, m) }
 	}
 	if err := run(c); err != nil {
 		return err
@@ -303,19 +303,19 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 	for size := 2; size <= MailboxRanks; size++ {
 		m := (&Engine{}).MailboxCalls.New(0, 0, nil, size-1, size, MailboxBytes(size))
 		require.GreaterOrEqual(t, MailboxBytes(size), 4<<10)
-		require.Zero(t, m.part%mailboxLine)
+		require.Zero(t, m.area%mailboxLine)
 		for owner := range size {
 			next := 0
 			for sender := range size {
 				if sender != owner {
-					require.Equal(t, next, m.partOf(owner, sender))
-					next += m.part
+					require.Equal(t, next, m.areaOf(owner, sender))
+					next += m.area
 				}
 			}
 			require.Equal(t, next+mailboxLine, m.bytes())
 		}
-		for call := range uint64(m.depth) {
-			end := m.slotEnd(call)
+		for exchange := range uint64(m.depth) {
+			end := m.slotEnd(exchange)
 			require.Zero(t, end%mailboxLine)
 			for n := range MailboxBytes(size) + 1 {
 				bytes := messageBytes(n)
@@ -323,12 +323,12 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 					t.Fatalf("a payload of %d bytes takes %d of %d", n, bytes, m.slot)
 				}
 			}
-			if call > 0 {
-				require.Equal(t, m.slotEnd(call-1), end-m.slot)
+			if exchange > 0 {
+				require.Equal(t, m.slotEnd(exchange-1), end-m.slot)
 			} else {
 				require.Equal(t, mailboxLine, end-m.slot)
 			}
-			require.LessOrEqual(t, end, m.part)
+			require.LessOrEqual(t, end, m.area)
 		}
 	}
 }
@@ -337,7 +337,7 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 func TestMailboxes_RankWithoutMemory(t *testing.T) {
 	offers := make([]byte, 2*mailboxOffer)
 	offers[0] = 1
-	require.False(t, (&Mailboxes{rank: 1, size: 2, part: mailboxLine}).acceptLocked(offers))
+	require.False(t, (&Mailboxes{rank: 1, size: 2, area: mailboxLine}).acceptLocked(offers))
 }
 
 // A rank that cannot begin to exchange verdicts gives back the memory that the others were to read for them.

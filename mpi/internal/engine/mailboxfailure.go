@@ -74,7 +74,7 @@ func (n failureReport) err(rank string, o coll.Operation) error {
 // error is of a kind that is reported.
 func (mc *MailboxCalls) tellFailureLocked(m *Mailboxes, first uint64, err error) {
 	mc.e.mu.assertHeld()
-	if n := reportOf(first, m.call, err); n != 0 {
+	if n := reportOf(first, m.exchange, err); n != 0 {
 		m.report = n
 		mc.oweLocked(m)
 		mc.acknowledgeOwedLocked()
@@ -113,19 +113,19 @@ func (mc *MailboxCalls) sentOtherwiseLocked(c *Collective) error {
 	return nil
 }
 
-// checkBesideLocked fails the collectives that do not run through mailboxes if a message of the same call has
-// arrived in one.
-func (cs *Collectives) checkBesideLocked() {
+// checkWatchedLocked fails the collectives that do not run through mailboxes if a message of the same call
+// has arrived in one.
+func (cs *Collectives) checkWatchedLocked() {
 	cs.e.mu.assertHeld()
-	for _, c := range cs.beside {
-		m := c.Beside
+	for _, c := range cs.watching {
+		m := c.WatchedMailboxes
 		for rank := range m.peers {
 			b := &m.peers[rank]
 			if b.in == nil {
 				continue
 			}
-			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.call+1)))
-			tag, comes := int(flag>>32), uint32(flag) == uint32(m.call+1)
+			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.exchange+1)))
+			tag, comes := int(flag>>32), uint32(flag) == uint32(m.exchange+1)
 			if comes && c.sameMailboxCall(tag) && c.err == nil {
 				cs.failLocked(c, c.mismatch(b.peer.rank, tag, unknownLength))
 			}
@@ -142,7 +142,7 @@ func (m *Mailboxes) givenUpLocked(c *Collective) error {
 			continue
 		}
 		n := failureReport(atomic.LoadUint64(wordAt(b.in, reportEnd)))
-		if n != 0 && n.covers(m.call-uint64(c.round), m.call) {
+		if n != 0 && n.covers(m.exchange-uint64(c.round), m.exchange) {
 			return n.err(rankName(rank, b.peer.rank), operationOf(c.Tag))
 		}
 	}

@@ -130,10 +130,10 @@ func (m *Mailboxes) keyOfLocked(buf int, mem []byte, written bool) (transport.Ke
 // concealLocked undoes expose after a call that has ended with err.
 func (mc *MailboxCalls) concealLocked(c *Collective, m *Mailboxes, err error) {
 	mc.e.mu.assertHeld()
-	m.kept++
+	m.pullCalls++
 	for buf := range m.regions {
 		if err != nil || m.staged[buf] != nil || c.pinned[buf] != nil || len(c.memory[buf]) > keptMost ||
-			m.kept%keptFor == 0 {
+			m.pullCalls%keptFor == 0 {
 			m.concealLocked(buf)
 		}
 	}
@@ -174,7 +174,7 @@ func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, di
 	if c.round == 0 {
 		return 0, false
 	}
-	first := m.call - uint64(c.round)
+	first := m.exchange - uint64(c.round)
 	flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(first)))
 	tag = int(flag >> 32)
 	return tag, uint32(flag) == uint32(first) && tag != c.flagTag

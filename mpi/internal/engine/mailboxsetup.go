@@ -234,11 +234,11 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 		if rank == m.rank {
 			continue
 		}
-		at := m.partOf(m.rank, rank)
+		at := m.areaOf(m.rank, rank)
 		m.peers[rank] = mailbox{peer: m.e.peerLocked(m.worldRank(rank)), key: key,
-			mine:    uint64(m.partOf(rank, m.rank)),
+			mine:    uint64(m.areaOf(rank, m.rank)),
 			testKey: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
-			in:      m.memory.Bytes()[at : at+m.part : at+m.part]}
+			in:      m.memory.Bytes()[at : at+m.area : at+m.area]}
 	}
 	return true
 }

@@ -49,7 +49,7 @@ const (
 	pullStageMin = 64 << 10
 	pullStageMax = 2 << 20 // for both buffers of a call
 	// A longer buffer leaves the caches of one core anyway before another core reads it.
-	pullStageCached = 512 << 10
+	pullStageUncachedMax = 512 << 10
 
 	// Cache lines move slowly between cores if a call that copies at least lineSpeedBytes copies a quarter of
 	// them at less than slowBytesPerTick (some 5 GB/s); the rest may stay within a core. One slow call may
@@ -101,7 +101,7 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 		return
 	}
 	p.lent = m
-	p.uncached = m.e.waiting.spinTime > 0 && n <= pullStageCached || p.lines.avoid()
+	p.uncached = m.e.waiting.spinTime > 0 && n <= pullStageUncachedMax || p.lines.avoid()
 	mem := p.memory.Bytes()
 	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
 		if length[buf] > 0 {

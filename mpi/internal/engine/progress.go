@@ -42,8 +42,8 @@ func (g *progressEngine) poll() bool {
 	if len(g.e.MailboxCalls.waiting) > 0 {
 		busy = g.e.MailboxCalls.pollLocked() || busy
 	}
-	if len(g.e.Collectives.beside) > 0 {
-		g.e.Collectives.checkBesideLocked()
+	if len(g.e.Collectives.watching) > 0 {
+		g.e.Collectives.checkWatchedLocked()
 	}
 	busy = g.e.Windows.copyShared() || busy
 	busy = g.e.Collectives.leaveLocked(outer) || busy

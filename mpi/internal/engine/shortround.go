@@ -9,9 +9,9 @@ import (
 // anything is posted.
 const shortBytes = 512
 
-// isShort returns the number of messages of a round if these are at most one receive and at most one short
-// send, else 0.
-func isShort(steps []coll.Step) int {
+// shortMessages returns the number of messages of a round if these are at most one receive and at most one
+// short send, else 0.
+func shortMessages(steps []coll.Step) int {
 	n := 0
 	for n < len(steps) && steps[n].Kind <= coll.Recv {
 		n++
@@ -31,7 +31,7 @@ func isShort(steps []coll.Step) int {
 func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	for ; c.round < c.Schedule.Rounds(); c.round++ {
 		steps := c.Schedule.Round(c.round)
-		n := isShort(steps)
+		n := shortMessages(steps)
 		if n == 0 && steps[0].Kind <= coll.Recv {
 			return false, nil
 		}
@@ -45,9 +45,9 @@ func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	return true, nil
 }
 
-// exchangeShort sends and receives the messages of a round for which isShort is not 0. It reports false if
-// the send must wait, because the peer accepts no more payload, or if the message to receive has not arrived.
-// In that case at most the send has been done; c.sent says so.
+// exchangeShort sends and receives the messages of a round for which shortMessages is not 0. It reports false
+// if the send must wait, because the peer accepts no more payload, or if the message to receive has not
+// arrived. In that case at most the send has been done; c.sent says so.
 func (cs *Collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
 	if len(steps) == 0 {
 		return true, nil

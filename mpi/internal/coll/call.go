@@ -51,10 +51,11 @@ type Call struct {
 	// predefined one, does not overwrite it. It may differ from rank to rank
 	OwnRight bool
 	InOrder  bool // combine all operands of an element at once, in rank order
-	InPlace  bool // for Alltoall and Alltoallv: the blocks to send are those of Output; for
-	// ReduceScatter and ReduceScatterBlock: Input begins where Output does
-	// for Alltoallv of memory that is not contiguous: long messages go through bounce buffers, which have
-	// nothing to do with the stage
+	// for Alltoall and Alltoallv: the blocks to send are those of Output; for ReduceScatter and
+	// ReduceScatterBlock: Input begins where Output does
+	InPlace bool
+	// for Alltoallv of memory that is not contiguous: long messages go through the bounce buffers of package
+	// rendezvous
 	Bounced    bool
 	Fabric     Fabric // carries messages, between hosts if there are several
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
@@ -94,7 +95,7 @@ func (c *Call) Bytes() int {
 }
 
 // Signature returns a hash of the arguments that must be the same at all ranks. It is equal at all ranks of a
-// correct program, and usually different if a length, the root or the size of the elements differs.
+// correct program, and usually different if a length in bytes, or the root, differs.
 func (c *Call) Signature() uint32 {
 	h := uint64(c.Root) + 1
 	switch c.Operation {

@@ -357,7 +357,8 @@ func scatterWork(rounds func(size int) float64) func(n, b float64, c *Call) work
 
 func ringRounds(size int) float64 { return float64(size - 1) }
 
-// pipelineWork returns the work of a pipeline in which each rank has the given number of children.
+// pipelineWork returns the work of a pipeline in which each rank has the given number of children. Its
+// segments are whole elements, of elemSize bytes; 0 for the call's elements.
 func pipelineWork(children, elemSize int, reduces bool) func(n, b float64, c *Call) work {
 	return func(n, b float64, c *Call) work {
 		g := newSegments(c, c.Count, c.ElemSize)

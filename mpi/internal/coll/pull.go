@@ -27,8 +27,8 @@ const (
 	// The system locks a table for each smaller page that it looks up, so that many readers wait for one
 	// another, longer than the copy through the stage takes.
 	hugeBcastMin = 256 << 10
-	// Length up to which blocks are copied to the stage before others read them, if ranks have CPUs of their
-	// own, and that for a block which more than stageBlockFew ranks read at the same time.
+	// stageBlock is the length of the longest block that a rank with a CPU of its own copies to the stage,
+	// where others read it; stageBlockMany likewise if more than stageBlockFew ranks read the block at once.
 	stageBlock     = 8 << 10
 	stageBlockMany = 128 << 10
 	stageBlockFew  = 8

@@ -305,6 +305,20 @@ func (a *arena) doorbell() (int64, error) {
 	return off, nil
 }
 
+// putDoorbell frees a doorbell that no peer has been told of.
+func (a *arena) putDoorbell(off int64) {
+	if off >= keysAt {
+		a.putBlock(off)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		clear(a.mem[off : off+blockSize])
+		a.doorbells = append(a.doorbells, off)
+	}
+}
+
 // putBlock frees a block that no peer writes any more.
 func (a *arena) putBlock(off int64) {
 	a.mu.Lock()

@@ -239,3 +239,20 @@ func FuzzLocation(f *testing.F) {
 		require.Equal(t, 3, strings.Count(fmt.Sprint(&l), "."))
 	})
 }
+
+// The doorbell of a completion queue that was closed before it had a queue pair is not used for a connection:
+// it lies where no peer accepts a block.
+func TestConnect_AfterAnUnusedQueueWasClosed(t *testing.T) {
+	d, friend := openDoor(t, Options{}), openRank(t, 1)
+	second := openRank(t, 2)
+	for range 3 * firstDoorbells {
+		c, err := d.dev.CreateCQ(8, 0)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	c, err := d.dev.CreateCQ(8, 1) // there is no handler 1
+	require.ErrorIs(t, err, transport.ErrInvalid)
+	require.Nil(t, c)
+	require.NoError(t, friend.ep.Connect(context.Background(), 0, d.ep.Addr()))
+	require.NoError(t, d.ep.Connect(context.Background(), 2, second.ep.Addr()))
+}

@@ -53,7 +53,7 @@ func (d *Device) CreateCQ(depth int, id transport.HandlerID) (transport.CQ, erro
 	c := &cq{dev: d, wake: wake, clock: keepalive.Clock{Period: d.tickPeriod()},
 		doorbell: doorbellAt(d.arena.mem, uint64(off)), doorbellOff: off}
 	if err := d.AddCQ(&c.CQ, c, poller, depth, id); err != nil {
-		d.arena.putBlock(off)
+		d.arena.putDoorbell(off)
 		return nil, err
 	}
 	return c, nil
@@ -146,7 +146,7 @@ func (c *cq) Awake() { atomic.StoreUint64(&c.doorbell.sleeping, 0) }
 func (c *cq) Close() error {
 	err := c.CQ.Close()
 	if err == nil && c.slots.next == 0 { // else peers may still ring
-		c.dev.arena.putBlock(c.doorbellOff)
+		c.dev.arena.putDoorbell(c.doorbellOff)
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func (q *qp) readIsDone(w *verbs.Request) {
 // reading returns our oldest Read or Atomic that is not done, or nil. Everything before it in the queue is
 // done, so it is the head.
 func (q *qp) reading() *verbs.Request {
-	if q.SQ.Head == q.written.next || q.SQ.Head == q.SQ.Tail {
+	if q.SQ.Head == q.sequencer.given() || q.SQ.Head == q.SQ.Tail {
 		return nil
 	}
 	if w := q.SQ.At(q.SQ.Head); w.Asks() && !w.Done {

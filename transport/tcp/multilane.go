@@ -99,6 +99,7 @@ func (m *multiLane) hasOutput() bool { return m.recv.unackedFrames() > 0 || m.se
 
 func (m *multiLane) transmit()                       { m.send.transmit() }
 func (m *multiLane) hasRoom() bool                   { return m.send.pick() != nil }
+func (m *multiLane) given() uint32                   { return m.q.written.next }
 func (m *multiLane) acknowledgeClose()               { m.send.acknowledge() }
 func (m *multiLane) refused(status transport.Status) { m.send.refused(m.recv.terminate.Ref, status) }
 

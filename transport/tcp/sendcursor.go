@@ -111,9 +111,14 @@ func (q *qp) regionGone(w *verbs.Request) {
 		transport.ErrInvalid), transport.StatusFlushed)
 }
 
-// onWritten notes that everything before a cursor was sent, or over lanes acknowledged.
+// onWritten notes that everything before a cursor was sent, or over lanes acknowledged. The peer may have
+// answered some of it before, and its entries in the queue may have been used again.
 func (q *qp) onWritten(now cursor) {
-	for i := q.written.next; i != now.next; i++ {
+	first := q.written.next
+	if int32(q.SQ.Head-first) > 0 {
+		first = q.SQ.Head
+	}
+	for i := first; i != now.next; i++ {
 		switch w := q.SQ.At(i); {
 		case !w.Asks():
 			w.Done = true

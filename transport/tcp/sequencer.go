@@ -16,6 +16,9 @@ type sequencer interface {
 	hasOutput() bool
 	transmit()
 
+	// given returns the index of the first request in the send queue that the peer cannot have completely.
+	given() uint32
+
 	// hasRoom reports whether a link accepts more.
 	hasRoom() bool
 

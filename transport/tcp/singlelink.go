@@ -52,6 +52,14 @@ func (s *singleLink) hasOutput() bool {
 
 func (s *singleLink) hasRoom() bool { return !s.blocked }
 
+// given: the peer may have the first of the link's pending bytes, which are whole frames.
+func (s *singleLink) given() uint32 {
+	if s.link.Pending() > 0 {
+		return s.q.at.next
+	}
+	return s.q.written.next
+}
+
 // transmit writes frames until there are none, or the socket has no room.
 func (s *singleLink) transmit() {
 	q, o := s.q, &s.q.scq.out

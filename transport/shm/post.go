@@ -19,7 +19,7 @@ const gatherFrames = 64
 // the key in the peer's table, and whether the peer wants to be notified.
 func (q *qp) PostSend(wr *transport.SendWR) error {
 	if !q.open || wr == nil || wr.Op != transport.OpWrite || len(wr.Local) != 1 || len(wr.Remote) != 1 ||
-		wr.Flags&^transport.FlagMore != 0 {
+		wr.Flags&^transport.FlagMore != 0 || wr.Lane != transport.AnyLane {
 		return q.post(wr)
 	}
 	s, t := &wr.Local[0], &wr.Remote[0]

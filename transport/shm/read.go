@@ -61,7 +61,7 @@ func (r *reader) ask(w *verbs.Request, budget *int) bool {
 		w.Got += n
 		*budget -= n
 	}
-	if w.Total == 0 && len(w.Remote) > 0 {
+	if w.Total == 0 {
 		for _, s := range w.Remote {
 			if _, err := q.peer.find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 				q.refuse(w, err)

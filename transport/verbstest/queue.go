@@ -32,6 +32,8 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		wr.Lane = lane
 		return wr
 	}
+	t.must(a.qp.PostSend(write(0, local, m))) // further Writes to m may take a shorter path
+	t.one(a, 0, transport.OpWrite, a, b)
 	const maxInt = int(^uint(0) >> 1)
 	return map[string]*transport.SendWR{
 		"opcode 0":                    opcode(0),
@@ -55,6 +57,7 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		"Write longer than its place": segments(transport.OpWrite, segment(m, 0, 63)),
 		"Write with a longer place":   segments(transport.OpWriteImm, segment(m, 0, 65)),
 		"Read of nothing":             segments(transport.OpRead),
+		"Read without a segment":      {ID: 1, Op: transport.OpRead, Flags: transport.FlagSignaled},
 		"Read longer than its place":  segments(transport.OpRead, segment(m, 0, 64), segment(m, 0, 1)),
 		"Read of lengths that wrap": segments(transport.OpRead, segment(m, 0, 64),
 			transport.Segment{Key: m.Key(), Length: 1 << 63},
@@ -65,6 +68,8 @@ func wrongRequests(t *trial, a, b *node) map[string]*transport.SendWR {
 		"Read over a lane that cannot be":  over(transport.MaxLane+1, read(1, local, m)),
 		"Send over a designated lane":      over(1, send(1, local)),
 		"Write over a designated lane":     over(1, write(1, local, m)),
+		"unsignaled Write over a designated lane": over(1,
+			without(write(1, local, m), transport.FlagSignaled)),
 	}
 }
 

@@ -70,6 +70,8 @@ func (p *PD) CheckSend(wr *transport.SendWR, l *Limits) (int, error) {
 		return 0, fmt.Errorf("%w: %d bytes", transport.ErrInvalid, total)
 	case untagged && len(wr.Remote) > 0:
 		return 0, fmt.Errorf("%w: a Send names remote memory", transport.ErrInvalid)
+	case wr.Op == transport.OpRead && len(wr.Remote) == 0:
+		return 0, fmt.Errorf("%w: a Read names no remote memory", transport.ErrInvalid)
 	case !untagged && remote != uint64(total):
 		return 0, fmt.Errorf("%w: %d local bytes, %d remote", transport.ErrInvalid, total, remote)
 	case wr.Op != transport.OpRead && len(wr.Remote) > 1:

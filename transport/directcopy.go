@@ -9,6 +9,7 @@ import "errors"
 // Get, Put and Fill return ErrNotNow if the copy cannot be done now, or if the key is no longer valid. Any
 // other error is permanent for this segment: the QP may not access it, or the system refuses the copy. After
 // an error the contents of the destination are undefined, and the Read or the Write may be posted instead.
+// A provider may refuse copies that are longer than the Piece of its fabric (package fabric) in this way.
 // The caller's memory need not be registered, and belongs to the caller again when the call returns, which
 // takes as long as the copy.
 type DirectCopier interface {

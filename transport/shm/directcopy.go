@@ -9,10 +9,16 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
-var errForeign = fmt.Errorf("%w: this process may not access the peer's memory", transport.ErrAccess)
+var (
+	errForeign = fmt.Errorf("%w: this process may not access the peer's memory", transport.ErrAccess)
+	errNoGet   = fmt.Errorf("%w: a Get on a queue pair that may have no Read outstanding", transport.ErrAccess)
+)
 
 // Get copies memory of the peer, unless earlier requests have yet to change it.
 func (q *qp) Get(dst []byte, from *transport.Segment) error {
+	if q.reads.maxReads == 0 {
+		return errNoGet
+	}
 	if err := q.mayCopy(len(dst), from); err != nil {
 		return err
 	}
@@ -29,9 +35,10 @@ func (q *qp) Get(dst []byte, from *transport.Segment) error {
 // mayCopy checks a Get, Put or Fill of n bytes, except for the key of its segment.
 func (q *qp) mayCopy(n int, s *transport.Segment) error {
 	switch {
-	case q.reads.maxReads == 0:
-		return errForeign
-	case n == 0 || n > readsPerPass || uint64(n) != s.Length:
+	case n > readsPerPass:
+		return fmt.Errorf("%w: a copy of %d bytes; at most %d are possible", transport.ErrInvalid, s.Length,
+			readsPerPass)
+	case n == 0 || uint64(n) != s.Length:
 		return fmt.Errorf("%w: %d bytes of memory for a segment of %d", transport.ErrInvalid, n, s.Length)
 	case !q.open || !q.out.settled():
 		return transport.ErrNotNow

@@ -25,6 +25,9 @@ func (q *qp) unsettled() bool {
 func (q *qp) Get(dst []byte, from *transport.Segment) error {
 	q.net.mu.Lock()
 	defer q.net.mu.Unlock()
+	if q.reads == 0 {
+		return fmt.Errorf("a Get, and no Reads were agreed for this queue pair: %w", transport.ErrAccess)
+	}
 	if err := q.mayCopy(len(dst), from, getAhead); err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func (q *qp) placeHere(n int, to *transport.Segment, store func(mem []byte)) err
 
 // mayCopy checks a Get, Put or Fill of n bytes; the mutant lets it overtake earlier requests.
 func (q *qp) mayCopy(n int, s *transport.Segment, ahead mutant) error {
-	if q.net.costs != nil || q.state != transport.StateReady || q.reads == 0 || q.cut || q.pending != nil ||
+	if q.net.costs != nil || q.state != transport.StateReady || q.cut || q.pending != nil ||
 		q.peer.state != transport.StateReady || q.peer.pending != nil ||
 		q.rng.IntN(4) == 0 {
 		return transport.ErrNotNow

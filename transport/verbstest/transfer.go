@@ -545,6 +545,23 @@ var transferChecks = []Check{
 		t.well(a, b)
 		t.none(a, b)
 	}},
+	{"Write/IsPutAtOnceWhereNoReadMayBeOutstanding", func(t *trial) {
+		nodes := t.ranks(2, shape{})
+		a, b := nodes[0], nodes[1]
+		a.shape.reads = 0
+		a.qp, b.qp = t.connect(a, b)
+		to := t.copier(a)
+		m := b.memory(64, all)
+		seg := segment(m, 0, 64)
+		src := make([]byte, 64)
+		fill(src, 4, 1)
+		t.until("a Put", func() bool { return to.Put(src, &seg) == nil }, a, b)
+		t.must(check(m.Bytes(), 4, 1))
+		t.until("a Fill", func() bool { return to.Fill(&seg, filler(2)) == nil }, a, b)
+		t.must(check(m.Bytes(), 4, 2))
+		t.refuses("a Get", func() error { return to.Get(src, &seg) }, true)
+		t.well(a, b)
+	}},
 	{"Write/IsPutAtOnceAfterEarlierWrites", func(t *trial) {
 		a, b := t.pair(shape{})
 		to := t.copier(a)

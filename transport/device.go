@@ -26,7 +26,7 @@ type Device interface {
 	// old handler, and that of the handler that has the other queue of a queue pair, if there is one. From
 	// the return on, the new handler's Lock applies. No event is lost: events that were raised and not
 	// delivered, and requests for events, move with the queue. ModifyCQ is refused while a goroutine is in
-	// CQ.Wait.
+	// CQ.Wait. If it fails, the queue keeps the handler that it has.
 	ModifyCQ(cq CQ, h HandlerID) error
 
 	// CloseHandler ends a handler that has no queues any more, and returns when no part of it runs. The

@@ -163,21 +163,26 @@ func (s *Set) give(q Queue, id transport.HandlerID) error {
 			return fmt.Errorf("%w: a goroutine waits on the completion queue", transport.ErrInvalid)
 		}
 	}
+	moves := from == nil || to == nil || from.proc != to.proc
+	served := st.served
+	if moves && to != nil { // first: it may fail
+		if served, err = to.proc.take(q); err != nil {
+			return err
+		}
+	}
 	st.serving = false
 	if from != nil {
 		st.unpark(q)
-		from.proc.release(q)
+		if moves {
+			from.proc.release(q)
+		}
 		from.cqs--
 	}
 	q.Handled(to != nil) // before another driver uses the queue
 	if to != nil {
-		if err := to.proc.take(q); err != nil {
-			st.handler.Store(nil) // events stay with the queue
-			q.Handled(false)
-			return err
-		}
 		to.cqs++
 	}
+	st.served = served
 	st.handler.Store(to)
 	q.Wake() // an event may be pending, and a new handler must poll
 	return nil

@@ -82,17 +82,17 @@ func (p *pollerThread) stop() {
 	p.poller.Close()
 }
 
-// take adds a queue to those that the thread serves.
-func (p *pollerThread) take(c Queue) error {
+// take adds a queue to those that the thread serves, once the queue has a handler of the thread. It returns
+// the queue's number here.
+func (p *pollerThread) take(c Queue) (number int32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
 	if err := p.poller.Nest(c.Poller(), p.last); err != nil {
-		return fmt.Errorf("completion handler: %w", err)
+		return 0, fmt.Errorf("completion handler: %w", err)
 	}
-	c.Handling().served = p.last
 	p.cqs[p.last] = c
-	return nil
+	return p.last, nil
 }
 
 // release removes it. A turn of the queue may still be due: it will find that the queue has another handler.

@@ -185,6 +185,34 @@ var cqChecks = []Check{
 			t.failf("completions %+v", b.wcs)
 		}
 	}},
+	{"CQ/WakeAndEventsAsTheDeviceIsClosedAndAfter", func(t *trial) {
+		for range 20 {
+			a, _ := t.pair(shape{})
+			stop, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					a.sendCQ.Wake()
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+			err := a.dev.Close()
+			a.sendCQ.Wake()
+			close(stop)
+			<-ended
+			t.must(err)
+			if err := a.qp.PostRecv(&transport.RecvWR{ID: 1, Notify: true}); err != nil {
+				t.is(err, "a Recv after the device is closed", transport.ErrState)
+			} else {
+				t.flushed(t.take(a, 1, a), 1, 1)
+			}
+			t.closeAll()
+		}
+	}},
 	{"CQ/PlacedNamesEachQueuePairOnce", func(t *trial) {
 		a, b := t.pair(shape{})
 		src, m := a.memory(64, all), b.memory(64, all)

@@ -124,8 +124,14 @@ func (c *CQ) LeaveWait() {
 	c.Unpark()
 }
 
-// Wake ends a Wait.
-func (c *CQ) Wake() { c.poller.Wake() }
+// Wake ends a Wait. It may be called from any goroutine, and does nothing once the queue is closed.
+func (c *CQ) Wake() {
+	c.inbox.mu.Lock() // so that the poller is not closed meanwhile
+	defer c.inbox.mu.Unlock()
+	if c.poller != nil {
+		c.poller.Wake()
+	}
+}
 
 // Waited reports whether a goroutine is in Wait.
 func (c *CQ) Waited() bool { return c.Sleepers.Any() }
@@ -160,7 +166,8 @@ func (c *CQ) Dispose() {
 			a.Drop()
 		}
 	}
-	c.Sleepers.Close(c.handling.Parked(), c.Wake)
+	// not CQ.Wake, which would take the inbox's lock inside that of the sleepers
+	c.Sleepers.Close(c.handling.Parked(), func() { c.poller.Wake() })
 	c.inbox.mu.Lock()
 	defer c.inbox.mu.Unlock()
 	c.closePoller()

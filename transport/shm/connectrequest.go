@@ -67,7 +67,8 @@ func (e *endpoint) closeRequests() {
 	defer r.mu.Unlock()
 	r.closed = true
 	for _, own := range r.pending {
-		if !e.withdraw(own) { // the peer may use the block
+		if !e.withdraw(own) { // it is answered, and the peer may use the block
+			atomic.StoreUint64(&own.entry.state, entryFree)
 			e.dev.drop(own.mine, own.owner)
 			_ = sys.UnmapShared(own.mem)
 		}

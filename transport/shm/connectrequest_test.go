@@ -160,6 +160,30 @@ func TestBegin_WithdrawnByClose(t *testing.T) {
 	require.Empty(t, a.made)
 }
 
+// A rank that closes frees the entry of a request whose answer it has not taken.
+func TestBegin_AnsweredAsItCloses(t *testing.T) {
+	a, b := openDoor(t, Options{}), openRank(t, 1)
+	table, own := a.ep.(*endpoint).requests.table, &b.ep.(*endpoint).requests
+	busy := &a.ep.(*endpoint).requests.mu
+	busy.Lock() // it answers nobody
+	b.begin(t, 0, a.ep.Addr())
+	own.mu.Lock() // b's goroutine must not take the answer
+	pending := own.pending
+	own.pending = nil
+	own.mu.Unlock()
+	for i := range table.entries {
+		atomic.CompareAndSwapUint64(&table.entries[i].state, entryAsked, entryRefused)
+	}
+	busy.Unlock()
+	own.mu.Lock()
+	own.pending = pending
+	own.mu.Unlock()
+	require.NoError(t, b.ep.Close())
+	for i := range table.entries {
+		require.EqualValues(t, entryFree, atomic.LoadUint64(&table.entries[i].state))
+	}
+}
+
 // Whatever stands in a request, it is refused, and the next genuine one is answered.
 func TestMaliciousRank_AsksForOtherThings(t *testing.T) {
 	a, b := openDoor(t, Options{}), openRank(t, 1)

@@ -34,7 +34,8 @@ type connectTable struct {
 	entries [connectEntries]connectEntry
 }
 
-// connectEntry is one request. The rank that asks takes and frees it; the owner answers in state.
+// connectEntry is one request. The rank that asks takes and frees it; the owner answers in state. The entries
+// of a rank that dies meanwhile stay taken: few, since it has one for each port.
 type connectEntry struct {
 	state     uint64
 	initiator uint32

@@ -93,8 +93,10 @@ func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 		case <-timer.C:
 		}
 		if own.Blocked() {
+			err := d.errNoAnswer(own.Pid)
+			d.opts.Log.Error("a peer is given up as it connects, and its process killed", "error", err)
 			_ = sys.Kill(own.Pid) // so that its end ends the call
-			return false, d.errNoAnswer(own.Pid)
+			return false, err
 		}
 	}
 }

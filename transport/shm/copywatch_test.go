@@ -3,6 +3,8 @@
 package shm
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -138,7 +140,9 @@ func TestConnect_MemoryThatNeverComesEndsTheHandshake(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
+	var logged bytes.Buffer
 	a, b := couple(t, Options{PeerTimeout: MinPeerTimeout})
+	a.dev.opts.Log = slog.New(slog.NewTextHandler(&logged, nil))
 	p, err := b.dev.prepareQP(transport.QPConfig{PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq, SendWR: 8, RecvWR: 8})
 	require.NoError(t, err)
 	offer := b.dev.offer(p)
@@ -147,6 +151,8 @@ func TestConnect_MemoryThatNeverComesEndsTheHandshake(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.dev.accept(offer, []int{fd}, os.Getpid())
 	require.ErrorIs(t, err, transport.ErrPeerLost)
+	require.Contains(t, logged.String(), "its process killed")
+	require.Contains(t, logged.String(), "a copy of memory of process "+strconv.Itoa(os.Getpid()))
 	m.Serve()
 	b.dev.drop(p, nil)
 }

@@ -138,6 +138,9 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 	if err != nil {
 		return false
 	}
+	if n >= directMin {
+		q.answering = false
+	}
 	place.Bytes(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
 	q.ReportPlaced()
 	return true

@@ -18,6 +18,7 @@ type Failover struct {
 	confirmed uint32 // of ours that the peer has received
 	list      []lostLane
 	due       bool
+	untold    bool // the last state had no room for all lanes
 }
 
 type lostLane struct {
@@ -59,11 +60,18 @@ func (f *Failover) Len() int { return len(f.list) }
 // Due reports whether the state must be sent.
 func (f *Failover) Due() bool { return f.due }
 
-// State returns the state to send, in closed's memory, and notes that it is sent.
+// State returns the state to send, in closed's memory, and notes that it is sent. If there is no room for all
+// lanes, it leaves out those that the peer has confirmed; others for which there is none are in a later
+// version, once the peer has confirmed this one.
 func (f *Failover) State(closed []uint16) frame.LostLanes {
 	f.due = false
-	for _, e := range f.list {
-		if e.here != 0 {
+	for i := range f.list {
+		e := &f.list[i]
+		switch {
+		case e.here == 0, len(f.list) > frame.MaxLostLanes && e.here <= f.confirmed:
+		case len(closed) == frame.MaxLostLanes:
+			e.here, f.untold = f.version+1, true
+		default:
 			closed = append(closed, e.number)
 		}
 	}
@@ -73,6 +81,10 @@ func (f *Failover) State(closed []uint16) frame.LostLanes {
 // Merge merges the peer's state. It calls fresh for each lane that the peer has newly closed: this end must
 // close its side, if it is open, and resend the frames of the lane that have not arrived.
 func (f *Failover) Merge(t frame.LostLanes, fresh func(number uint16)) {
+	if f.untold && t.Heard == f.version {
+		f.version++
+		f.due, f.untold = true, false
+	}
 	f.confirmed = max(f.confirmed, t.Heard)
 	if t.Version > f.heard {
 		f.heard = t.Version

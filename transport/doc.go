@@ -44,9 +44,9 @@
 //
 // The goroutine that calls CQ.Poll is the driver of the CQ: it moves the bytes of the QPs attached to it,
 // like a network card. One such poll is a pass. Only one goroutine at a time may use a QP, its CQs and the
-// regions of its PD; the caller serializes access (weft has an engine for each endpoint of a rank, and each
-// engine has its own). Only the following may be called from any goroutine: CQ.Wake, the methods of Device
-// except ModifyCQ, and methods whose comments say so.
+// regions of its PD; the caller serializes access (weft's engine takes one lock for each port of a rank, see
+// port.go). Only the following may be called from any goroutine: CQ.Wake, the methods of Device except
+// ModifyCQ, and methods whose comments say so.
 //
 // A completion handler (Device.SetCompletionHandler) is a thread that drives CQs in place of the caller, on a
 // core of its own. It takes the lock that the caller names. Nothing else in this package starts a thread on

@@ -8,10 +8,11 @@ import (
 // Identity says which rank of which job a device belongs to. Both ends of a connection prove that they know
 // Secret, bound to Job and to both ranks, before anything is allocated for them.
 type Identity struct {
-	Job    string   // name of the job
-	Rank   uint32   // this device's rank
-	Size   uint32   // number of ranks; a peer that claims a rank of Size or more is refused
-	Ports  int      // through which peers can be connected; 0 means 1
+	Job  string // name of the job
+	Rank uint32 // this device's rank
+	Size uint32 // number of ranks; a peer that claims a rank of Size or more is refused
+	// independent connection channels to each other rank, see port.go; not network ports; 0 means 1
+	Ports  int
 	Secret [32]byte // shared by the job's ranks; never logged
 }
 

@@ -29,8 +29,8 @@ type requests struct {
 type connectRequest struct {
 	// in the peer's table; nil once the peer has answered that another connection stays
 	entry  *connectEntry
-	peer   *cm.Peer[*qp]
-	number uint32
+	dialed *cm.Peer[*qp]
+	peer   uint32
 	mem    []byte // the peer's arena
 	pid    int
 	owner  *sys.WakeAddress // of the peer's goroutine
@@ -126,10 +126,10 @@ func (r *requests) wake(t *connectTable, owner *sys.WakeAddress) {
 var _ transport.Beginner = (*endpoint)(nil)
 
 // Begin asks a peer for a connection through the table in its memory.
-func (e *endpoint) Begin(number uint32, addr string, failed func()) bool {
+func (e *endpoint) Begin(peer uint32, addr string, failed func()) bool {
 	r := &e.requests
-	_, at, err := e.reachable(transport.RankOf(number), addr)
-	if err != nil || at.space == "" || at.space != r.here.space || e.id.CheckPeer(number) != nil {
+	_, at, err := e.reachable(transport.RankOf(peer), addr)
+	if err != nil || at.space == "" || at.space != r.here.space || e.id.CheckPeer(peer) != nil {
 		return false
 	}
 	r.mu.Lock()
@@ -138,12 +138,12 @@ func (e *endpoint) Begin(number uint32, addr string, failed func()) bool {
 		return false
 	}
 	e.answerRequests() // the peer may have asked already
-	p, ours := e.table.Dial(number)
+	p, ours := e.table.Dial(peer)
 	if !ours {
-		_, state, _ := e.table.Current(number)
+		_, state, _ := e.table.Current(peer)
 		return state == cm.Connected
 	}
-	own := e.request(p, number, at)
+	own := e.request(p, peer, at)
 	if own == nil {
 		e.table.Dialed(p, nil)
 		return false
@@ -157,8 +157,8 @@ func (e *endpoint) Begin(number uint32, addr string, failed func()) bool {
 }
 
 // request makes this end of a connection and asks the peer; nil if that is not possible.
-func (e *endpoint) request(p *cm.Peer[*qp], number uint32, at location) *connectRequest {
-	mem, err := e.mapArena(at, transport.RankOf(number))
+func (e *endpoint) request(p *cm.Peer[*qp], peer uint32, at location) *connectRequest {
+	mem, err := e.mapArena(at, transport.RankOf(peer))
 	if err != nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (e *endpoint) request(p *cm.Peer[*qp], number uint32, at location) *connect
 		_ = sys.UnmapShared(mem)
 		return nil
 	}
-	mine, private, err := e.prepare(number)
+	mine, private, err := e.prepare(peer)
 	p.Callbacks.Unlock()
 	if err != nil {
 		_ = sys.UnmapShared(mem)
@@ -182,11 +182,11 @@ func (e *endpoint) request(p *cm.Peer[*qp], number uint32, at location) *connect
 		return nil
 	}
 	here := &e.requests.here
-	x.initiator, x.responder = e.id.Facing(number), number
+	x.initiator, x.responder = e.id.Facing(peer), peer
 	x.pid, x.fd, x.memory, x.block = here.pid, here.fd, here.memory, uint64(mine.in.off)
 	atomic.StoreUint64(&x.state, entryAsked)
 	e.requests.wake(t, owner)
-	return &connectRequest{entry: x, peer: p, number: number, mem: mem, pid: int(at.pid), owner: owner,
+	return &connectRequest{entry: x, dialed: p, peer: peer, mem: mem, pid: int(at.pid), owner: owner,
 		mine: mine, began: time.Now()}
 }
 
@@ -203,7 +203,7 @@ func (e *endpoint) takeAnswers() (found bool) {
 			found = true
 			return e.takeAnswer(own)
 		}
-		_, state, _ := e.table.Current(own.number)
+		_, state, _ := e.table.Current(own.peer)
 		switch {
 		case own.entry == nil && state != cm.Dialing:
 			return true // the peer's connection has come
@@ -237,7 +237,7 @@ func (e *endpoint) takeAnswer(own *connectRequest) bool {
 			e.giveUp(own)
 			return true
 		}
-		e.table.Dialed(own.peer, q)
+		e.table.Dialed(own.dialed, q)
 		return true
 	}
 }
@@ -250,14 +250,14 @@ func (e *endpoint) conclude(own *connectRequest, block uint64) *qp {
 	if err == nil {
 		f, err = e.dev.mapping(theirs, own.mem, own.pid)
 	}
-	if err != nil || !e.table.Commit(own.peer) {
+	if err != nil || !e.table.Commit(own.dialed) {
 		e.dev.drop(own.mine, own.owner) // the peer may use it
 		_ = sys.UnmapShared(own.mem)
 		return nil
 	}
-	own.peer.Callbacks.Lock()
-	defer own.peer.Callbacks.Unlock()
-	return e.connected(own.pid, own.number, own.mine, theirs, f, private)
+	own.dialed.Callbacks.Lock()
+	defer own.dialed.Callbacks.Unlock()
+	return e.connected(own.pid, own.peer, own.mine, theirs, f, private)
 }
 
 // withdraw withdraws a request; false if it is answered.
@@ -281,7 +281,7 @@ func (own *connectRequest) release(d *Device) {
 
 // giveUp ends a request without a connection.
 func (e *endpoint) giveUp(own *connectRequest) {
-	if decides, _ := e.table.Dialed(own.peer, nil); decides {
+	if decides, _ := e.table.Dialed(own.dialed, nil); decides {
 		e.table.Go(own.failed)
 	}
 }

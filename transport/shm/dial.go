@@ -13,7 +13,7 @@ import (
 )
 
 // dial connects to a peer and runs the handshake to its end.
-func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name string) (*qp, error) {
+func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], peer uint32, name string) (*qp, error) {
 	var d net.Dialer
 	made, err := d.DialContext(ctx, network, "@"+name)
 	if errors.Is(err, syscall.EAGAIN) {
@@ -25,18 +25,18 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, name 
 	defer made.Close()
 	c := &conn{UnixConn: made.(*net.UnixConn)}
 	defer c.within(ctx, provenTimeout)()
-	q, err := e.initiate(ctx, c, p, rank, name)
+	q, err := e.initiate(ctx, c, p, peer, name)
 	return q, lost(err)
 }
 
 // initiate is the initiator's side of the handshake.
-func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank uint32, name string) (*qp,
+func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], peer uint32, name string) (*qp,
 	error) {
 	if err := c.identify(); err != nil {
 		return nil, err
 	}
-	who := parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Facing(rank),
-		responder: rank,
+	who := parties{job: handshake.JobHash(e.id.Job), initiator: e.id.Facing(peer),
+		responder: peer,
 		nonces:    [2][nonceSize]byte{handshake.NewNonce()}}
 	_, err := c.Write(who.appendHello(nil, &e.id.Secret, name))
 	var body []byte
@@ -72,7 +72,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], rank 
 		f.close()
 		return nil, err
 	}
-	return e.connected(c.pid, rank, mine, theirs, f, private), nil
+	return e.connected(c.pid, peer, mine, theirs, f, private), nil
 }
 
 // bringIn prepares the initiator's end and sends it to the responder, whose wake address is peer.

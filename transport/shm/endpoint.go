@@ -79,21 +79,21 @@ func (e *endpoint) Close() error {
 	})
 }
 
-// Connect connects to a rank through its socket.
-func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
-	return e.table.Connect(ctx, e.id, rank, addr,
+// Connect connects to a peer through its socket.
+func (e *endpoint) Connect(ctx context.Context, peer uint32, addr string) error {
+	return e.table.Connect(ctx, e.id, peer, addr,
 		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) {
-			name, _, err := e.reachable(transport.RankOf(rank), addr)
+			name, _, err := e.reachable(transport.RankOf(peer), addr)
 			if err != nil {
 				return nil, err
 			}
-			return e.dial(ctx, p, rank, name)
+			return e.dial(ctx, p, peer, name)
 		})
 }
 
 // prepare makes this end of a connection, with the shape that the acceptor returns.
-func (e *endpoint) prepare(rank uint32) (*prepared, []byte, error) {
-	conf, private, err := e.dev.Prepare(e.acceptor, rank)
+func (e *endpoint) prepare(peer uint32) (*prepared, []byte, error) {
+	conf, private, err := e.dev.Prepare(e.acceptor, peer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,10 +102,10 @@ func (e *endpoint) prepare(rank uint32) (*prepared, []byte, error) {
 }
 
 // connected makes the queue pair of a connection and hands it over.
-func (e *endpoint) connected(pid int, rank uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
+func (e *endpoint) connected(pid int, peer uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
 	private []byte) *qp {
-	q := e.dev.newQP(mine, rank, e.addr, fmt.Sprintf("process %d", pid), theirs, f)
-	e.acceptor.Connected(rank, q, private)
+	q := e.dev.newQP(mine, peer, e.addr, fmt.Sprintf("process %d", pid), theirs, f)
+	e.acceptor.Connected(peer, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
 		q.rcq.handOver(q)

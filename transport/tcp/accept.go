@@ -138,22 +138,22 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 }
 
 // mayConnect reports whether a peer is another rank of the job, and may make this lane.
-func (e *endpoint) mayConnect(rank uint32, lane uint16) bool {
-	return e.local.ID.CheckPeer(rank) == nil && (lane == 0 || e.dev.opts.reconnects())
+func (e *endpoint) mayConnect(peer uint32, lane uint16) bool {
+	return e.local.ID.CheckPeer(peer) == nil && (lane == 0 || e.dev.opts.reconnects())
 }
 
 // accept makes the connection of an authenticated peer, unless another one exists or is made first.
 func (e *endpoint) accept(h *setup.Handshake, theirs message.Parameters, private []byte) error {
-	rank := h.Peer()
-	peer, ok := e.table.Request(e.local.ID.Facing(rank), rank)
+	peer := h.Peer()
+	p, ok := e.table.Request(e.local.ID.Facing(peer), peer)
 	if !ok {
 		h.Reject(handshake.RejectCollision, "another connection between the two stays")
 		return cm.ErrCollision
 	}
-	peer.Callbacks.Lock()
-	defer peer.Callbacks.Unlock()
+	p.Callbacks.Lock()
+	defer p.Callbacks.Unlock()
 	q, err := func() (*qp, error) {
-		conf, ours, err := e.prepare(rank)
+		conf, ours, err := e.prepare(peer)
 		if err != nil {
 			h.Reject(handshake.RejectOther, err.Error())
 			return nil, err
@@ -164,6 +164,6 @@ func (e *endpoint) accept(h *setup.Handshake, theirs message.Parameters, private
 		}
 		return e.connected(h, conf, private, false, "", mine.Negotiate(theirs))
 	}()
-	e.table.Accepted(peer, q)
+	e.table.Accepted(p, q)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // dial connects to a peer and brings the connection to RDMA mode.
-func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr string) (*qp, error) {
+func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], peer uint32, addr string) (*qp, error) {
 	d := net.Dialer{LocalAddr: e.dev.opts.local(0)}
 	d.SetMultipathTCP(false)
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -23,7 +23,7 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], rank uint32, addr 
 	defer conn.Close()
 	h := setup.New(&e.local, conn)
 	defer h.Until(ctx, provenTimeout)()
-	q, err := e.initiate(h, p, rank, addr)
+	q, err := e.initiate(h, p, peer, addr)
 	if q == nil && setup.IsCut(err) {
 		return nil, cutOff{setup.Vanished(err)}
 	}
@@ -40,13 +40,13 @@ func (c cutOff) Is(target error) bool { return target == cm.ErrBusy } // so the 
 
 // initiate is the initiator's side of the handshake. dialed is the address to which the connection was made,
 // "" if the application made it.
-func (e *endpoint) initiate(h *setup.Handshake, peer *cm.Peer[*qp], rank uint32, dialed string) (*qp, error) {
-	if err := h.Introduce(rank, 0); err != nil {
+func (e *endpoint) initiate(h *setup.Handshake, p *cm.Peer[*qp], peer uint32, dialed string) (*qp, error) {
+	if err := h.Introduce(peer, 0); err != nil {
 		return nil, err
 	}
-	peer.Callbacks.Lock()
-	defer peer.Callbacks.Unlock()
-	conf, private, err := e.prepare(rank)
+	p.Callbacks.Lock()
+	defer p.Callbacks.Unlock()
+	conf, private, err := e.prepare(peer)
 	if err != nil {
 		h.Reject(handshake.RejectOther, err.Error())
 		return nil, err
@@ -56,13 +56,13 @@ func (e *endpoint) initiate(h *setup.Handshake, peer *cm.Peer[*qp], rank uint32,
 		return nil, err
 	}
 	// While waiting for the answer, this end may accept the peer's own connection.
-	peer.Callbacks.Unlock()
+	p.Callbacks.Unlock()
 	theirs, private, err := h.Answer()
-	peer.Callbacks.Lock()
+	p.Callbacks.Lock()
 	if err != nil {
 		return nil, err
 	}
-	if !e.table.Commit(peer) {
+	if !e.table.Commit(p) {
 		// the peer began another before it accepted ours, and this end has accepted that one
 		return nil, cm.ErrCollision
 	}

@@ -129,38 +129,38 @@ func (e *endpoint) Close() error {
 	return e.table.Close(func() error { return closeAll(e.listeners) })
 }
 
-// Connect connects to a rank.
-func (e *endpoint) Connect(ctx context.Context, rank uint32, addr string) error {
+// Connect connects to a peer.
+func (e *endpoint) Connect(ctx context.Context, peer uint32, addr string) error {
 	hostport, ok := strings.CutPrefix(addr, "tcp:")
 	if !ok {
 		return fmt.Errorf("address %q of rank %d: not an address of the TCP fabric", addr,
-			transport.RankOf(rank))
+			transport.RankOf(peer))
 	}
-	return e.table.Connect(ctx, e.local.ID, rank, hostport,
-		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) { return e.dial(ctx, p, rank, hostport) })
+	return e.table.Connect(ctx, e.local.ID, peer, hostport,
+		func(ctx context.Context, p *cm.Peer[*qp]) (*qp, error) { return e.dial(ctx, p, peer, hostport) })
 }
 
-func (e *endpoint) prepare(rank uint32) (transport.QPConfig, []byte, error) {
-	return e.dev.Prepare(e.acceptor, rank)
+func (e *endpoint) prepare(peer uint32) (transport.QPConfig, []byte, error) {
+	return e.dev.Prepare(e.acceptor, peer)
 }
 
 // connected makes the connection a queue pair and hands it over. dialed is the address to which it was made,
 // "" if this end did not make it.
 func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, private []byte, initiator bool,
 	dialed string, agreed message.Agreement) (*qp, error) {
-	rank := h.Peer()
+	peer := h.Peer()
 	local, remote := h.LocalAddr().String(), h.RemoteAddr().String()
 	fd, session, err := h.Detach()
 	if err != nil {
 		return nil, err
 	}
-	q := e.dev.newQP(conf, rank, local, remote, initiator, agreed)
+	q := e.dev.newQP(conf, peer, local, remote, initiator, agreed)
 	if agreed.Reconnects {
 		newMultiLane(q, fd, session, initiator, h.Token(), routes{dialed, agreed.Listens})
 	} else {
 		newSingleLink(q, fd, session)
 	}
-	e.acceptor.Connected(rank, q, private)
+	e.acceptor.Connected(peer, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {
 		q.rcq.handOver(q)

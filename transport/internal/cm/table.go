@@ -114,7 +114,7 @@ func (t *Table[Q]) Connect(ctx context.Context, id transport.Identity, peer uint
 	return nil
 }
 
-func (t *Table[Q]) connect(ctx context.Context, rank uint32,
+func (t *Table[Q]) connect(ctx context.Context, peer uint32,
 	dial func(context.Context, *Peer[Q]) (Q, error)) error {
 	ctx, end, err := t.Begin(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Table[Q]) connect(ctx context.Context, rank uint32,
 	defer end()
 	var last error
 	for {
-		p, state, ours, changed := t.dial(rank)
+		p, state, ours, changed := t.dial(peer)
 		if state == Connected {
 			return nil
 		}
@@ -162,35 +162,35 @@ func (t *Table[Q]) ended(ctx context.Context, last error) error {
 	return err
 }
 
-func (t *Table[Q]) dial(rank uint32) (p *Peer[Q], state State, ours bool, changed <-chan struct{}) {
+func (t *Table[Q]) dial(peer uint32) (p *Peer[Q], state State, ours bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p = t.peer(rank)
+	p = t.peer(peer)
 	state = p.collision.State()
 	return p, state, p.collision.Dial(), p.changed
 }
 
 // Dial reports whether to begin a connection to a peer now. If so, the caller must call Dialed when it is
 // made or has failed.
-func (t *Table[Q]) Dial(rank uint32) (*Peer[Q], bool) {
-	p, _, ours, _ := t.dial(rank)
+func (t *Table[Q]) Dial(peer uint32) (*Peer[Q], bool) {
+	p, _, ours, _ := t.dial(peer)
 	return p, ours
 }
 
 // Current returns the queue pair to a peer, if there is one, the state of the connection, and a channel that
 // is closed at the next change.
-func (t *Table[Q]) Current(rank uint32) (q Q, state State, changed <-chan struct{}) {
+func (t *Table[Q]) Current(peer uint32) (q Q, state State, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.peer(rank)
+	p := t.peer(peer)
 	return p.qp, p.collision.State(), p.changed
 }
 
-func (t *Table[Q]) peer(rank uint32) *Peer[Q] {
-	p := t.peers[rank]
+func (t *Table[Q]) peer(peer uint32) *Peer[Q] {
+	p := t.peers[peer]
 	if p == nil {
 		p = &Peer[Q]{changed: make(chan struct{})}
-		t.peers[rank] = p
+		t.peers[peer] = p
 	}
 	return p
 }
@@ -205,11 +205,11 @@ func (t *Table[Q]) Commit(p *Peer[Q]) bool {
 
 // Request reports whether to accept a connection that a peer has begun. If so, the caller must call Accepted
 // when it is made or has failed.
-func (t *Table[Q]) Request(me, rank uint32) (*Peer[Q], bool) {
+func (t *Table[Q]) Request(me, peer uint32) (*Peer[Q], bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.peer(rank)
-	return p, p.collision.Request(me, rank)
+	p := t.peer(peer)
+	return p, p.collision.Request(me, peer)
 }
 
 // Dialed notes how our own connection ended: with a queue pair, or with none. It reports whether this attempt
@@ -243,10 +243,10 @@ func (p *Peer[Q]) announce() <-chan struct{} {
 }
 
 // Released notes that the acceptor has released a queue pair: the two ranks can be connected again.
-func (t *Table[Q]) Released(rank uint32, q Q) {
+func (t *Table[Q]) Released(peer uint32, q Q) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.peers[rank]; p != nil && p.qp == q {
+	if p := t.peers[peer]; p != nil && p.qp == q {
 		var none Q
 		p.qp = none
 		p.collision.Released()

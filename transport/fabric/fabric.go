@@ -21,7 +21,8 @@ type Fabric struct {
 
 	MinPeerTimeout time.Duration // the smallest valid Config.PeerTimeout
 
-	EagerMax int // bytes of a message above which rendezvous is faster; 0: the capacity of the largest slot
+	// bytes of a message above which rendezvous is faster; 0: the channel's largest eager message
+	EagerMax int
 	// the best size of one Read or Write of a large message, in bytes; 0: the protocol decides
 	Piece int
 

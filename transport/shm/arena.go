@@ -93,7 +93,7 @@ func newArena(size int64) (*arena, error) {
 var errNoMemory = errors.New("out of shared memory")
 
 // alloc allocates zeroed and reserved memory, in whole units. Small memory is most likely a ring, which is
-// used at once, so its pages are filled.
+// used at once, so its pages are filled. Here and below, ring, mirror and phase are those of package channel.
 func (a *arena) alloc(n int) (span, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

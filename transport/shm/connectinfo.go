@@ -150,10 +150,10 @@ func (d *Device) mapping(o *connectInfo, mem []byte, pid int) (*peerMapping, err
 			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: wake})
 	}
 	if !d.opts.NoCMA && pid > 0 {
-		f.own = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
+		f.outside = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}
 		var err error
 		if f.foreign = d.copyCall.isMeasured(); !f.foreign {
-			f.foreign, err = d.tryToRead(f.own) // the system may refuse it, as in many containers
+			f.foreign, err = d.tryToRead(f.outside) // the system may refuse it, as in many containers
 		}
 		if err != nil {
 			return nil, err

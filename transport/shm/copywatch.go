@@ -28,12 +28,12 @@ type copyWatch struct {
 // (Options.Fatal).
 func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 	w := &l.copying
-	call := l.own.Call()
+	call := l.outside.Call()
 	if call&1 == 0 || call != w.call {
 		w.call, w.lasted = call, 0
 		return
 	}
-	if !l.own.Blocked() {
+	if !l.outside.Blocked() {
 		return
 	}
 	w.lasted += since
@@ -53,15 +53,15 @@ func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 // kill kills the process of a peer that holds up a copy.
 func (d *Device) kill(l *connection) {
 	d.opts.Log.Error("a peer is given up, and its process killed", "peer", l.qp.Attr.Peer, "error",
-		d.errNoAnswer(l.own.Pid))
-	_ = sys.Kill(l.own.Pid)
+		d.errNoAnswer(l.outside.Pid))
+	_ = sys.Kill(l.outside.Pid)
 }
 
 // endOver reports that this process cannot continue: a copy is held up although the peer was killed.
 func (d *Device) endOver(l *connection) {
 	if d.opts.Fatal != nil {
 		go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
-			d.errNoAnswer(l.own.Pid)))
+			d.errNoAnswer(l.outside.Pid)))
 	}
 }
 
@@ -75,12 +75,12 @@ func (d *Device) errNoAnswer(pid int) error {
 
 // tryToRead finds out, during the handshake, whether memory of another process can be read. It uses a
 // goroutine of its own, because the system call cannot be cancelled.
-func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
+func (d *Device) tryToRead(outside sys.Foreign) (reads bool, err error) {
 	result := make(chan error, 1)
 	go func() {
-		err := own.Prove()
+		err := outside.Prove()
 		if err == nil {
-			d.copyCall.measure(&own)
+			d.copyCall.measure(&outside)
 		}
 		result <- err
 	}()
@@ -92,10 +92,10 @@ func (d *Device) tryToRead(own sys.Foreign) (reads bool, err error) {
 			return err == nil, nil
 		case <-timer.C:
 		}
-		if own.Blocked() {
-			err := d.errNoAnswer(own.Pid)
+		if outside.Blocked() {
+			err := d.errNoAnswer(outside.Pid)
 			d.opts.Log.Error("a peer is given up as it connects, and its process killed", "error", err)
-			_ = sys.Kill(own.Pid) // so that its end ends the call
+			_ = sys.Kill(outside.Pid) // so that its end ends the call
 			return false, err
 		}
 	}

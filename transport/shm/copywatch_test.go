@@ -68,7 +68,7 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 func TestWatchCopy_ThreadThatWaitsForAProcessor(t *testing.T) {
 	a, _ := couple(t, Options{})
 	l := a.qp.conn
-	calls := reflect.ValueOf(l.own).Elem().FieldByName("calls")
+	calls := reflect.ValueOf(l.outside).Elem().FieldByName("calls")
 	*(*uint64)(calls.Addr().UnsafePointer()) = 1 // a call is under way, and no thread sleeps in one
 	for range 3 {
 		a.dev.watchCopy(l, true, time.Hour)

@@ -93,7 +93,7 @@ func (f *peerMapping) placeIn(n int, src []byte, to *transport.Segment, from tra
 	case !f.foreign:
 		return errForeign
 	default:
-		return f.foreignErr(f.own.Write(src, t.where+to.Offset))
+		return f.foreignErr(f.outside.Write(src, t.where+to.Offset))
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (f *peerMapping) copyHere(dst []byte, t *target, offset uint64) error {
 	case !f.foreign:
 		return errForeign
 	}
-	return f.foreignErr(f.own.Read(dst, from))
+	return f.foreignErr(f.outside.Read(dst, from))
 }
 
 // foreignErr returns the error for the result of a system call that copies memory of the peer's process.
@@ -120,7 +120,7 @@ func (f *peerMapping) foreignErr(err error) error {
 		return errForeign
 	case errors.Is(err, syscall.EFAULT): // these pages cannot be copied; others can
 		return fmt.Errorf("%w: the system does not copy this memory of process %d: %w", transport.ErrAccess,
-			f.own.Pid, err)
+			f.outside.Pid, err)
 	case err != nil:
 		f.foreign = false // refused for all of the process's memory
 		return fmt.Errorf("%w: %w", errForeign, err)

@@ -17,7 +17,8 @@
 //   - A peer that is stopped in the middle of a Write can wake up and finish it. Memory that it may be
 //     writing is quarantined, and reused when the peer has continued or its process has ended. The memory's
 //     owner may see such bytes after Deregister (or Detach) has returned; nobody else does.
-//   - A process has ended when its wake socket is gone. A goroutine probes the sockets of all peers at least
+//   - A process has ended when its wake socket is gone (the socket at which peers wake a sleeping completion
+//     queue; the kernel removes it with the process). A goroutine probes the sockets of all peers at least
 //     five times a second or, with more than 100 peers, less often. A stopped process is detected by its
 //     missing Ticks.
 //

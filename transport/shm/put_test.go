@@ -143,7 +143,7 @@ func TestPut_WhoRunsIsNotKilled(t *testing.T) {
 	a, b := couple(t, Options{Running: func(uint32) bool { return runs.Load() }})
 	child := exec.Command("sleep", "1000")
 	require.NoError(t, child.Start())
-	b.qp.peer.own.Pid = child.Process.Pid
+	b.qp.peer.outside.Pid = child.Process.Pid
 	_, e := outside(t, b, 100)
 	t.Cleanup(stop(a, e))
 	w := putWait{first: b.dev.activeWriters(), last: time.Now(), lasted: time.Hour}
@@ -165,7 +165,7 @@ func TestPut_WhoStaysInItIsKilled(t *testing.T) {
 			a, b := couple(t, Options{PeerTimeout: MinPeerTimeout})
 			child := exec.Command("sleep", "1000")
 			require.NoError(t, child.Start())
-			b.qp.peer.own.Pid = child.Process.Pid
+			b.qp.peer.outside.Pid = child.Process.Pid
 			m, e := register(t, b, 100)
 			goOn := stop(a, e)
 			done := make(chan error)
@@ -183,7 +183,7 @@ func TestPut_WhoCannotBeKilledIsFatal(t *testing.T) {
 	told := make(chan error, 1)
 	o := Options{PeerTimeout: MinPeerTimeout, Fatal: func(_ uint32, err error) { told <- err }}
 	a, b := couple(t, o)
-	b.qp.peer.own.Pid = 1 // which nobody kills
+	b.qp.peer.outside.Pid = 1 // which nobody kills
 	m, e := outside(t, b, 100)
 	goOn := stop(a, e)
 	done := make(chan error)
@@ -205,7 +205,7 @@ func TestPut_IsRefusedWhereThePeersMemoryCannotBeWritten(t *testing.T) {
 	a, b := couple(t, Options{})
 	require.True(t, a.qp.peer.foreign, "this system allows it")
 	m, _ := outside(t, b, 100)
-	a.qp.peer.own.Pid = 1 << 30
+	a.qp.peer.outside.Pid = 1 << 30
 	to := transport.Segment{Key: m.Key(), Length: 100}
 	for range 2 {
 		require.ErrorIs(t, a.qp.Put(make([]byte, 100), &to), transport.ErrAccess)

@@ -68,9 +68,9 @@ type writeTarget struct {
 type peerMapping struct {
 	mem     []byte      // the peer's arena
 	domain  uint32      // of the peer's queue pair
-	own     sys.Foreign // the peer's private memory, outside its arena: process_vm_readv, process_vm_writev
-	foreign bool        // own can be read and written
-	copying *copyWatch  // of copies from and to own
+	outside sys.Foreign // the peer's memory outside its arena: process_vm_readv, process_vm_writev
+	foreign bool        // outside can be read and written
+	copying *copyWatch  // of copies from and to outside
 	queues  []peerQueue
 }
 
@@ -153,7 +153,7 @@ func (d *Device) newQP(p *prepared, peer uint32, local, remote string, theirs *c
 		Offset: math.MaxUint64, Reads: int(reads)}, q)
 	q.fastWrite = fastWrite{pd: domain, open: true, fenced: !d.asymmetric || !theirs.asymmetric,
 		placementSeq: &out.placementSeq, notifyEnable: &out.notifyEnable}
-	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, own: &f.own}
+	q.conn = &connection{qp: q, in: p.in, slots: p.slots, wake: f.queues[0].wake, outside: &f.outside}
 	f.copying = &q.conn.copying
 	d.live.Lock()
 	d.live.links[q.conn] = struct{}{}
@@ -170,7 +170,7 @@ type connection struct {
 	slots   [2]uint32
 	stage   span // memory of the bounce buffer, from which the peer may still copy
 	ended   bool // this end no longer uses the peer's memory; guarded by Device.live
-	own     *sys.Foreign
+	outside *sys.Foreign
 	copying copyWatch
 }
 
@@ -237,7 +237,7 @@ func (q *qp) ended() {
 		q.receive() // frames that the peer sent before
 	}
 	if q.connected() && q.conn.copying.gaveUp.Load() {
-		q.Fail(q.dev.errNoAnswer(q.conn.own.Pid), transport.StatusFatal)
+		q.Fail(q.dev.errNoAnswer(q.conn.outside.Pid), transport.StatusFatal)
 	}
 	if q.connected() {
 		q.Fail(fmt.Errorf("%w: the connection ended", transport.ErrPeerLost), transport.StatusFatal)

@@ -151,7 +151,7 @@ func TestRevoke_WriterThatStaysIsKilled(t *testing.T) {
 	a, b := couple(t, Options{PeerTimeout: MinPeerTimeout, Running: func(uint32) bool { return true }})
 	child := exec.Command("sleep", "1000")
 	require.NoError(t, child.Start())
-	b.qp.peer.own.Pid = child.Process.Pid
+	b.qp.peer.outside.Pid = child.Process.Pid
 	a.qp.beginPlacing()
 	done := make(chan struct{})
 	go func() {
@@ -169,9 +169,9 @@ func TestRevoke_WriterThatStaysIsKilled(t *testing.T) {
 // through the peer.
 func TestRead_FallsBackWhereThePeersMemoryCannotBeRead(t *testing.T) {
 	for name, spoil := range map[string]func(*peerMapping){
-		"refused": func(f *peerMapping) { f.own.Pid = 1 << 30 },
+		"refused": func(f *peerMapping) { f.outside.Pid = 1 << 30 },
 		"another process": func(f *peerMapping) {
-			f.own = sys.Foreign{Pid: f.own.Pid, Proof: f.own.Proof,
+			f.outside = sys.Foreign{Pid: f.outside.Pid, Proof: f.outside.Proof,
 				Secret: [32]byte{1}}
 		},
 	} {

@@ -139,7 +139,7 @@ func (c *conn) placeSingleFrameWrite(b []byte) bool {
 		return false
 	}
 	if n >= directMin {
-		q.answering = false
+		q.sentLongLast = false
 	}
 	place.Bytes(r.Mem[at:at+uint64(n)], b[frame.HeaderSize:])
 	q.ReportPlaced()
@@ -241,7 +241,7 @@ const headerAhead = 512
 // returns false while long Writes go both ways, because reading the header separately would only add latency.
 func (c *conn) expectsLong() bool {
 	i := &c.in
-	return c.readsAhead && !c.q.answering && i.have == 0 && i.Length >= directMin && i.bad == nil &&
+	return c.readsAhead && !c.q.sentLongLast && i.have == 0 && i.Length >= directMin && i.bad == nil &&
 		(!i.inside || i.left < directMin) &&
 		i.r != nil && i.r.Key() == transport.Key(i.A) && i.r.View == nil &&
 		(i.Op == frame.Write && c.checksInPlace() || i.Op == frame.ReadWrite && i.Flags&frame.Last == 0)

@@ -49,7 +49,7 @@ func (q *qp) makeWrite(o *frame.Batch, w *verbs.Request) frameMade {
 		return mustWait
 	}
 	if n >= directMin {
-		q.answering = true
+		q.sentLongLast = true
 	}
 	if c.off += n; c.off == w.Total && w.Op == transport.OpWrite {
 		c.next, c.off = c.next+1, 0
@@ -75,7 +75,7 @@ func (frameWrite) begin(q *qp, i *incoming) error {
 	}
 	i.r, i.at = r, int(i.B)
 	if i.Length >= directMin {
-		q.answering = false
+		q.sentLongLast = false
 	}
 	return nil
 }

@@ -211,12 +211,12 @@ func (s *laneSender) onAck(next uint64) error {
 			below = min(below, l.partialNumber)
 		}
 	}
-	seg, err := s.out.Ack(next, below)
+	f, err := s.out.Ack(next, below)
 	if err != nil {
 		return fmt.Errorf("%w: %w", transport.ErrProtocol, err)
 	}
-	if seg != nil {
-		s.q.onWritten(seg.after)
+	if f != nil {
+		s.q.onWritten(f.after)
 	}
 	return nil
 }

@@ -18,14 +18,14 @@ const (
 type laneSender struct {
 	m       *multiLane
 	q       *qp
-	out     *sequence.Outbound[segment]
+	out     *sequence.Outbound[sentFrame]
 	at      position // the additional state of the queue pair's cursor
 	numbers []uint64 // of the frames in the batch
 	frame   []byte   // buffer for an unsequenced frame
 }
 
 func (s *laneSender) init(m *multiLane) {
-	s.m, s.q, s.out = m, m.q, sequence.NewOutbound[segment]()
+	s.m, s.q, s.out = m, m.q, sequence.NewOutbound[sentFrame]()
 }
 
 // position is the part of a cursor that only lanes need.
@@ -34,9 +34,9 @@ type position struct {
 	asks  uint64 // Reads and Atomics passed that had a frame
 }
 
-// segment is a sequenced frame that may have to be resent. It is made again from the request rather than from
+// sentFrame is a sequenced frame that may have to be resent. It is made again from the request rather than from
 // a copy: the request's memory belongs to its poster only when the frame is acknowledged.
-type segment struct {
+type sentFrame struct {
 	frame.Header
 	ref    uint64
 	source uint32 // index of the request or answer in its queue
@@ -231,18 +231,18 @@ func (s *laneSender) gather(l *laneConn, w *laneWrite) bool {
 		if !ok {
 			break
 		}
-		seg := s.out.What(n)
-		if !s.remake(o, seg) {
+		f := s.out.What(n)
+		if !s.remake(o, f) {
 			if !q.open {
 				return false
 			}
 			break
 		}
-		s.stamp(o, l, n, seg.ref)
+		s.stamp(o, l, n, f.ref)
 		w.again++
 	}
 	for o.Size() < limit && !o.Full() && s.out.Room() && s.frameFor(l, o) {
-		n := s.out.Add(l.number, segment{})
+		n := s.out.Add(l.number, sentFrame{})
 		s.note(o, n)
 		s.stamp(o, l, n, s.out.What(n).ref)
 	}
@@ -275,9 +275,9 @@ func (s *laneSender) onWritten(l *laneConn, n int, w *laneWrite) {
 		s.takeBack(w)
 	default:
 		last := s.numbers[sent-1]
-		seg := s.out.What(last)
+		f := s.out.What(last)
 		s.out.TakeBack(last + 1)
-		s.q.at, s.at = seg.after, seg.place
+		s.q.at, s.at = f.after, f.place
 	}
 	if n < o.Size() || l.link.Pending() > 0 {
 		l.block()
@@ -312,37 +312,37 @@ func (l *laneConn) keepPartial(n, rest int) (sent int) {
 // note records how frame n, made last, can be made again.
 func (s *laneSender) note(o *frame.Batch, n uint64) {
 	q := s.q
-	seg := s.out.What(n)
+	f := s.out.What(n)
 	h, _ := frame.Parse(o.Last()) // ours
-	seg.Header = h
+	f.Header = h
 	switch h.Op {
 	case frame.ReadWrite:
-		seg.source, seg.off = q.at.response, q.at.responseOff-h.Length
+		f.source, f.off = q.at.response, q.at.responseOff-h.Length
 		if q.at.responseOff == 0 {
-			seg.source = q.at.response - 1
-			seg.off = q.answer.queue.At(seg.source).total - h.Length
+			f.source = q.at.response - 1
+			f.off = q.answer.queue.At(f.source).total - h.Length
 		}
-		seg.ref = q.answer.queue.At(seg.source).number
+		f.ref = q.answer.queue.At(f.source).number
 	case frame.AtomicDone, frame.Close:
 	default:
-		seg.source, seg.off = q.at.next, q.at.off-h.Length
+		f.source, f.off = q.at.next, q.at.off-h.Length
 		if q.at.off == 0 {
-			seg.source = q.at.next - 1
-			seg.off = q.SQ.At(seg.source).Total - h.Length
+			f.source = q.at.next - 1
+			f.off = q.SQ.At(f.source).Total - h.Length
 		}
 		switch h.Op {
 		case frame.Write:
-			if seg.off == 0 {
+			if f.off == 0 {
 				s.at.first = n
 			}
-			seg.ref = s.at.first
+			f.ref = s.at.first
 		case frame.ReadRequest, frame.Atomic:
-			seg.ref = s.at.asks
+			f.ref = s.at.asks
 			s.at.asks++
-			q.SQ.At(seg.source).Begun = 0
+			q.SQ.At(f.source).Begun = 0
 		}
 	}
-	seg.after, seg.place = q.at, s.at
+	f.after, f.place = q.at, s.at
 }
 
 // stamp finishes the frame made last.
@@ -356,33 +356,33 @@ func (s *laneSender) stamp(o *frame.Batch, l *laneConn, n, ref uint64) {
 }
 
 // remake makes a frame again.
-func (s *laneSender) remake(o *frame.Batch, seg *segment) bool {
+func (s *laneSender) remake(o *frame.Batch, f *sentFrame) bool {
 	q := s.q
-	switch seg.Op {
+	switch f.Op {
 	case frame.Write, frame.Send:
-		if seg.Length == 0 {
-			o.Begin(seg.Header, 0)
+		if f.Length == 0 {
+			o.Begin(f.Header, 0)
 			return true
 		}
-		return q.payload(o, seg.Header, q.SQ.At(seg.source), seg.off, seg.Length)
+		return q.payload(o, f.Header, q.SQ.At(f.source), f.off, f.Length)
 	case frame.ReadRequest:
-		q.readRequest(o, q.SQ.At(seg.source))
+		q.readRequest(o, q.SQ.At(f.source))
 	case frame.Atomic:
-		q.atomicFrame(o, q.SQ.At(seg.source))
+		q.atomicFrame(o, q.SQ.At(f.source))
 	case frame.ReadWrite:
-		return s.remakeResponse(o, seg)
+		return s.remakeResponse(o, f)
 	default:
-		o.Begin(seg.Header, 0)
+		o.Begin(f.Header, 0)
 	}
 	return true
 }
 
 // remakeResponse makes a frame of an answer again. No region is a view here: see Device.Query.
-func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
+func (s *laneSender) remakeResponse(o *frame.Batch, f *sentFrame) bool {
 	q := s.q
-	a := q.answer.queue.At(seg.source)
-	src, off := verbs.SegmentAt(a.src[:a.nsrc], seg.off)
-	r, err := q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, uint64(seg.Length))
+	a := q.answer.queue.At(f.source)
+	src, off := verbs.SegmentAt(a.src[:a.nsrc], f.off)
+	r, err := q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, uint64(f.Length))
 	if err != nil {
 		if o.Empty() {
 			q.answer.refuse(a, err)
@@ -391,15 +391,15 @@ func (s *laneSender) remakeResponse(o *frame.Batch, seg *segment) bool {
 	}
 	at := int(src.Offset + off)
 	if !q.answer.copies(r) {
-		o.Begin(seg.Header, 0)
-		o.Direct(r.Mem[at:][:seg.Length])
+		o.Begin(f.Header, 0)
+		o.Direct(r.Mem[at:][:f.Length])
 		return true
 	}
-	if seg.Length > o.MaxCopy() {
+	if f.Length > o.MaxCopy() {
 		return false // the next write has room
 	}
-	copy(o.Begin(seg.Header, seg.Length), r.Mem[at:])
-	q.answer.answered.Copied += uint64(seg.Length)
+	copy(o.Begin(f.Header, f.Length), r.Mem[at:])
+	q.answer.answered.Copied += uint64(f.Length)
 	return true
 }
 
@@ -420,16 +420,16 @@ func (s *laneSender) partialAlive(l *laneConn) bool {
 		return true
 	}
 	q := s.q
-	seg := s.out.What(l.partialNumber)
-	if seg.Op != frame.ReadWrite {
-		w := q.SQ.At(seg.source)
+	f := s.out.What(l.partialNumber)
+	if f.Op != frame.ReadWrite {
+		w := q.SQ.At(f.source)
 		if !w.Alive() {
 			q.regionGone(w)
 			return false
 		}
 		return true
 	}
-	return q.answer.alive(seg.source, seg.off)
+	return q.answer.alive(f.source, f.off)
 }
 
 // readRest reads what the peer sent before a lane broke that can no longer be written.
@@ -506,9 +506,9 @@ func (l *laneConn) sendAlive() {
 // refused records the status of the request whose frame n the peer rejected.
 func (s *laneSender) refused(n uint64, status transport.Status) {
 	if n >= s.out.First() && n < s.out.Next() {
-		switch seg := s.out.What(n); seg.Op {
+		switch f := s.out.What(n); f.Op {
 		case frame.Write, frame.Send, frame.Immediate:
-			s.q.SQ.At(seg.source).Failed = status
+			s.q.SQ.At(f.source).Failed = status
 		}
 	}
 }

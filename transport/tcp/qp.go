@@ -20,7 +20,7 @@ type qp struct {
 	blocked            bool        // no link has room
 	awaitingFirstFrame bool        // responder that has not received a frame yet: it must not send
 	checked            bool        // agreed.Checksum, near the other fields of the fast path
-	answering          bool        // a long Write was sent after the last one was received
+	sentLongLast       bool        // a long Write was sent after the last one was received
 
 	queuepair.QP
 

@@ -17,12 +17,12 @@ type CQ interface {
 	// consumer that polls flags in memory therefore need not check every peer.
 	Placed(qps []QPN) int
 
-	// RequestNotify asks for one event (N5). The first match from now on raises it, and ends the request.
-	// Completions already in the queue, and queue pairs that Placed has yet to report, raise no event, so the
-	// caller must poll once more after RequestNotify. Several requests before the event combine. A work
-	// request with FlagNotify, or RecvWR.Notify, raises an event when it completes, whether or not one was
-	// requested; so does an overrun. Events that are raised before the handler delivers them are delivered as
-	// one, and an event may find the queue empty.
+	// RequestNotify asks for one event (N5). The first event that n selects ends the request. Completions
+	// already in the queue, and queue pairs that Placed has yet to report, raise no event, so the caller must
+	// poll once more after RequestNotify. Several requests before the event combine. A work request with
+	// FlagNotify, or RecvWR.Notify, raises an event when it completes, whether or not one was requested; so
+	// does an overrun. Events that are raised before the handler delivers them are delivered as one, and an
+	// event may find the queue empty.
 	//
 	// The event of a queue without a handler stays with the queue until it is given one, and ends a Wait.
 	RequestNotify(n Notify) error

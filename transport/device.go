@@ -59,10 +59,10 @@ type DeviceAttr struct {
 	MaxPrivate  int    // bytes of private data at connection start
 	Handlers    int    // completion handlers at once, one or more for each core of this process (N1)
 
-	// MaxPolledQPs is the largest number of queue pairs of a CQ for which the consumer itself checks what has
-	// been placed. Placed does not report them while the CQ has no more queue pairs than that, has no
-	// handler, and nobody has called Arm. 0: Placed reports all. This is for providers whose peers write
-	// directly into memory that the consumer polls, so that Poll has nothing to notice.
+	// MaxPolledQPs: if a CQ has at most this many queue pairs, has no handler, and Arm was never called,
+	// Placed does not report its queue pairs; the consumer must poll their memory. 0: Placed reports all.
+	// This is for providers whose peers write directly into memory that the consumer polls, so that Poll has
+	// nothing to notice.
 	MaxPolledQPs int
 
 	PollableCQs bool // CQ.Descriptor is an epoll descriptor: one goroutine can wait for several CQs

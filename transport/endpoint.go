@@ -46,7 +46,7 @@ type Beginner interface {
 	// Begin begins to connect to the peer at addr, and does not block. Acceptor.Connected, which may be
 	// called before Begin returns, tells of the connection. If the attempt fails, failed is called, from a
 	// goroutine of the endpoint. In that case, and if Begin returns false, Connect gives the reason, or may
-	// still succeed. After Close has been called, failed is not called any more.
+	// still succeed. After Close has returned, failed is not called any more.
 	Begin(peer uint32, addr string, failed func()) bool
 }
 

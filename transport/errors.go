@@ -8,8 +8,8 @@ var (
 	ErrClosed    = errors.New("connection closed in order by peer") // QP.Err after the peer's Close
 	// work posted to a QP that is closing, closed or in error
 	ErrState   = errors.New("queue pair is not ready")
-	ErrInvalid = errors.New("invalid work request") // refused at the call
-	ErrAccess  = errors.New("access refused")       // key, domain, right or bounds
+	ErrInvalid = errors.New("invalid argument") // refused at the call
+	ErrAccess  = errors.New("access refused")   // key, domain, right or bounds
 	// connection reset or cut, or peer silent for too long
 	ErrPeerLost = errors.New("peer lost")
 	ErrProtocol = errors.New("protocol violation") // the peer broke a rule

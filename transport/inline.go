@@ -8,7 +8,8 @@ type InlineWriter interface {
 	// the last 8 bytes of the segment. They are placed like those of every Write (DeviceAttr.TailLast). The
 	// bytes between payload and tail are those of earlier Writes to the same place, or zeros. WriteInline
 	// returns false if the Write cannot be done at the moment, for any reason: nothing has happened then, and
-	// the Write must be posted. head and payload belong to the caller again when WriteInline returns.
+	// the Write must be posted. If it returns true and the Write fails later, a completion with ID 0 says so.
+	// head and payload belong to the caller again when WriteInline returns.
 	WriteInline(to *Segment, head, payload []byte, tail uint64) bool
 
 	// PrefetchAddr returns the address in this process to which a WriteInline to this offset of the last

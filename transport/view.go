@@ -13,10 +13,10 @@ type View interface {
 // be used in the gather list of a Write that is not inline, in the scatter list of a Read, and as the target
 // of a peer's Read. The hardware counterpart is a memory key with a layout.
 type ViewRegistrar interface {
-	// RegisterView registers n bytes of a view. access may be LocalWrite and RemoteRead. The region's Bytes
-	// are nil. The provider gathers and scatters in calls that drive the queue pair, while a request of
-	// either side names the region, and not after Deregister. RegisterView allocates nothing once the device
-	// has warmed up.
+	// RegisterView registers n bytes of a view. access may be LocalWrite, RemoteRead and Unchanging. The
+	// region's Bytes are nil. The provider gathers and scatters in calls that drive the queue pair, while a
+	// request of either side names the region, and not after Deregister. RegisterView allocates nothing once
+	// the device has warmed up.
 	RegisterView(v View, n int, access Access) (MR, error)
 }
 

@@ -10,9 +10,10 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// The address of an endpoint is shm:HOST:NAME. Endpoints with the same HOST can reach each other: it names
-// the boot of the kernel and the network namespace. NAME is the abstract name of a Unix socket. It is random,
-// so that nobody can listen there before.
+// The address of an endpoint is shm:HOST:NAME, followed by :PID.FD.INODE.PIDNS if peers can find its arena
+// (see location). Endpoints with the same HOST can reach each other: it names the boot of the kernel and the
+// network namespace. NAME is the abstract name of a Unix socket. It is random, so that nobody can listen
+// there before.
 const addressPrefix = "shm:"
 
 // socketPrefix is the prefix of the abstract names of sockets.

@@ -40,6 +40,6 @@ func (c *copyCall) measure(own *sys.Foreign) {
 
 func (c *copyCall) known() time.Duration { return time.Duration(c.ns.Load()) }
 
-// isMeasured reports whether the memory of so many peers could be read that that of any other is assumed to
-// be readable. If it is not, the first copy finds that out.
+// isMeasured reports whether enough peers could be read to assume that every peer can. If one cannot, the
+// first copy finds that out.
 func (c *copyCall) isMeasured() bool { return c.ns.Load() > 0 && c.peers.Load() >= measuredPeers }

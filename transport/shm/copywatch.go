@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	uatomic "go.uber.org/atomic"
@@ -16,7 +17,6 @@ import (
 type copyWatch struct {
 	call   uint64        // in progress at the last look; see sys.Foreign
 	lasted time.Duration // time for which the call was found waiting
-	fatal  bool          // Options.Fatal was called
 	gaveUp uatomic.Bool  // the peer was given up because of it
 }
 
@@ -44,8 +44,7 @@ func (d *Device) watchCopy(l *connection, there bool, since time.Duration) {
 			d.kill(l) // if that fails the call continues: see below
 		}
 		l.qp.lose()
-	case w.lasted >= d.opts.PeerTimeout && !w.fatal:
-		w.fatal = true
+	case w.lasted >= d.opts.PeerTimeout:
 		d.endOver(l)
 	}
 }
@@ -57,10 +56,18 @@ func (d *Device) kill(l *connection) {
 	_ = sys.Kill(l.outside.Pid)
 }
 
-// endOver reports that this process cannot continue: a copy is held up although the peer was killed.
+// endOver reports, once for each peer, that this process cannot continue: a copy is held up although the peer
+// was killed.
 func (d *Device) endOver(l *connection) {
-	if d.opts.Fatal != nil {
-		go d.opts.Fatal(l.qp.Attr.Peer, fmt.Errorf("%w; nor after its process was killed",
+	peer := l.qp.Attr.Peer
+	d.live.Lock()
+	known := slices.Contains(d.live.fatal, peer)
+	if !known {
+		d.live.fatal = append(d.live.fatal, peer)
+	}
+	d.live.Unlock()
+	if !known && d.opts.Fatal != nil {
+		go d.opts.Fatal(peer, fmt.Errorf("%w; nor after its process was killed",
 			d.errNoAnswer(l.outside.Pid)))
 	}
 }

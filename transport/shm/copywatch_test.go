@@ -156,3 +156,18 @@ func TestConnect_MemoryThatNeverComesEndsTheHandshake(t *testing.T) {
 	m.Serve()
 	b.dev.drop(p, nil)
 }
+
+// Whatever finds that a copy of a peer's memory does not end, and however often: the device says so once.
+func TestFatal_IsCalledOnceForAPeer(t *testing.T) {
+	told := make(chan uint32, 4)
+	a, _ := couple(t, Options{Fatal: func(peer uint32, _ error) { told <- peer }})
+	l := a.qp.conn
+	other := &connection{qp: l.qp, outside: l.outside} // through another port
+	for range 2 {
+		a.dev.endOver(l)
+		a.dev.endOver(other)
+	}
+	require.EqualValues(t, 1, <-told)
+	time.Sleep(10 * time.Millisecond)
+	require.Empty(t, told)
+}

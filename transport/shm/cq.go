@@ -134,7 +134,7 @@ func (c *cq) driveActive() (found bool) {
 
 // Sleep makes peers that ring from now on wake the poller.
 func (c *cq) Sleep() bool {
-	// with a barrier: peers set a bit, and then, after a barrier, read sleeping
+	// with a fence: peers set a bit, and then, after a fence, read sleeping
 	atomic.StoreUint64(&c.doorbell.sleeping, 1)
 	return !c.doorbell.pending() && !c.interest.pending.Load()
 }

@@ -50,7 +50,7 @@ type Device struct {
 
 	opts       Options
 	asymmetric bool             // membarrier (asymmetric fences) is available
-	probe      *[nonceSize]byte // read by peers to find out whether they can
+	probe      *[nonceSize]byte // nonce that peers read to test whether they can read this process's memory
 	arena      *arena
 	huge       hugePages
 	liveness   liveness
@@ -61,6 +61,7 @@ type Device struct {
 		inbounds map[*receiveBlock]struct{} // where peers may write
 		links    map[*connection]struct{}
 		retired  []*connection // whose block is freed when the peer's process ends
+		fatal    []uint32      // peers for which Options.Fatal was called
 	}
 
 	end *endpoint

@@ -11,7 +11,7 @@ import (
 
 var (
 	errForeign = fmt.Errorf("%w: this process may not access the peer's memory", transport.ErrAccess)
-	errNoGet   = fmt.Errorf("%w: a Get on a queue pair that may have no Read outstanding", transport.ErrAccess)
+	errNoGet   = fmt.Errorf("%w: a Get where no Read may be outstanding", transport.ErrAccess)
 )
 
 // Get copies memory of the peer, unless earlier requests have yet to change it.

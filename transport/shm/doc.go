@@ -1,9 +1,10 @@
 // Package shm implements the verbs over shared memory, for ranks of one host. docs/internals/spec/shm.md
 // specifies the shared memory; docs/internals/adr/0017 gives the reasons.
 //
-// A device has one arena, which all its peers map. Memory of PD.Alloc lies there, and peers access it
-// directly. They read other memory if the system allows it (process_vm_readv). Everything else goes through a
-// small ring in each direction, whose frames the target carries out in its passes.
+// A device has one arena, which all its peers map. Memory of PD.Alloc that peers may reach lies there, and
+// they access it directly. They Read, Get and Put other memory if the system allows it (process_vm_readv,
+// process_vm_writev). Everything else goes through a small ring in each direction, whose frames the target
+// carries out in its passes.
 //
 // # What is particular
 //

@@ -28,7 +28,7 @@ var _ [blockSize - unsafe.Sizeof(doorbell{})]struct{}
 
 // ringDoorbell sets a queue pair's bit in a peer's queue; by is a poller of this end. Earlier stores are
 // visible to the peer when it finds the bit. The bit may be set already, and is not set again then, so a
-// barrier comes first.
+// fence comes first.
 func (f *peerQueue) ringDoorbell(by *sys.Poller) {
 	word, bit := &f.words[f.slot/64], uint64(1)<<(f.slot%64)
 	in := uint64(1) << (f.slot / 64)

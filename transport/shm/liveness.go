@@ -39,7 +39,8 @@ func (l *liveness) stop() {
 func (d *Device) watchPeers() {
 	prober, err := sys.NewProber()
 	if err != nil {
-		d.opts.Log.Error("peers that end are detected only by their silence", "error", err)
+		d.opts.Log.Error("peers that end are detected only by their silence, copies of their memory are not "+
+			"watched, and memory that they may write is not used again", "error", err)
 		return
 	}
 	defer prober.Close()

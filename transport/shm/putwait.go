@@ -42,7 +42,6 @@ type putWait struct {
 	last   time.Time
 	lasted time.Duration // held up by a peer that does not run, without pauses of this process
 	killed bool
-	fatal  bool // Options.Fatal was called
 }
 
 // step adds the elapsed time to lasted, if counts is set.
@@ -80,7 +79,7 @@ func (d *Device) probeWriters(w *putWait) (writing bool) {
 		return writing
 	}
 	kill := w.lasted >= d.copyTimeout() && !w.killed
-	fatal := w.lasted >= d.opts.PeerTimeout && !w.fatal
+	fatal := w.lasted >= d.opts.PeerTimeout
 	for _, l := range still {
 		if kill {
 			d.kill(l)
@@ -89,6 +88,6 @@ func (d *Device) probeWriters(w *putWait) (writing bool) {
 			d.endOver(l)
 		}
 	}
-	w.killed, w.fatal = w.killed || kill, w.fatal || fatal
+	w.killed = w.killed || kill
 	return writing
 }

@@ -146,7 +146,7 @@ func placePieces(dst []byte, p [2][]byte) {
 		place.Bytes(dst, p[0])
 		return
 	}
-	var last [wordSize]byte // the first part is at least as long
+	var last [wordSize]byte // p[0] has at least wordSize bytes
 	n, k := len(dst)-wordSize, 0
 	if n < len(p[0]) {
 		k = copy(last[:], p[0][n:])

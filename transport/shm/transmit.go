@@ -76,7 +76,7 @@ func (q *qp) settleWork() {
 		wants = 1
 	}
 	if q.out.wants != wants {
-		// with a barrier: consumed is read after it
+		// with a fence: consumed is read after it
 		atomic.StoreUint64(&q.out.wants, wants)
 		if q.out.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed

@@ -26,6 +26,7 @@ type cq struct {
 	dev *Device
 
 	clock keepalive.Clock
+	ticks int // that were due
 }
 
 // buffers are what a completion queue reads into and writes out of.

@@ -74,8 +74,8 @@ func (d *Device) newEndpoint(id transport.Identity, acceptor transport.Acceptor)
 	return e, nil
 }
 
-// listen listens on one port of the range: on the device's address, and on those of its lanes that this one
-// does not include.
+// listen listens on one port of the range: on the device's address, and on lane addresses that it does not
+// cover.
 func (d *Device) listen() ([]net.Listener, error) {
 	var last error
 	for port := d.opts.LowPort; port <= d.opts.HighPort; port++ {

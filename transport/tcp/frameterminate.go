@@ -36,7 +36,7 @@ func (q *qp) TellFailed(cause error) {
 func (q *qp) terminated(h frame.Header, text []byte) {
 	code := frame.Reason(h.A)
 	t := queuepair.Terminate{Reason: code.Violation(), Read: h.B, Text: text}
-	status, _ := t.Reason.Told()
+	status, _ := t.Reason.SeenByPeer()
 	q.sequencer.refused(status)
 	q.Terminated(t, code, q.reading())
 }

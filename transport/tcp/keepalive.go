@@ -33,11 +33,11 @@ func (c *cq) Tick(now time.Time) {
 	if !due {
 		return
 	}
-	c.clock.Ticks++
+	c.ticks++
 	for i := 0; i < len(c.qps); {
 		q := c.qps[i]
 		if q.rcq == c {
-			q.sequencer.tick(c.clock.Ticks, counts)
+			q.sequencer.tick(c.ticks, counts)
 		}
 		i += c.qps.Step(i, q)
 	}

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	bulkMin   = 64 << 10 // smallest request or answer that is split over the lanes
-	ackFrames = 64       // received frames that are acknowledged in the same pass
-	ackBytes  = 2 << 20  // received bytes that are
+	bulkMin = 64 << 10 // smallest request or answer that is split over the lanes
+	// a pass acknowledges as soon as this many frames (bytes) are unacknowledged
+	ackFrames = 64
+	ackBytes  = 2 << 20
 )
 
 // laneSender is the sending side of a queue pair over lanes: it numbers the frames, assigns them to lanes,
@@ -34,8 +35,8 @@ type position struct {
 	asks  uint64 // Reads and Atomics passed that had a frame
 }
 
-// sentFrame is a sequenced frame that may have to be resent. It is made again from the request rather than from
-// a copy: the request's memory belongs to its poster only when the frame is acknowledged.
+// sentFrame is a sequenced frame that may have to be resent. It is made again from the request rather than
+// from a copy: the request's memory belongs to its poster only when the frame is acknowledged.
 type sentFrame struct {
 	frame.Header
 	ref    uint64

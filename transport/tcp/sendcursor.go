@@ -11,7 +11,7 @@ import (
 // cursor is a position in the sequence of frames that a QP sends. Making a frame moves the cursor; if the
 // socket does not accept the frame, restoring the previous cursor undoes it.
 type cursor struct {
-	greeted       bool   // the Ready frame is before the cursor
+	greeted       bool   // Ready was made, or is the peer's to send
 	ended         bool   // the Close frame is before the cursor
 	next          uint32 // index of a request in the send queue
 	off           int    // bytes of it that are before the cursor

@@ -15,7 +15,7 @@ import (
 var ErrCollision = fmt.Errorf("%w: another connection is under way", transport.ErrRefused)
 
 // ErrBusy says that the peer cannot accept the connection at the moment: try again.
-var ErrBusy = fmt.Errorf("%w: too many unauthenticated connections there", transport.ErrRefused)
+var ErrBusy = fmt.Errorf("%w: the peer is busy", transport.ErrRefused)
 
 // RetryPause is the pause before a rejected connection is tried again. The peer's own may be made meanwhile.
 const RetryPause = 100 * time.Millisecond

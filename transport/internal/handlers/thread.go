@@ -57,7 +57,8 @@ func startPollerThread(core int) (*pollerThread, error) {
 			if err != nil {
 				return
 			}
-			defer sys.SetAffinity(before) // of the process's first thread, which never ends
+			// If this is the process's first thread, it outlives the goroutine: restore its mask.
+			defer sys.SetAffinity(before)
 		} else {
 			pinned <- nil
 		}

@@ -74,7 +74,7 @@ const (
 	RejectAuth                        // the proof is wrong
 	RejectRank                        // no such rank here, or in the job
 	RejectCollision                   // the two are, or are being, connected: wait
-	RejectBusy                        // too many unauthenticated connections: try again
+	RejectBusy                        // busy with other connections: try again
 	RejectGone                        // the queue pair that a lane was to join has ended
 )
 

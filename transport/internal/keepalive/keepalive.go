@@ -54,7 +54,6 @@ func (p *State) Tick(counts bool) (say, lost bool) {
 type Clock struct {
 	Period time.Duration
 	Last   time.Time
-	Ticks  int // that were due
 }
 
 // Tick reports whether a period has passed, and whether this end was running in it: if the tick is late by

@@ -7,8 +7,8 @@ import (
 )
 
 // Sleepers counts the sleepers on a completion queue's poller: goroutines in Wait, and a handler that waits
-// for traffic. The driver must enable sleeping first, because it makes peers pay for a wake-up, and disables
-// it again when nobody sleeps. In the zero value sleeping is disabled.
+// for traffic. Peers pay for wake-ups while sleeping is enabled. So the driver enables it on demand, and
+// disables it when nobody sleeps. In the zero value sleeping is disabled.
 type Sleepers struct {
 	Wanted atomic.Bool // somebody tried to sleep while it was disabled: the driver must call Enable
 

@@ -32,7 +32,7 @@ func TerminateOf(cause error, maxText int) Terminate {
 // Terminated ends the queue pair after a Terminate of the peer. code is the reason as the provider's protocol
 // encodes it. asking is the oldest Read or Atomic that the peer has not answered, or nil.
 func (q *QP) Terminated(t Terminate, code fmt.Stringer, asking *verbs.Request) {
-	status, cause := t.Reason.Told()
+	status, cause := t.Reason.SeenByPeer()
 	if asking != nil && t.Read != 0 && asking.Number == t.Read-1 {
 		asking.Failed = status
 	}

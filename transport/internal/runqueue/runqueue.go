@@ -47,8 +47,8 @@ func (o *Queue[T]) take(c transport.Class) T {
 	return x
 }
 
-// OnlyBulk reports whether bulk is next only because nothing else is known to wait: then look once more
-// first.
+// OnlyBulk reports whether only bulk queues are known to be ready. The thread then polls for low-latency ones
+// before it serves them.
 func (o *Queue[T]) OnlyBulk() bool {
 	return len(o.waiting[transport.LowLatency]) == 0 && len(o.waiting[transport.Bulk]) > 0
 }

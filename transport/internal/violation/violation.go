@@ -20,7 +20,7 @@ const (
 	NoRecv                     // a message found no Recv
 	Reads                      // too many Reads
 	TooLong                    // a message was longer than its Recv
-	Own                        // the end that cuts requested memory that it may not access
+	Own                        // this end's own request named peer memory that it may not access
 	Checksum                   // bytes were changed on the way
 )
 
@@ -33,9 +33,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("code %d", uint8(r))
 }
 
-// Told returns what the end that receives the reason reports: the status of its request that was refused, and
-// the cause.
-func (r Reason) Told() (status transport.Status, cause error) {
+// SeenByPeer returns what the end that receives the reason reports: the status of its request that was
+// refused, and the cause.
+func (r Reason) SeenByPeer() (status transport.Status, cause error) {
 	switch r {
 	case Access, Own:
 		return transport.StatusRemoteAccess, transport.ErrAccess

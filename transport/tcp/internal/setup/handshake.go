@@ -302,7 +302,7 @@ func (h *Handshake) Detach() (fd int, session *link.Session, err error) {
 }
 
 // SameMachine reports whether a connection between two addresses stays on this machine: the addresses are
-// equal, or not of a network.
+// equal, both are loopback, or the socket is a Unix socket.
 func SameMachine(a, b net.Addr) bool {
 	if a.Network() == "unix" {
 		return true

@@ -19,8 +19,9 @@ const addressPrefix = "shm:"
 // socketPrefix is the prefix of the abstract names of sockets.
 const socketPrefix = "weft-"
 
-// host returns the HOST part of this host's addresses.
-func host() (string, error) {
+// Host returns the HOST part of the addresses of this process. Endpoints of processes with the same Host can
+// reach each other: they run on one kernel, in one network namespace.
+func Host() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("identifying this host: %w", err)
@@ -34,7 +35,7 @@ func host() (string, error) {
 }
 
 func newAddress() (addr string, err error) {
-	h, err := host()
+	h, err := Host()
 	if err != nil {
 		return "", err
 	}

@@ -1,8 +1,9 @@
 package shm
 
-import "github.com/weft-mpi/weft/transport/fabric"
-
-import "github.com/weft-mpi/weft/transport"
+import (
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
+)
 
 // Fabric describes this provider. A large message is copied once, by a system call that costs as much as
 // copying some ten KiB twice.

@@ -41,7 +41,8 @@ func (r *reader) ask(w *verbs.Request, budget *int) bool {
 		return r.request(w) // the peer still answers earlier ones, and they complete in order
 	}
 	if !w.Alive() {
-		return q.gone(w)
+		q.RegionGone(w)
+		return false
 	}
 	if w.Op != transport.OpRead {
 		return r.atomicHere(w)

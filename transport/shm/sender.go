@@ -53,20 +53,13 @@ func (q *qp) refuse(w *verbs.Request, err error) {
 		transport.StatusFlushed)
 }
 
-// gone ends the QP because a region of a request was deregistered.
-func (q *qp) gone(w *verbs.Request) bool {
-	w.Failed = transport.StatusLocalProt
-	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
-		transport.ErrInvalid), transport.StatusFlushed)
-	return false
-}
-
 // write carries out a Write; false if it is not complete.
 func (s *sender) write(w *verbs.Request) bool {
 	q := s.q
 	if w.Sent < w.Total {
 		if !w.Alive() {
-			return q.gone(w)
+			q.RegionGone(w)
+			return false
 		}
 		to := w.Remote[0]
 		if !q.beginPlacing() {
@@ -168,7 +161,8 @@ func (s *sender) send(w *verbs.Request) bool {
 	q := s.q
 	for w.Sent < w.Total || w.Total == 0 && w.Op == transport.OpSend {
 		if !w.Alive() {
-			return q.gone(w)
+			q.RegionGone(w)
+			return false
 		}
 		n, ok := q.out.piece(w.Total - w.Sent)
 		if !ok {

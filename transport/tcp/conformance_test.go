@@ -67,18 +67,31 @@ func inside(d transport.Device) *Device {
 	return d.(*Device)
 }
 
+// queuePairs are those of a device that have not ended.
+func queuePairs(d transport.Device) (list []*qp) {
+	admit(d)
+	for c := range inside(d).EachCQ {
+		for _, q := range c.Provider().(*cq).qps {
+			if q.rcq == c.Provider() {
+				list = append(list, q)
+			}
+		}
+	}
+	return list
+}
+
 // Cut resets the connections between two devices.
 func (provider) Cut(a, b transport.Device) error {
 	struck := 0
-	admit(a)
-	admit(b)
-	for _, q := range inside(b).qps {
-		if q != nil && lanesOf(q) != nil && q.Attr.Peer == inside(a).end.local.ID.Rank {
+	theirs := queuePairs(b)
+	mine := queuePairs(a)
+	for _, q := range theirs {
+		if lanesOf(q) != nil && q.Attr.Peer == inside(a).end.local.ID.Rank {
 			lanesOf(q).dial.ended.Store(true)
 		}
 	}
-	for _, q := range inside(a).qps {
-		if q == nil || !q.open || q.Attr.Peer != inside(b).end.local.ID.Rank {
+	for _, q := range mine {
+		if !q.open || q.Attr.Peer != inside(b).end.local.ID.Rank {
 			continue
 		}
 		if err := q.cut(); err != nil {
@@ -103,9 +116,8 @@ func admit(d transport.Device) {
 // is killed.
 func (provider) Vanish(d transport.Device) error {
 	x := inside(d)
-	admit(d)
-	for _, q := range x.qps {
-		if q != nil && q.open {
+	for _, q := range queuePairs(d) {
+		if q.open {
 			if err := q.cut(); err != nil {
 				return err
 			}

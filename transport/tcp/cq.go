@@ -98,7 +98,6 @@ func (c *cq) Pass() (found bool) {
 // handOver queues a connected queue pair for the queue's driver. It may be called from any goroutine.
 func (c *cq) handOver(q *qp) {
 	c.HandOver(queuepair.Arrival{Enter: func() {
-		c.dev.register(q)
 		c.attach(q)
 		if q.open {
 			q.sequencer.start()

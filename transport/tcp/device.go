@@ -56,12 +56,8 @@ type Device struct {
 	queuepair.Device
 
 	opts    Options
-	lanes   laneCounts
 	end     *endpoint
 	closing sync.WaitGroup // sockets whose last bytes are in flight
-
-	mu  sync.Mutex // guards what follows
-	qps []*qp      // by number; nil where released or not yet handed over
 }
 
 // New makes a device. It needs Linux.
@@ -125,25 +121,4 @@ func (d *Device) Close() error {
 		d.closing.Wait()
 		return nil
 	})
-}
-
-// register adds a QP to the table.
-func (d *Device) register(q *qp) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(d.qps) <= int(q.Num()) {
-		d.qps = append(d.qps, nil)
-	}
-	if q.PD != nil {
-		d.qps[q.Num()] = q
-	}
-}
-
-// unregister removes it.
-func (d *Device) unregister(q *qp) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if int(q.Num()) < len(d.qps) {
-		d.qps[q.Num()] = nil
-	}
 }

@@ -1,8 +1,9 @@
 package tcp
 
-import "github.com/weft-mpi/weft/transport/fabric"
-
-import "github.com/weft-mpi/weft/transport"
+import (
+	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/fabric"
+)
 
 // Fabric describes this provider.
 var Fabric = fabric.Fabric{

@@ -45,8 +45,8 @@ func (s *laneSender) sendLost() {
 	if l == nil {
 		return
 	}
-	t := s.m.failover.State(nil)
-	payload := frame.AppendLost(nil, t, s.m.recv.in.Next(), s.m.recv.in.Ranges(nil))
+	t := s.m.failover.State()
+	payload := frame.AppendLost(nil, t, s.m.recv.in.Next(), s.m.recv.in.Ranges())
 	if !l.sendUnnumbered(frame.Header{Op: frame.Lost, Flags: frame.Last}, payload) {
 		s.m.failover.Unsent()
 	}

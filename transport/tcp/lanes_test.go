@@ -303,7 +303,6 @@ func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
 				if o.Lanes > 1 {
 					require.NotZero(t, stats.HolesClosed, "the lanes have never run ahead of each other")
 				}
-				require.Equal(t, stats, s.dev.Lanes(), "one queue pair: the device's are the same")
 			}
 		})
 	}

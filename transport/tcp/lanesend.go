@@ -425,7 +425,7 @@ func (s *laneSender) partialAlive(l *laneConn) bool {
 	if f.Op != frame.ReadWrite {
 		w := q.SQ.At(f.source)
 		if !w.Alive() {
-			q.regionGone(w)
+			q.RegionGone(w)
 			return false
 		}
 		return true

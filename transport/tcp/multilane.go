@@ -31,7 +31,6 @@ type multiLane struct {
 	failover sequence.Failover
 	unlogged []*lostLane         // lost lanes that are not logged yet
 	stats    transport.LaneStats // except open lanes and holes
-	shown    transport.LaneStats // as last published
 
 	keepalive keepalive.State // of all lanes together
 	started   time.Time
@@ -239,7 +238,6 @@ func (m *multiLane) close() {
 	}
 	m.conns = m.conns[:0]
 	m.recv.in.Stats.Open = 0
-	m.publish()
 }
 
 // drive makes one pass over the lanes.
@@ -264,7 +262,6 @@ func (m *multiLane) drive() (came bool) {
 	if q.open && m.recv.ackDue() {
 		m.send.acknowledge()
 	}
-	m.publish()
 	return came
 }
 

@@ -78,8 +78,7 @@ func (q *qp) rewatch(c *conn) {
 // StartClose sends the posted requests and, after them, this end's Close.
 func (q *qp) StartClose() { q.sequencer.transmit() }
 
-// Gone removes the queue pair from the tables of the device and the endpoint.
+// Gone removes the queue pair from the endpoint's table.
 func (q *qp) Gone() {
-	q.dev.unregister(q)
 	q.dev.end.table.Released(transport.PeerAt(q.Attr.Peer, q.Attr.Port), q)
 }

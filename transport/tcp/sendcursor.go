@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"fmt"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
@@ -78,7 +76,7 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 	}
 	if !w.Alive() {
 		if o.Empty() { // earlier frames go out first
-			q.regionGone(w)
+			q.RegionGone(w)
 		}
 		return false
 	}
@@ -102,13 +100,6 @@ func (q *qp) payload(o *frame.Batch, h frame.Header, w *verbs.Request, off, n in
 		n, off = n-k, off+k
 	}
 	return true
-}
-
-// regionGone ends the QP because a region of a request was deregistered.
-func (q *qp) regionGone(w *verbs.Request) {
-	w.Failed = transport.StatusLocalProt
-	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
-		transport.ErrInvalid), transport.StatusFlushed)
 }
 
 // onWritten notes that everything before a cursor was sent, or over lanes acknowledged. The peer may have

@@ -176,7 +176,7 @@ func (s *singleLink) partialAlive() bool {
 	for i := from.next; ; i++ {
 		if w := q.SQ.At(i); w.Total > from.off && !w.Asks() {
 			if !w.Alive() {
-				q.regionGone(w)
+				q.RegionGone(w)
 				return false
 			}
 			return true

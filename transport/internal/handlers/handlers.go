@@ -34,8 +34,8 @@ type Set struct {
 	threads  []*pollerThread
 }
 
-// NewSet returns the handler set of a device; cores is the number of CPUs that the process may use.
-func NewSet(cores int) *Set { return &Set{maxHandlers: cores * PerCore} }
+// NewSet returns the handler set of a device, for so many handlers at once.
+func NewSet(maxHandlers int) *Set { return &Set{maxHandlers: maxHandlers} }
 
 // PerCore is the maximum number of handlers per CPU of the process: a consumer with several parts has one for
 // each part, and those of one core share a thread.

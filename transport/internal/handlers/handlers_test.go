@@ -34,7 +34,7 @@ func (q *queue) Others() iter.Seq[*Handling] { return func(func(*Handling) bool)
 
 // A queue that its new handler cannot watch stays with the old one, whose events go on.
 func TestModifyCQ_ThatFailsChangesNothing(t *testing.T) {
-	s := NewSet(1)
+	s := NewSet(3)
 	defer s.Stop()
 	var lock sync.Mutex
 	told := make(chan transport.HandlerID, 1)

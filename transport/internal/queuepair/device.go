@@ -39,7 +39,8 @@ func (d *Device) Init() error {
 	if err != nil {
 		return err
 	}
-	d.Handlers, d.handlers = cores*handlers.PerCore, handlers.NewSet(cores)
+	d.Handlers = cores * handlers.PerCore
+	d.handlers = handlers.NewSet(d.Handlers)
 	d.Verbs = d.handlers.Verbs()
 	return nil
 }

@@ -276,6 +276,13 @@ func (q *QP) FailRecv(cause error, recv transport.Status, why error) {
 	q.Fail(cause, transport.StatusFlushed)
 }
 
+// RegionGone fails because a region of a posted request was deregistered before its bytes were sent.
+func (q *QP) RegionGone(w *verbs.Request) {
+	w.Failed = transport.StatusLocalProt
+	q.Fail(fmt.Errorf("%w: a region of a posted request was deregistered before it was sent",
+		transport.ErrInvalid), transport.StatusFlushed)
+}
+
 // blame adds the peer to an error.
 func (q *QP) blame(cause error) error {
 	return fmt.Errorf("connection with rank %d at %s: %w", q.Attr.Peer, q.Attr.Remote, cause)

@@ -69,12 +69,3 @@ func (NoTransferrer) Transfer(_ context.Context, conn net.Conn, _ []byte, _ tran
 	return fmt.Errorf("transfer of a stream to rank %d: this provider does not support it: %w", rank,
 		errors.ErrUnsupported)
 }
-
-// Immediate returns the immediate from its 8 bytes in a frame.
-func Immediate(word uint64) (uint32, error) {
-	if word>>32 != 0 {
-		return 0, fmt.Errorf("%w: an immediate of %#x, which has more than 32 bits", transport.ErrProtocol,
-			word)
-	}
-	return uint32(word), nil
-}

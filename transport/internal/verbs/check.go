@@ -136,3 +136,12 @@ func CheckShape(conf *transport.QPConfig, depth, reads int) error {
 	}
 	return nil
 }
+
+// Immediate returns the immediate from its 8 bytes in a frame.
+func Immediate(word uint64) (uint32, error) {
+	if word>>32 != 0 {
+		return 0, fmt.Errorf("%w: an immediate of %#x, which has more than 32 bits", transport.ErrProtocol,
+			word)
+	}
+	return uint32(word), nil
+}

@@ -29,11 +29,15 @@ func HeaderSizeWith(checked bool) int {
 // Append appends a whole frame.
 func Append(b []byte, h Header, payload []byte, checked bool) []byte {
 	h.Length = len(payload)
-	b = h.Append(b)
+	return appendPayload(h.Append(b), HeaderSize, payload, checked)
+}
+
+// appendPayload completes a frame of which b ends with the header, of some size.
+func appendPayload(b []byte, header int, payload []byte, checked bool) []byte {
 	if !checked {
 		return append(b, payload...)
 	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[len(b)-HeaderSize:], Castagnoli))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[len(b)-header:], Castagnoli))
 	if len(payload) > 0 {
 		b = append(b, payload...)
 		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, Castagnoli))

@@ -3,7 +3,6 @@ package frame
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/weft-mpi/weft/transport"
 )
@@ -68,13 +67,5 @@ func AppendOverLane(b []byte, h Header, number uint16, n, ack, ref uint64, paylo
 	b = append(b, emptyLaneHeader[:]...)
 	h.Put(b[at:])
 	PutWords(b[at:], number, n, ack, ref)
-	if !checked {
-		return append(b, payload...)
-	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], Castagnoli))
-	if len(payload) > 0 {
-		b = append(b, payload...)
-		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, Castagnoli))
-	}
-	return b
+	return appendPayload(b, LaneHeaderSize, payload, checked)
 }

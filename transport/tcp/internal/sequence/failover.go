@@ -60,10 +60,11 @@ func (f *Failover) Len() int { return len(f.list) }
 // Due reports whether the state must be sent.
 func (f *Failover) Due() bool { return f.due }
 
-// State returns the state to send, in closed's memory, and notes that it is sent. If there is no room for all
+// State returns the state to send, and notes that it is sent. If there is no room for all
 // lanes, it leaves out those that the peer has confirmed; others for which there is none are in a later
 // version, once the peer has confirmed this one.
-func (f *Failover) State(closed []uint16) frame.LostLanes {
+func (f *Failover) State() frame.LostLanes {
+	var closed []uint16
 	f.due = false
 	for i := range f.list {
 		e := &f.list[i]

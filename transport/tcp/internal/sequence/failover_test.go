@@ -26,7 +26,7 @@ func TestFailover_MoreLanesThanAReportHasRoomFor(t *testing.T) {
 			if !ends[i].Due() {
 				continue
 			}
-			b := frame.AppendLost(nil, ends[i].State(nil), 1, nil)
+			b := frame.AppendLost(nil, ends[i].State(), 1, nil)
 			state, _, err := frame.ParseLost(b, 1)
 			require.NoError(t, err)
 			ends[1-i].Merge(state, func(number uint16) {

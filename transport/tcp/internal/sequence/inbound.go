@@ -218,8 +218,8 @@ func (in *Inbound[T]) Release() (what T, last uint64, ok bool) {
 	return what, 0, false
 }
 
-// Ranges appends the ranges that have arrived beyond the first hole.
-func (in *Inbound[T]) Ranges(to []frame.Range) []frame.Range {
+// Ranges returns the ranges that have arrived beyond the first hole.
+func (in *Inbound[T]) Ranges() (to []frame.Range) {
 	for _, r := range in.runs[in.ready:] {
 		if k := len(to); k > 0 && to[k-1].To+1 == r.From {
 			to[k-1].To = r.To

@@ -112,7 +112,7 @@ func TestInbound_H2_H3_H4_LikeARecordOfEachNumber(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(in.runs), m.holes()+barriers,
 				"seed %d: more records than holes and barriers", seed)
-			ranges := in.Ranges(nil)
+			ranges := in.Ranges()
 			require.Len(t, ranges, m.holes())
 			for _, r := range ranges {
 				require.True(t, in.Whole(r.From, r.To+1))
@@ -201,13 +201,13 @@ func TestOutbound_H5_OnlyWhatTheLaneCarriedAndDidNotArrive(t *testing.T) {
 	for n := uint64(1); n <= 10; n++ {
 		out.Add(uint16(n%2), int(n))
 	}
-	require.Equal(t, 3, out.Resend(1, []frame.Range{{From: 3, To: 4}, {From: 9, To: 9}}))
+	out.Resend(1, []frame.Range{{From: 3, To: 4}, {From: 9, To: 9}})
 	require.Equal(t, []uint64{1, 5, 7}, out.again)
 	out.Sent(2, 2)
-	require.Equal(t, 0, out.Resend(1, nil),
+	out.Resend(1, nil)
+	require.Equal(t, []uint64{7}, out.again,
 		"what is due already is not due twice, and what has arrived never is")
-	require.Equal(t, []uint64{7}, out.again)
-	require.Equal(t, 2, out.Resend(2, nil))
+	out.Resend(2, nil)
 	require.Equal(t, []uint64{1, 5, 7}, out.again)
 	_, err := out.Ack(6, out.Next())
 	require.NoError(t, err)

@@ -76,8 +76,8 @@ func (out *Outbound[R]) Ack(next, below uint64) (last *R, err error) {
 }
 
 // Resend handles the peer's report that it no longer reads a lane, and of the ranges that have arrived: it
-// queues the frames of that lane that have not arrived for resending, and returns how many there are.
-func (out *Outbound[R]) Resend(lane uint16, ranges []frame.Range) (count int) {
+// queues the frames of that lane that have not arrived for resending.
+func (out *Outbound[R]) Resend(lane uint16, ranges []frame.Range) {
 	for n := out.first; n != out.next; n++ {
 		e := out.at(n)
 		for len(ranges) > 0 && ranges[0].To < n {
@@ -89,11 +89,9 @@ func (out *Outbound[R]) Resend(lane uint16, ranges []frame.Range) (count int) {
 		if e.lane == lane && !e.arrived && !e.due {
 			e.due = true
 			out.again = append(out.again, n)
-			count++
 		}
 	}
 	slices.Sort(out.again)
-	return count
 }
 
 // Again returns the i-th number to be resent.

@@ -288,7 +288,7 @@ func (s *simulation) send(i int) {
 	put := func(p packet) {
 		p.ack = e.in.Next()
 		if s.broken == ackArrived {
-			if r := e.in.Ranges(nil); len(r) > 0 {
+			if r := e.in.Ranges(); len(r) > 0 {
 				p.ack = r[len(r)-1].To + 1
 			}
 		}
@@ -297,7 +297,7 @@ func (s *simulation) send(i int) {
 		}
 	}
 	if e.failover.Due() {
-		t := e.failover.State(nil)
+		t := e.failover.State()
 		if s.broken == toldOnce {
 			t.Closed = slices.DeleteFunc(t.Closed, func(n uint16) bool {
 				return slices.Contains(e.mentioned,
@@ -307,7 +307,7 @@ func (s *simulation) send(i int) {
 		}
 		var ranges []frame.Range
 		if s.random.IntN(3) > 0 { // who does not tell gets everything again
-			ranges = e.in.Ranges(nil)
+			ranges = e.in.Ranges()
 		}
 		put(packet{tell: &t, ranges: ranges})
 		return

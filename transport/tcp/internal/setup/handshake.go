@@ -68,9 +68,6 @@ func (h *Handshake) Lane() uint16 { return h.parties.Lane }
 // else.
 func (h *Handshake) Token() [message.TokenSize]byte { return h.parties.Token(&h.local.ID.Secret) }
 
-// Encrypted reports whether the connection uses TLS.
-func (h *Handshake) Encrypted() bool { return h.session != nil }
-
 // SetDeadline sets the time at which reads and writes end. It may be called at any time.
 func (h *Handshake) SetDeadline(t time.Time) {
 	// not through the TLS session, which may have left streaming mode by the time that a context ends

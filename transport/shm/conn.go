@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -95,20 +94,10 @@ func (c *conn) turnDown(err error) error {
 	return err
 }
 
-// ended reports whether an error says that the other side closed the connection.
-func ended(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// lost describes the end of a connection during the handshake.
+// lost describes the end of a connection during the handshake, or before it.
 func lost(err error) error {
-	switch {
-	case ended(err):
-		return fmt.Errorf("%w: the peer closed the connection during the handshake", transport.ErrPeerLost)
-	case errors.Is(err, syscall.ECONNREFUSED):
+	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: nobody listens there any more: %w", transport.ErrPeerLost, err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: the peer does not answer during the handshake", transport.ErrPeerLost)
 	}
-	return err
+	return handshake.Vanished(err)
 }

@@ -44,7 +44,7 @@ func (e *endpoint) initiate(ctx context.Context, c *conn, p *cm.Peer[*qp], peer 
 	if err == nil {
 		body, fds, err = c.receive(typeAccept, 1)
 	}
-	if ended(err) {
+	if handshake.IsCut(err) {
 		// A peer that has not yet answered is too busy at the moment. If it has ended, the next attempt is
 		// refused.
 		return nil, fmt.Errorf("%w: the peer closed the connection before it answered", cm.ErrBusy)
@@ -88,7 +88,7 @@ func (e *endpoint) bringIn(ctx context.Context, c *conn, who *parties, peer *sys
 		_, _, err = c.receive(typeReady, 0)
 	}
 	if err != nil {
-		if c.rejected || ended(err) {
+		if c.rejected || handshake.IsCut(err) {
 			peer = nil // it will not use the block; otherwise it may be about to send Ready
 		}
 		e.dev.drop(mine, peer)

@@ -128,13 +128,13 @@ func (e *endpoint) respond(h *setup.Handshake, place *admission.Conn) (rank int,
 			return -1, fmt.Errorf("%w: the peer did not authenticate in time, and others came when %d such "+
 				"connections were open", transport.ErrRefused, admission.MaxConns)
 		}
-		return -1, setup.Vanished(err)
+		return -1, handshake.Vanished(err)
 	}
 	defer h.Until(e.table.Context(), provenTimeout)()
 	if h.Lane() != 0 {
-		return int(transport.RankOf(h.Peer())), setup.Vanished(e.acceptLane(h, private))
+		return int(transport.RankOf(h.Peer())), handshake.Vanished(e.acceptLane(h, private))
 	}
-	return int(transport.RankOf(h.Peer())), setup.Vanished(e.accept(h, theirs, private))
+	return int(transport.RankOf(h.Peer())), handshake.Vanished(e.accept(h, theirs, private))
 }
 
 // mayConnect reports whether a peer is another rank of the job, and may make this lane.

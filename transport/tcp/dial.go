@@ -14,8 +14,8 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], peer uint32, addr 
 	d := net.Dialer{LocalAddr: e.dev.opts.local(0)}
 	d.SetMultipathTCP(false)
 	conn, err := d.DialContext(ctx, "tcp", addr)
-	if setup.IsCut(err) { // the peer reset it at once
-		return nil, cutOff{setup.Vanished(err)}
+	if handshake.IsCut(err) { // the peer reset it at once
+		return nil, cutOff{handshake.Vanished(err)}
 	}
 	if err != nil {
 		return nil, err
@@ -24,10 +24,10 @@ func (e *endpoint) dial(ctx context.Context, p *cm.Peer[*qp], peer uint32, addr 
 	h := setup.New(&e.local, conn)
 	defer h.Until(ctx, provenTimeout)()
 	q, err := e.initiate(h, p, peer, addr)
-	if q == nil && setup.IsCut(err) {
-		return nil, cutOff{setup.Vanished(err)}
+	if q == nil && handshake.IsCut(err) {
+		return nil, cutOff{handshake.Vanished(err)}
 	}
-	return q, setup.Vanished(err)
+	return q, handshake.Vanished(err)
 }
 
 // cutOff is the error of an attempt whose connection the peer ended before it accepted it. The peer may be

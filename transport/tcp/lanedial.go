@@ -205,13 +205,13 @@ func (e *endpoint) join(ctx context.Context, d *laneDialer, slot int) error {
 	defer h.Until(ctx, e.dev.opts.PeerTimeout)()
 	number := d.laneNumber()
 	if err := h.Introduce(transport.PeerAt(d.q.Attr.Peer, d.q.Attr.Port), number); err != nil {
-		return setup.Vanished(err)
+		return handshake.Vanished(err)
 	}
 	if err := h.Request(e.offer(d.q.Attr.QPConfig, h), d.token[:]); err != nil {
-		return setup.Vanished(err)
+		return handshake.Vanished(err)
 	}
 	if _, _, err := h.Answer(); err != nil {
-		return setup.Vanished(err)
+		return handshake.Vanished(err)
 	}
 	return e.joined(h, d, &laneConn{m: d.m, number: number, slot: slot})
 }

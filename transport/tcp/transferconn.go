@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
+	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 )
 
@@ -55,7 +56,7 @@ func (e *endpoint) transfer(ctx context.Context, conn net.Conn, ahead []byte, ro
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("at %v: %w", h.RemoteAddr(), setup.Vanished(err))
+	return fmt.Errorf("at %v: %w", h.RemoteAddr(), handshake.Vanished(err))
 }
 
 func (e *endpoint) transferAsInitiator(h *setup.Handshake, rank uint32) error {

@@ -104,7 +104,7 @@ type QPAttr struct {
 	Num    QPN
 	State  State
 	Peer   uint32 // the peer's rank
-	Port   int    // through which the two ranks are connected
+	Port   int    // the channel between the two ranks, see port.go
 	Local  string // address of this end
 	Remote string // address of the other
 

@@ -20,7 +20,8 @@ type Options struct {
 	// size of the address range that peers map, used or not; default: twice the machine's memory, at most 256
 	// GiB
 	Arena int64
-	// never read the memory of another process: memory that is not shared goes through the rings
+	// never access the memory of another process by system calls: what is not in an arena goes through the
+	// rings
 	NoCMA       bool
 	NoHugePages bool          // do not move the program's memory to huge pages
 	CopyCall    time.Duration // the value of DeviceAttr.CopyCall; 0: measure it

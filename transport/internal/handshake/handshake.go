@@ -1,6 +1,6 @@
 // Package handshake has the common parts of the messages that set up a connection, for all providers: how the
-// two ends prove that they know the job's secret, and how one rejects the other. The messages themselves are
-// the provider's own.
+// two ends prove that they know the job's secret, how one rejects the other, and what it means that one is
+// gone. The messages themselves are the provider's own.
 package handshake
 
 import (

@@ -31,21 +31,24 @@ type Stats struct {
 	Endpoints []EndpointStats // in the counters of a rank
 }
 
-// EndpointStats are counters of one endpoint of a rank.
+// EndpointStats holds counters of one endpoint of a rank.
 type EndpointStats struct {
-	Number      int
-	Connections int // open channels
-	EagerSent   uint64
-	Announced   uint64
-	Unexpected  uint64
-	Passes      uint64
+	Number      int    // of the endpoint
+	Connections int    // open channels to peers
+	EagerSent   uint64 // messages copied into a peer's receive ring
+	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
+	Unexpected  uint64 // messages that arrived before their receive
+	Passes      uint64 // progress passes
 	Events      uint64 // events of its completion handler
-	Sleeps      uint64
-	HandlerCore int  // of its completion handler; -1 for none
-	HandlerBulk bool // the handler makes way for others on its core
-	Handlers    []HandlerStats
+	Sleeps      uint64 // waits in which the goroutine went to sleep
+	HandlerCore int    // core of its completion handler; -1 if it has none
+	HandlerBulk bool   // the handler yields to others on its core
 
-	// completions and rings with arrivals that passes have found
+	// one for each core on which its completion handler has run, and each class that it has had there, by the
+	// order in which that began
+	Handlers []HandlerStats
+
+	// completions, and rings that something has come to, that passes have found
 	Completions   uint64
 	HandlerWakes  uint64        // times that the endpoint's completion handler was woken
 	HandlerPasses uint64        // passes of the handler over the endpoint's queue pairs
@@ -54,12 +57,12 @@ type EndpointStats struct {
 	LockWaited    time.Duration // the time that goroutines have waited for it, in total
 }
 
-// HandlerStats are counters of what the completion handlers of an endpoint have done at one place.
+// HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class.
 type HandlerStats struct {
 	Core        int
 	Bulk        bool
-	Events      uint64
-	Wakes       uint64 // times that a handler was woken
+	Events      uint64 // events of the handler
+	Wakes       uint64 // times that it was woken
 	Passes      uint64 // over the endpoint's queue pairs
 	Completions uint64 // found after an event, and rings with arrivals
 }

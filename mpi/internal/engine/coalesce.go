@@ -65,29 +65,19 @@ func (h *coalescer) init(e *Engine) {
 // shouldCoalesce reports whether a message of n bytes to a peer is delayed.
 func (h *coalescer) shouldCoalesce(p *peer, n int) bool {
 	b := &p.burst
-	h.count(p)
+	if b.count++; b.count == 1 {
+		h.peers = append(h.peers, p)
+	}
 	stream := b.count > longBurst || b.previous >= longBurst
 	if !stream && (b.count == 1 || n > eager.MaxBatched) || n > coalesceLimit {
 		return false
 	}
-	h.holdBack(p)
-	return true
-}
-
-// count counts a message to a peer.
-func (h *coalescer) count(p *peer) {
-	if p.burst.count++; p.burst.count == 1 {
-		h.peers = append(h.peers, p)
-	}
-}
-
-// holdBack makes the next pass, or the timer, send the delayed messages to a peer.
-func (h *coalescer) holdBack(p *peer) {
-	h.pending, p.burst.coalesced = true, true
+	h.pending, b.coalesced = true, true // the next pass, or the timer, sends it
 	if !h.armed {
 		h.armed = true
 		h.timer.Reset(h.delay)
 	}
+	return true
 }
 
 // flush sends the delayed messages.

@@ -236,15 +236,18 @@ func (w *waiting) describeLocked(n int, at func(i int) Request, probed *probed) 
 		d.Bounded, d.Since = probed.canceller != nil, time.Since(w.began)-probed.began
 	}
 	for i := range n {
-		r := w.e.Requests.find(at(i))
-		if r == nil || r.completed() {
-			continue
+		if r := w.e.Requests.find(at(i)); r != nil && !r.completed() {
+			w.addOperation(d, r)
 		}
-		d.Operations = append(d.Operations, r.describe())
-		d.Bounded = d.Bounded || r.canceller != nil
-		d.Since = max(d.Since, time.Since(w.began)-r.sleptAt)
 	}
 	w.descriptions.waits[d.Goroutine] = d
+}
+
+// addOperation adds a request to the description of a wait.
+func (w *waiting) addOperation(d *Wait, r *request) {
+	d.Operations = append(d.Operations, r.describe())
+	d.Bounded = d.Bounded || r.canceller != nil
+	d.Since = max(d.Since, time.Since(w.began)-r.sleptAt)
 }
 
 func (r *request) describe() Operation {

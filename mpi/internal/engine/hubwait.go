@@ -159,17 +159,20 @@ func (t *Requests) addSleeper(handle Request, s *sleeper, d *Wait) (done bool) {
 	if r == nil || r.completed() || r.waitsForWork() {
 		return true
 	}
+	t.e.waiting.setSleeper(r, s)
+	if d != nil {
+		t.e.waiting.addOperation(d, r)
+	}
+	return false
+}
+
+// setSleeper registers a sleeper that the completion of a request wakes.
+func (w *waiting) setSleeper(r *request, s *sleeper) {
 	r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
 	r.sleeper, r.observed = s, true
 	if r.sleptAt == 0 {
-		r.sleptAt = time.Since(t.e.waiting.began)
+		r.sleptAt = time.Since(w.began)
 	}
-	if d != nil {
-		d.Operations = append(d.Operations, r.describe())
-		d.Bounded = d.Bounded || r.canceller != nil
-		d.Since = max(d.Since, time.Since(t.e.waiting.began)-r.sleptAt)
-	}
-	return false
 }
 
 // removeSleeper undoes addSleeper. It takes the lock.

@@ -76,22 +76,6 @@ func (s *Sends) Send(context uint32, buf []byte, dst, tag int) error {
 	return s.waitAndUnlock(env, buf, dst, sendBlocking)
 }
 
-// Ahead is Send of a short message that another one to the same rank is likely to follow at once: it may be
-// delayed until then, or until the next pass, so that both share a write.
-func (s *Sends) Ahead(context uint32, buf []byte, dst, tag int) error {
-	e := s.e
-	env := envelope{Context: context, Tag: int32(tag)}
-	e.mu.Lock()
-	if p := e.peers[dst]; p != nil && e.stopped == nil && len(buf) <= eager.MaxBatched {
-		e.coalescer.count(p)
-		if e.coalescer.holdBack(p); e.coalescer.add(p, env, buf) {
-			e.mu.Unlock()
-			return nil
-		}
-	}
-	return s.waitAndUnlock(env, buf, dst, sendBlocking)
-}
-
 // sendHooked is Send with a hook.
 func (s *Sends) sendHooked(env envelope, buf []byte, dst int) (err error) {
 	e := s.e

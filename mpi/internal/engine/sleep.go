@@ -303,11 +303,7 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 	s := w.e.hub.sleepers.get(w.e, n == 0)
 	for i := range n {
 		if r := w.e.Requests.find(at(i)); r != nil {
-			r.manySleepers = r.manySleepers || r.sleeper != nil && r.sleeper != s
-			r.sleeper, r.observed = s, true
-			if r.sleptAt == 0 {
-				r.sleptAt = time.Since(w.began)
-			}
+			w.setSleeper(r, s)
 		}
 	}
 	if w.e.hook != nil {

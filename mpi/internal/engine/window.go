@@ -25,7 +25,7 @@ type Window struct {
 	typ     rma.Type
 	mem     []byte
 	control []byte
-	regions []transport.MR // of memory and control block, in each fabric
+	regions regions // of memory and control block, in each fabric
 	// held, besides the lock word, by a goroutine of this process that changes elements of mem that are not
 	// words: the race detector does not see synchronization through memory outside Go's heap. A leaf in the
 	// order of locks
@@ -128,8 +128,8 @@ func (w *Window) register() (WindowCard, error) {
 		keys := &card.Fabrics[i]
 		copy(keys.Name[:], f.name)
 		var err error
-		if keys.Control, err = w.registerLocked(f, w.control); err == nil && len(mem) > 0 {
-			keys.Mem, err = w.registerLocked(f, mem)
+		if keys.Control, err = w.regions.register(f, w.control); err == nil && len(mem) > 0 {
+			keys.Mem, err = w.regions.register(f, mem)
 		}
 		if err != nil {
 			return WindowCard{}, err
@@ -138,10 +138,11 @@ func (w *Window) register() (WindowCard, error) {
 	return card, nil
 }
 
-// registerLocked registers mem in a fabric with the rights of peers, which include Atomics only if mem is
-// aligned.
-func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
-	w.e.mu.assertHeld()
+// regions are the registrations of memory that peers reach.
+type regions []transport.MR
+
+// register registers mem in a fabric with the rights of peers, which include Atomics only if mem is aligned.
+func (r *regions) register(f *fabric, mem []byte) (transport.Key, error) {
 	rights := windowRights
 	if !aligned(mem) {
 		rights &^= transport.RemoteAtomic
@@ -150,22 +151,22 @@ func (w *Window) registerLocked(f *fabric, mem []byte) (transport.Key, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.regions = append(w.regions, mr)
+	*r = append(*r, mr)
 	return mr.Key(), nil
+}
+
+// deregister ends all of them.
+func (r *regions) deregister() (err error) {
+	for _, mr := range *r {
+		err = errors.Join(err, mr.Deregister())
+	}
+	*r = nil
+	return err
 }
 
 // aligned reports whether memory is a place for Atomics.
 func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%WindowAlignment == 0
-}
-
-func (w *Window) deregisterLocked() (err error) {
-	w.e.mu.assertHeld()
-	for _, mr := range w.regions {
-		err = errors.Join(err, mr.Deregister())
-	}
-	w.regions = nil
-	return err
 }
 
 // Join completes the window: ranks are the world ranks of the group, and cards their cards, including that of
@@ -201,14 +202,14 @@ func (w *Window) Target(rank int) *Target { return &w.targets[rank] }
 // it any more.
 func (w *Window) Free() error {
 	w.e.mu.Lock()
-	err := w.deregisterLocked()
+	err := w.regions.deregister()
 	for i := range w.targets {
 		err = errors.Join(err, w.targets[i].unmapLocked(), w.targets[i].attachments.unmapAllLocked())
 	}
 	if w.dynamic != nil {
 		for _, a := range w.dynamic.entries {
 			if a != nil {
-				err = errors.Join(err, a.deregister())
+				err = errors.Join(err, a.regions.deregister())
 			}
 		}
 	}
@@ -220,7 +221,7 @@ func (w *Window) Free() error {
 // Discard frees this rank's part of a window whose creation failed.
 func (w *Window) Discard() error {
 	w.e.mu.Lock()
-	err := w.deregisterLocked()
+	err := w.regions.deregister()
 	w.e.mu.Unlock()
 	return errors.Join(err, w.e.hub.Memory.Free(w.control))
 }

@@ -54,7 +54,7 @@ var (
 type attached struct {
 	number  uint64
 	mem     []byte
-	regions []transport.MR
+	regions regions
 	leaving bool // Detach was called
 }
 
@@ -92,16 +92,11 @@ func (w *Window) Attach(mem []byte) (at int, err error) {
 		if len(mem) == 0 {
 			break
 		}
-		rights := windowRights
-		if !aligned(mem) {
-			rights &^= transport.RemoteAtomic
-		}
-		mr, err := f.pd.Register(mem, rights)
+		key, err := a.regions.register(f, mem)
 		if err != nil {
-			return 0, errors.Join(err, a.deregister())
+			return 0, errors.Join(err, a.regions.deregister())
 		}
-		a.regions = append(a.regions, mr)
-		binary.NativeEndian.PutUint64(entry[entryKeys+i*wordBytes:], uint64(mr.Key()))
+		binary.NativeEndian.PutUint64(entry[entryKeys+i*wordBytes:], uint64(key))
 	}
 	d.entries[a.number%attachedEntries] = a
 	d.next++
@@ -109,14 +104,6 @@ func (w *Window) Attach(mem []byte) (at int, err error) {
 	atomic.AddUint64((*uint64)(unsafe.Pointer(&entry[entryState])), a.number*userUnit)
 	w.e.Windows.passive.arm(w)
 	return int(a.number) << AttachedShift, nil
-}
-
-func (a *attached) deregister() (err error) {
-	for _, mr := range a.regions {
-		err = errors.Join(err, mr.Deregister())
-	}
-	a.regions = nil
-	return err
 }
 
 // find returns the attachment with a number, or nil.
@@ -159,7 +146,7 @@ func (w *Window) Detach(at int, s *Canceller) error {
 		return ErrNothingAttached // another goroutine has detached it meanwhile
 	}
 	w.dynamic.entries[number%attachedEntries] = nil
-	return a.deregister()
+	return a.regions.deregister()
 }
 
 // memoryAtLocked returns the memory of this rank to which the position in an UPDATE refers, and the offset

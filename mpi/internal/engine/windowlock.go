@@ -284,9 +284,8 @@ func (w *Window) connectAll() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	for i := range w.targets {
-		t := &w.targets[i]
-		if p := w.e.peerLocked(t.rank); p.state == peerIdle && t.rank != w.e.rank && w.e.stopped == nil {
-			w.e.connections.connectLocked(p)
+		if w.e.stopped == nil {
+			w.e.Recovery.connect(w.targets[i].rank)
 		}
 	}
 }
@@ -352,9 +351,8 @@ func (c *ControlBlock) beginAdd(word int, by uint64, s *Canceller) error {
 	if err != nil {
 		return err
 	}
-	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
-	o.remote[0] = transport.Segment{Key: c.t.keys.Control, Offset: uint64(word), Length: wordBytes}
-	o.wr.Op, o.wr.Operand = transport.OpFetchAdd, by
+	o.setTransfer(transport.OpFetchAdd, wordBytes, c.t.keys.Control, word)
+	o.wr.Operand = by
 	return c.t.postOperationLocked(p, o, s)
 }
 
@@ -368,9 +366,8 @@ func (c *ControlBlock) fetchLocked(p *peer, op transport.Opcode, word int, opera
 		return 0, err
 	}
 	o.kept = true
-	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
-	o.remote[0] = transport.Segment{Key: t.keys.Control, Offset: uint64(word), Length: wordBytes}
-	o.wr.Op, o.wr.Operand = op, operand
+	o.setTransfer(op, wordBytes, t.keys.Control, word)
+	o.wr.Operand = operand
 	if err := t.postOperationLocked(p, o, nil); err != nil {
 		return 0, err
 	}

@@ -409,9 +409,7 @@ func (t *Target) confirmLocked(p *peer, s *Canceller) error {
 		t.dropLocked(o)
 		return nil
 	}
-	o.local[0] = transport.SGE{MR: o.chunk.mr, Offset: o.slot(), Length: wordBytes}
-	o.remote[0] = transport.Segment{Key: t.keys.Control, Length: wordBytes}
-	o.wr.Op = transport.OpRead
+	o.setTransfer(transport.OpRead, wordBytes, t.keys.Control, 0)
 	if err = t.postOperationLocked(p, o, s); err == nil {
 		t.written = false // not before: the Read may not be posted, and others rely on it
 	}

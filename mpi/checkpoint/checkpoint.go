@@ -119,15 +119,8 @@ func (s *Store) open() error {
 // Close releases the Store's communicator. The files stay.
 func (s *Store) Close() error { return s.comm.Free() }
 
-// hostOf numbers the host of this rank by the first rank there. A test has hosts of its own.
-var hostOf = func(c *mpi.Comm) (int, error) {
-	shared, err := c.SplitShared()
-	if err != nil {
-		return 0, err
-	}
-	first := shared.Group().Translate([]int{0}, c.Group())
-	return first[0], shared.Free()
-}
+// hostOf is together.HostOf. A test has hosts of its own.
+var hostOf = together.HostOf
 
 // Save saves the state of every rank after a step, a number of at least 0 that is the same at all ranks. It
 // returns when all ranks have saved theirs. Until then, the program may read but not change the state. If a

@@ -158,15 +158,8 @@ func (f *File) openHere(flag int, perm os.FileMode) error {
 	return nil
 }
 
-// hostOf numbers the host of this rank by the first rank there. A test has hosts of its own.
-var hostOf = func(c *mpi.Comm) (int, error) {
-	shared, err := c.SplitShared()
-	if err != nil {
-		return 0, err
-	}
-	first := shared.Group().Translate([]int{0}, c.Group())
-	return first[0], shared.Free()
-}
+// hostOf is together.HostOf. A test has hosts of its own.
+var hostOf = together.HostOf
 
 func (f *File) leave(err error) error { return together.Leave(f.comm, err) }
 

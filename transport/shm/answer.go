@@ -3,11 +3,8 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/place"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
@@ -47,10 +44,7 @@ func (r *responder) asked(h header, payload []byte) error {
 		return err
 	}
 	for i := range n {
-		b := payload[i*segmentSize:]
-		s := transport.Segment{Key: transport.Key(binary.LittleEndian.Uint64(b)),
-			Offset: binary.LittleEndian.Uint64(b[8:]),
-			Length: binary.LittleEndian.Uint64(b[16:])}
+		s := segmentAt(payload[i*segmentSize:])
 		if _, err := r.q.PD.Find(s.Key, transport.RemoteRead, s.Offset, s.Length); err != nil {
 			a.refused = err
 			return nil
@@ -65,10 +59,15 @@ func (r *responder) asked(h header, payload []byte) error {
 	return nil
 }
 
+// segmentAt returns the segment at the beginning of b.
+func segmentAt(b []byte) transport.Segment {
+	return transport.Segment{Key: transport.Key(binary.NativeEndian.Uint64(b)),
+		Offset: binary.NativeEndian.Uint64(b[8:]), Length: binary.NativeEndian.Uint64(b[16:])}
+}
+
 // askedAtomic carries out an Atomic of the peer at once: everything before it is placed. Its answer, or a
 // refusal, is sent in order with those of the Reads.
 func (r *responder) askedAtomic(h header, payload []byte) error {
-	q := r.q
 	if len(payload) != segmentSize {
 		return fmt.Errorf("%w: an Atomic of %d bytes", transport.ErrProtocol, len(payload))
 	}
@@ -80,18 +79,8 @@ func (r *responder) askedAtomic(h header, payload []byte) error {
 	if a.refused != nil {
 		return nil
 	}
-	key, off := transport.Key(binary.NativeEndian.Uint64(payload)), binary.NativeEndian.Uint64(payload[8:])
-	operand := binary.NativeEndian.Uint64(payload[16:])
-	m, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
-	if err == nil && !verbs.Aligned(m.Mem, int(off)) {
-		err = place.ErrUnaligned(key, off)
-	}
-	if err != nil {
-		a.refused = err
-		return nil
-	}
-	a.original = atomic.AddUint64(place.Word(m.Mem, int(off)), operand) - operand
-	q.ReportPlaced()
+	s := segmentAt(payload) // its length is the operand
+	a.original, a.refused = r.q.PeerAdds(s.Key, s.Offset, s.Length)
 	return nil
 }
 
@@ -122,8 +111,7 @@ func (r *responder) responseFrames() {
 		a := r.responses.At(r.responses.Head)
 		switch {
 		case a.refused != nil:
-			q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: a.refused},
-				transport.StatusFlushed)
+			q.Refuse(a.number, a.atomic, a.refused)
 			return
 		case a.atomic:
 			if q.out.full(0) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/place"
-	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
@@ -39,8 +38,6 @@ func (q *qp) receive() (came bool) {
 // receiver carries out the peer's frames.
 type receiver struct {
 	q       *qp
-	recvMsn uint64           // number of the next untagged message
-	recvOff int              // bytes of it that are placed
 	control [maxControl]byte // payload that must be contiguous
 }
 
@@ -97,7 +94,7 @@ func (r *receiver) carry(h header, pieces [2][]byte) error {
 	case frameSend:
 		return r.takeSend(h, pieces)
 	case frameImmediate:
-		return r.takeImmediate(h)
+		return q.PeerSendsImmediate(h.a, h.b, h.flags&flagSolicited != 0)
 	case frameReadRequest, frameAtomic, frameTerminate:
 		if h.length > len(r.control) {
 			return fmt.Errorf("%w: %v of %d bytes", transport.ErrProtocol, h.op, h.length)
@@ -158,55 +155,21 @@ func placePieces(dst []byte, p [2][]byte) {
 	place.Bytes(dst[n:], last[:])
 }
 
-// takeSend places a part of a message, after checking that a receive is posted, the message number, the
-// offset and the room.
+// takeSend places a part of a message.
 func (r *receiver) takeSend(h header, pieces [2][]byte) error {
-	e := r.q.RQ.Front()
-	switch {
-	case e == nil:
-		return violation.ErrNoRecv
-	case h.a != r.recvMsn || h.b != uint64(r.recvOff):
-		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, h.a, h.b,
-			r.recvMsn, r.recvOff)
-	case h.length > e.Total-r.recvOff:
-		return violation.ErrTooLong(e.Total)
-	}
-	for _, b := range pieces {
-		for len(b) > 0 {
-			p, at, n := verbs.Span(e.Local, r.recvOff, len(b))
-			if !p.Alive() {
-				return violation.ErrRecvGone
-			}
-			copy(p.Region.Mem[at:at+n], b)
-			b, r.recvOff = b[n:], r.recvOff+n
-		}
-	}
-	if h.flags&flagLast != 0 {
-		r.received(transport.WC{Bytes: r.recvOff}, h)
-	}
-	return nil
-}
-
-// takeImmediate handles an immediate.
-func (r *receiver) takeImmediate(h header) error {
-	switch {
-	case r.q.RQ.Front() == nil:
-		return violation.ErrNoRecv
-	case h.a != r.recvMsn || r.recvOff > 0:
-		return fmt.Errorf("%w: %v %d at %d where message %d is due", transport.ErrProtocol, h.op, h.a,
-			r.recvOff, r.recvMsn)
-	}
-	imm, err := verbs.Immediate(h.b)
+	q := r.q
+	e, err := q.PeerSends(h.a, h.b, h.length)
 	if err != nil {
 		return err
 	}
-	r.received(transport.WC{Imm: imm, HasImm: true}, h)
+	for _, b := range pieces {
+		if err := e.Place(q.Message.Placed, b); err != nil {
+			return err
+		}
+		q.Message.Placed += len(b)
+	}
+	if h.flags&flagLast != 0 {
+		q.CompleteMessage(transport.WC{Bytes: q.Message.Placed}, h.flags&flagSolicited != 0)
+	}
 	return nil
-}
-
-// received reports a message that has used a posted Recv.
-func (r *receiver) received(wc transport.WC, h header) {
-	r.recvMsn++
-	r.recvOff = 0
-	r.q.Received(wc, h.flags&flagSolicited != 0)
 }

@@ -1,11 +1,7 @@
 package tcp
 
 import (
-	"fmt"
-
-	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
-	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/sequence"
 )
@@ -19,19 +15,7 @@ func (q *qp) makeImmediate(o *frame.Batch, w *verbs.Request) {
 }
 
 func (frameImmediate) end(q *qp, i *incoming) error {
-	if q.RQ.Front() == nil {
-		return violation.ErrNoRecv
-	}
-	if i.A != q.recvMsn || q.recvOff > 0 {
-		return fmt.Errorf("%w: message %d where %d at %d is due", transport.ErrProtocol, i.A, q.recvMsn,
-			q.recvOff)
-	}
-	imm, err := verbs.Immediate(i.B)
-	if err != nil {
-		return err
-	}
-	q.completeMessage(transport.WC{Imm: imm, HasImm: true}, i.Flags)
-	return nil
+	return q.PeerSendsImmediate(i.A, i.B, i.Flags&frame.Solicited != 0)
 }
 
 func (frameImmediate) beginAhead(r *laneReceiver, i *incoming) error { return r.findRecv(i) }

@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"fmt"
-
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
@@ -40,24 +38,15 @@ func lastFlags(w *verbs.Request) uint8 {
 }
 
 func (frameSend) begin(q *qp, i *incoming) error {
-	e := q.RQ.Front()
-	switch {
-	case e == nil:
-		return violation.ErrNoRecv
-	case i.A != q.recvMsn || i.B != uint64(q.recvOff):
-		return fmt.Errorf("%w: Send %d at %d where %d at %d is due", transport.ErrProtocol, i.A, i.B,
-			q.recvMsn, q.recvOff)
-	case i.Length > e.Total-q.recvOff:
-		return violation.ErrTooLong(e.Total)
-	}
-	i.recv, i.off = q.RQ.Head, q.recvOff
-	return nil
+	_, err := q.PeerSends(i.A, i.B, i.Length)
+	i.recv, i.off = q.RQ.Head, q.Message.Placed
+	return err
 }
 
 func (frameSend) end(q *qp, i *incoming) error {
-	q.recvOff = i.off
+	q.Message.Placed = i.off
 	if i.Flags&frame.Last != 0 {
-		q.completeMessage(transport.WC{Bytes: i.off}, i.Flags)
+		q.CompleteMessage(transport.WC{Bytes: i.off}, i.Flags&frame.Solicited != 0)
 	}
 	return nil
 }
@@ -86,25 +75,9 @@ func (frameSend) arrived(r *laneReceiver, i *incoming) (sequence.Kind, stop, err
 
 // placeUntagged places a part of a Send into its posted Recv.
 func (c *conn) placeUntagged(b []byte) error {
-	i := &c.in
-	e := c.q.RQ.At(i.recv)
-	for len(b) > 0 {
-		p, at, n := verbs.Span(e.Local, i.off, len(b))
-		if !p.Alive() {
-			return violation.ErrRecvGone
-		}
-		copy(p.Region.Mem[at:at+n], b)
-		b = b[n:]
-		i.advance(n)
-	}
-	return nil
-}
-
-// completeMessage completes the oldest posted Recv; flags are those of the message's last frame.
-func (q *qp) completeMessage(wc transport.WC, flags uint8) {
-	q.recvMsn++
-	q.recvOff = 0
-	q.Received(wc, flags&frame.Solicited != 0)
+	err := c.q.RQ.At(c.in.recv).Place(c.in.off, b)
+	c.in.advance(len(b))
+	return err
 }
 
 // messageProgress records how much of a message for a posted Recv has been received, until everything before
@@ -124,7 +97,7 @@ func (r *laneReceiver) messageAt(number uint64) *messageProgress {
 
 // findRecv finds the posted Recv that a message consumes.
 func (r *laneReceiver) findRecv(i *incoming) error {
-	ahead := i.A - r.q.recvMsn
+	ahead := i.A - r.q.Message.Number
 	if ahead >= uint64(r.q.RQ.Tail-r.q.RQ.Head) {
 		return violation.ErrNoRecv
 	}

@@ -60,26 +60,26 @@ func (r *laneReceiver) deliverRun(run sequence.Run) error {
 // completeRecv completes the oldest posted Recv, as recorded when its message arrived.
 func (r *laneReceiver) completeRecv() error {
 	q := r.q
-	e := r.messageAt(q.recvMsn)
+	e := r.messageAt(q.Message.Number)
 	x := *e
 	*e = messageProgress{}
 	if q.RQ.Front() == nil {
 		return violation.ErrNoRecv
 	}
 	if x.begun != x.got {
-		return fmt.Errorf("%w: Send %d ends before its frames", transport.ErrProtocol, q.recvMsn)
+		return fmt.Errorf("%w: Send %d ends before its frames", transport.ErrProtocol, q.Message.Number)
 	}
 	wc := transport.WC{Bytes: x.got}
 	switch x.op {
 	case frame.Send:
 		if x.got != x.bytes {
 			return fmt.Errorf("%w: Send %d of %d bytes, of which %d have come", transport.ErrProtocol,
-				q.recvMsn, x.bytes, x.got)
+				q.Message.Number, x.bytes, x.got)
 		}
 	case frame.Immediate:
 		if x.got != 0 {
 			return fmt.Errorf("%w: an immediate after %d bytes of Send %d", transport.ErrProtocol, x.got,
-				q.recvMsn)
+				q.Message.Number)
 		}
 		imm, err := verbs.Immediate(x.imm)
 		if err != nil {
@@ -87,10 +87,10 @@ func (r *laneReceiver) completeRecv() error {
 		}
 		wc.Imm, wc.HasImm = imm, true
 	default:
-		return fmt.Errorf("%w: message %d is missing", transport.ErrProtocol, q.recvMsn)
+		return fmt.Errorf("%w: message %d is missing", transport.ErrProtocol, q.Message.Number)
 	}
 	r.ackUrgent = true
-	q.completeMessage(wc, x.flags)
+	q.CompleteMessage(wc, x.flags&frame.Solicited != 0)
 	return nil
 }
 

@@ -386,7 +386,7 @@ func (s *laneSender) remakeResponse(o *frame.Batch, f *sentFrame) bool {
 	r, err := q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, uint64(f.Length))
 	if err != nil {
 		if o.Empty() {
-			q.answer.refuse(a, err)
+			q.Refuse(a.number, a.atomic, err)
 		}
 		return false
 	}

@@ -30,10 +30,8 @@ type qp struct {
 	scq    *cq
 
 	// Receiving: see conn.go and frame*.go.
-	rcq     *cq
-	dev     *Device
-	recvMsn uint64 // number of the next untagged message
-	recvOff int    // placed bytes of it; for a singleLink
+	rcq *cq
+	dev *Device
 
 	written cursor // everything before it was sent, or over lanes is acknowledged
 	agreed  message.Agreement

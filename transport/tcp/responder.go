@@ -2,13 +2,10 @@ package tcp
 
 import (
 	"github.com/weft-mpi/weft/transport"
-	"github.com/weft-mpi/weft/transport/internal/place"
-	"github.com/weft-mpi/weft/transport/internal/queuepair"
 	"github.com/weft-mpi/weft/transport/internal/ring"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/internal/violation"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
-	"sync/atomic"
 )
 
 // readResponse is a Read of the peer that this end answers, or an Atomic that it has carried out.
@@ -65,7 +62,7 @@ func (r *responder) start() error {
 		return nil
 	}
 	if a.atomic {
-		r.change(a)
+		a.original, a.refused = q.PeerAdds(a.src[0].Key, a.src[0].Offset, a.src[0].Length)
 		return nil
 	}
 	for _, s := range a.src[:a.nsrc] {
@@ -75,22 +72,6 @@ func (r *responder) start() error {
 		}
 	}
 	return nil
-}
-
-// change carries out an Atomic, or notes why it is refused.
-func (r *responder) change(a *readResponse) {
-	q := r.q
-	key, off, operand := a.src[0].Key, a.src[0].Offset, a.src[0].Length
-	to, err := q.PD.Find(key, transport.RemoteAtomic, off, wordSize)
-	if err == nil && !verbs.Aligned(to.Mem, int(off)) {
-		err = place.ErrUnaligned(key, off)
-	}
-	if err != nil {
-		a.refused = err
-		return
-	}
-	a.original = atomic.AddUint64(place.Word(to.Mem, int(off)), operand) - operand
-	q.ReportPlaced()
 }
 
 // frame makes the next frame of the answer to the peer's oldest Read: a Write into the segments that it named
@@ -105,7 +86,7 @@ func (r *responder) frame(o *frame.Batch) bool {
 	c.responseFirst = false
 	if a.refused != nil {
 		if o.Empty() { // earlier frames go out first
-			r.refuse(a, a.refused)
+			q.Refuse(a.number, a.atomic, a.refused)
 		}
 		return false
 	}
@@ -174,13 +155,7 @@ func (r *responder) alive(number uint32, at int) bool {
 	src, off := verbs.SegmentAt(a.src[:a.nsrc], at)
 	_, err := r.q.PD.Find(src.Key, transport.RemoteRead, src.Offset+off, 0)
 	if err != nil {
-		r.refuse(a, err)
+		r.q.Refuse(a.number, a.atomic, err)
 	}
 	return err == nil
-}
-
-// refuse ends the QP because a Read or an Atomic is not allowed; it completes at the peer with an error, with
-// the reason.
-func (r *responder) refuse(a *readResponse, err error) {
-	r.q.Fail(&queuepair.RefusedRead{Number: a.number, Atomic: a.atomic, Err: err}, transport.StatusFlushed)
 }

@@ -29,18 +29,23 @@ func (s *Schedule) combineAll(dst, src Span) {
 
 // exchangeSome does what exchangeAll does with a few ranks at a time. It leaves the last round open.
 func (s *Schedule) exchangeSome(rank, size int, out, in func(peer int) Span) {
+	s.someAtATime(rank, size, func(peer int) { s.recv(peer, in(peer)) },
+		func(peer int) { s.send(peer, out(peer)) })
+}
+
+// someAtATime calls recv and send for every other rank, those for a few ranks in a round. It leaves the last
+// round open.
+func (s *Schedule) someAtATime(rank, size int, recv, send func(peer int)) {
 	for first := 1; first < size; first += alltoallWindow {
 		if first > 1 {
 			s.round()
 		}
 		last := min(first+alltoallWindow, size)
 		for distance := first; distance < last; distance++ {
-			peer := (rank - distance + size) % size
-			s.recv(peer, in(peer))
+			recv((rank - distance + size) % size)
 		}
 		for distance := first; distance < last; distance++ {
-			peer := (rank + distance) % size
-			s.send(peer, out(peer))
+			send((rank + distance) % size)
 		}
 	}
 }
@@ -104,22 +109,15 @@ func scanInOrder(s *Schedule, c *Call) {
 	all := s.scratch(vectors * n)
 	slot := func(rank int) Span { return all.part(rank*n, (rank+1)*n) }
 	own := Span{Input, 0, n}
-	for first := 1; first < c.Size; first += alltoallWindow {
-		if first > 1 {
-			s.round()
+	s.someAtATime(c.Rank, c.Size, func(peer int) {
+		if peer < c.Rank {
+			s.recv(peer, slot(peer))
 		}
-		last := min(first+alltoallWindow, c.Size)
-		for distance := first; distance < last; distance++ {
-			if peer := c.Rank - distance; peer >= 0 {
-				s.recv(peer, slot(peer))
-			}
+	}, func(peer int) {
+		if peer > c.Rank {
+			s.send(peer, own)
 		}
-		for distance := first; distance < last; distance++ {
-			if peer := c.Rank + distance; peer < c.Size {
-				s.send(peer, own)
-			}
-		}
-	}
+	})
 	if c.Operation == OpScan {
 		s.copy(slot(c.Rank), own)
 	}

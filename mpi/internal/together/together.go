@@ -44,6 +44,16 @@ func Leave(c *mpi.Comm, err error) error {
 	return err
 }
 
+// HostOf numbers the host of this rank by the first rank there.
+func HostOf(c *mpi.Comm) (int, error) {
+	shared, err := c.SplitShared()
+	if err != nil {
+		return 0, err
+	}
+	first := shared.Group().Translate([]int{0}, c.Group())
+	return first[0], shared.Free()
+}
+
 // Error is an error that all ranks return because one of them, the lowest, has it.
 type Error struct {
 	Rank int

@@ -39,6 +39,7 @@ type QP struct {
 	RQ             verbs.RecvQueue
 	PD             *verbs.PD // nil once released
 	SendCQ, RecvCQ *CQ
+	Message        Message
 	Limits         verbs.Limits
 	Attr           transport.QPAttr // except State
 
@@ -321,16 +322,6 @@ func (q *QP) Release() {
 	q.provider.Gone()
 }
 
-// PeerAsks checks the number of a Read or an Atomic of the peer: numbers increase, because answers are
-// identified by them.
-func (q *QP) PeerAsks(number uint64) error {
-	if number < q.askedNext {
-		return fmt.Errorf("%w: Read or Atomic %d after %d", transport.ErrProtocol, number, q.askedNext-1)
-	}
-	q.askedNext = number + 1
-	return nil
-}
-
 // Admit makes the last check of a queue pair that is attached to c: it fails if c is overrun, or has another
 // lock than the queue pair's other queue. It reports whether the queue pair is still open.
 func (q *QP) Admit(c *CQ) bool {
@@ -341,20 +332,3 @@ func (q *QP) Admit(c *CQ) bool {
 	}
 	return !q.Ended()
 }
-
-// RefusedRead is the error of a Read or an Atomic of the peer that is not allowed.
-type RefusedRead struct {
-	Number uint64
-	Atomic bool
-	Err    error
-}
-
-func (r *RefusedRead) Error() string {
-	what := "Read"
-	if r.Atomic {
-		what = "Atomic"
-	}
-	return fmt.Sprintf("%s %d from the peer: %v", what, r.Number, r.Err)
-}
-
-func (r *RefusedRead) Unwrap() error { return r.Err }

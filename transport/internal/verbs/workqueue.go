@@ -3,6 +3,7 @@ package verbs
 import (
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/ring"
+	"github.com/weft-mpi/weft/transport/internal/violation"
 )
 
 // Piece is an SGE that was checked when it was posted.
@@ -170,6 +171,19 @@ type Recv struct {
 	Notify bool
 	Total  int
 	Local  []Piece // keeps its memory from one use of the entry to the next
+}
+
+// Place copies bytes into the receive's memory, from an offset on, which they must fit.
+func (e *Recv) Place(off int, b []byte) error {
+	for len(b) > 0 {
+		p, at, n := Span(e.Local, off, len(b))
+		if !p.Alive() {
+			return violation.ErrRecvGone
+		}
+		copy(p.Region.Mem[at:at+n], b)
+		b, off = b[n:], off+n
+	}
+	return nil
 }
 
 // RecvQueue is a circular queue of posted receives: Head is the oldest, Tail the next to be posted.

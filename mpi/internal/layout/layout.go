@@ -83,9 +83,6 @@ func (l *Layout) Elements(size int) (at []int, step int) {
 	return l.more.list.at, l.more.list.step
 }
 
-// Extend makes a Layout without bytes the first n bytes of memory.
-func (l *Layout) Extend(n int) { l.n, l.block = n, n }
-
 // Strided returns count blocks of block elements, which begin stride elements apart, out of total elements of
 // size bytes. With a negative stride the last block in memory comes first.
 func Strided(total, size, count, block, stride int) (Layout, error) {

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/contextid"
-	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -67,9 +66,9 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			return err
 		case ready:
 			m.pulls = m.current.Pulls()
-			call := c.e.CopyCall()
+			costs := c.e.CopyCosts()
 			m.hugePages = c.e.HugePages()
-			m.stage = [...]int{copycost.Staged(call), copycost.StagedByBoth(call)}
+			m.stage = [...]int{costs.Staged(), costs.StagedByBoth()}
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)

@@ -29,10 +29,11 @@ func theCosts() (*costFacts, error) {
 			return nil, err
 		}
 	} else if f.CopyCall, err = sys.TimeOwnCall(); err != nil {
-		f.CopyCall, f.Source = copycost.DefaultCall, fmt.Sprintf("default, as it cannot be measured: %v", err)
+		f.CopyCall = copycost.Default.Call
+		f.Source = fmt.Sprintf("default, as it cannot be measured: %v", err)
 	}
-	f.Awaited, f.Staged = copycost.Awaited(f.CopyCall), copycost.Staged(f.CopyCall)
-	f.StagedByBoth = copycost.StagedByBoth(f.CopyCall)
+	c := copycost.Costs{Call: f.CopyCall}
+	f.Awaited, f.Staged, f.StagedByBoth = c.Awaited(), c.Staged(), c.StagedByBoth()
 	return f, nil
 }
 

@@ -1,42 +1,78 @@
 // Package copycost is the model of how bytes move best between two processes of a host. There are two ways.
 // Through memory that both have mapped a byte is copied twice, and its line goes from core to core in
 // between. By a system call that reads the other process's memory it is copied once, but the call takes time
-// before its first byte: 0.5 µs on one processor and 2.3 µs on another. So that time is measured, where ranks
-// connect, and everything that depends on it follows from it here.
+// before its first byte. Processors differ in both by a factor of four, so the numbers are measured, and
+// everything that depends on them follows from them here.
 package copycost
 
 import "time"
 
-// DefaultCall is the duration of a call before its first byte if it was not measured: that of an AMD EPYC
-// (family 26) in a virtual machine.
-const DefaultCall = 2300 * time.Nanosecond
+// Costs are the numbers of a rank. A zero field stands for the default.
+type Costs struct {
+	Call    time.Duration // duration of a call before its first byte
+	CallKiB time.Duration // of a call that has begun, for each KiB
+	// of both copies through mapped memory, one after the other, for each KiB: into lines that the peer has
+	// read last, and out of lines that it has written last
+	MappedKiB time.Duration
+}
+
+// Default has the numbers that hold until they are measured: those of an AMD EPYC (family 26) in a virtual
+// machine whose cores share no cache.
+var Default = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond,
+	MappedKiB: 205 * time.Nanosecond}
 
 const (
-	// mapped is how much longer 1 KiB takes through mapped memory than by a call that has begun. It is the
-	// same, within a tenth, on processors whose calls differ by a factor of four: both ways are bound by the
-	// lines' way between caches.
-	mapped = 140 * time.Nanosecond
 	// announced is how much longer an announced message takes, besides the call, than one that comes through
 	// mapped memory: its sender's wait, and the look-up of its key.
 	announced = 300 * time.Nanosecond
+	// Fragment is the length of the fragments in which a message goes through mapped memory, so that one
+	// process copies a fragment in while the other copies the one before out.
+	Fragment = 8 << 10
+	// Of both copies' time, overlapped is what a fragment takes while both processes copy, in per cent: they
+	// also wait for each other's lines.
+	overlapped = 65
+	// MaxMapped is the longest message that goes through mapped memory: from twice that length on, both
+	// processes take part in the single copy.
+	MaxMapped = 128 << 10
 )
 
-// Awaited returns the message length from which a waiting receiver should read the message directly.
-func Awaited(call time.Duration) int { return kib(orDefault(call) + announced) }
+func (c Costs) orDefault() Costs {
+	for _, f := range [...][2]*time.Duration{
+		{&c.Call, &Default.Call}, {&c.CallKiB, &Default.CallKiB}, {&c.MappedKiB, &Default.MappedKiB},
+	} {
+		if *f[0] <= 0 {
+			*f[0] = *f[1]
+		}
+	}
+	return c
+}
+
+// Awaited returns the length up to which a message for which the receiver waits should go through mapped
+// memory, in fragments if it is longer than one.
+func (c Costs) Awaited() int {
+	c = c.orDefault()
+	call := c.Call + announced
+	whole := kib(call, c.MappedKiB-c.CallKiB)
+	if whole <= Fragment {
+		return whole
+	}
+	// The first copy of the first fragment and the last copy of the last overlap with nothing.
+	each := c.MappedKiB * overlapped / 100
+	return max(Fragment, kib(call-(c.MappedKiB-each)*(Fragment>>10), each-c.CallKiB))
+}
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other
 // process has mapped, while that process waits.
-func Staged(call time.Duration) int { return kib(orDefault(call)) }
+func (c Costs) Staged() int { c = c.orDefault(); return kib(c.Call, c.MappedKiB-c.CallKiB) }
 
 // StagedByBoth is Staged if both processes do so at the same time, so that neither waits longer.
-func StagedByBoth(call time.Duration) int { return 2 * kib(orDefault(call)) }
+func (c Costs) StagedByBoth() int { c = c.orDefault(); return kib(2*c.Call, c.MappedKiB-c.CallKiB) }
 
-// kib returns the number of bytes that take this much longer through mapped memory.
-func kib(t time.Duration) int { return int(t * 1024 / mapped) }
-
-func orDefault(call time.Duration) time.Duration {
-	if call <= 0 {
-		return DefaultCall
+// kib returns the number of bytes, at most MaxMapped, for which a way that takes longer by more for each KiB
+// makes up for t.
+func kib(t, more time.Duration) int {
+	if more <= 0 || t >= more*(MaxMapped>>10) {
+		return MaxMapped
 	}
-	return call
+	return max(0, int(t*1024/more))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/rendezvous"
@@ -123,17 +122,24 @@ func (f *fabric) shortLimit() int {
 	if !f.awaits {
 		return f.eagerLimit
 	}
-	return min(f.eagerLimit, copycost.Awaited(f.Device.Query().CopyCall))
+	return min(f.eagerLimit, f.copyCosts().Awaited())
 }
 
-// CopyCall returns the start-up time of a read of another process's memory on this host; 0 if unknown.
-func (e *Engine) CopyCall() time.Duration {
+// copyCosts returns what copies between processes of this host take, as far as it is known.
+func (f *fabric) copyCosts() copycost.Costs {
+	a := f.Device.Query()
+	return copycost.Costs{Call: a.CopyCall}
+}
+
+// CopyCosts returns what copies between this rank's process and others of its host take, as far as it is
+// known. It needs no lock, and takes some tens of nanoseconds.
+func (e *Engine) CopyCosts() copycost.Costs {
 	for _, f := range e.fabrics {
-		if t := f.Device.Query().CopyCall; t > 0 {
-			return t
+		if c := f.copyCosts(); c.Call > 0 {
+			return c
 		}
 	}
-	return 0
+	return copycost.Costs{}
 }
 
 // HugePages reports whether memory of this process that others often read is moved to huge pages.

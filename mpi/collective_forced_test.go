@@ -21,7 +21,7 @@ import (
 )
 
 // forcedAlgorithms are how many turns it takes to force every algorithm of the operation that has the most.
-const forcedAlgorithms = 9
+const forcedAlgorithms = 10
 
 // TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks: on all
 // numbers of ranks, and with 1 MiB, if WEFT_TEST_FORCED is set. The suite of package coll runs them on more

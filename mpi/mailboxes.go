@@ -27,7 +27,7 @@ const (
 type mailboxes struct {
 	state     atomic.Uint32 // a mailboxState
 	current   *engine.Mailboxes
-	pulls     bool              // the ranks read each other's memory
+	access    engine.Access
 	stage     [2]int            // see coll.Call
 	hugePages bool              // likewise
 	larger    *engine.Mailboxes // being set up to replace current; else nil
@@ -65,7 +65,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			a.skipLocked(k)
 			return err
 		case ready:
-			m.pulls = m.current.Pulls()
+			m.access = m.current.Access()
 			costs := c.e.CopyCosts()
 			m.hugePages = c.e.HugePages()
 			m.stage = [...]int{costs.Staged(), costs.StagedByBoth()}
@@ -82,10 +82,16 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 		}
 	}
 	if m.is(mailboxesReady) {
-		a.call.Mailbox, a.call.Pull = m.current.Bytes(), m.pulls
+		a.call.Mailbox = m.current.Bytes()
+		a.reachBy(m.access)
 		a.call.Stage, a.call.StageByBoth, a.call.HugePages = m.stage[0], m.stage[1], m.hugePages
 	}
 	return nil
+}
+
+// reachBy tells the call how the ranks reach each other's memory.
+func (a *collectiveCall) reachBy(access engine.Access) {
+	a.call.Pull, a.call.Quick = access >= engine.CanPull, access == engine.QuickMapped
 }
 
 // worldRanks returns the world ranks of the communicator; nil for the world.
@@ -131,7 +137,7 @@ func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	}
 	if ready {
 		c.e.MailboxCalls.Release(m.current)
-		m.current, m.pulls = m.larger, m.larger.Pulls()
+		m.current, m.access = m.larger, m.larger.Access()
 	}
 	m.larger = nil
 	return nil
@@ -145,15 +151,15 @@ func (a *collectiveCall) skipLocked(k *collState) {
 			continue
 		}
 		a.call.Mailbox = m.Bytes()
-		var rounds [2]int
-		for i := range rounds {
-			a.call.Pull = i == 1
+		var rounds engine.Rounds
+		for access := range rounds {
+			a.reachBy(engine.Access(access))
 			a.planOwnLocked(k)
 			if s := &k.own[k.latest].Schedule; s.Mailboxes {
-				rounds[i] = s.Rounds()
+				rounds[access] = s.Rounds()
 			}
 		}
-		m.Skip(rounds[0], rounds[1])
+		m.Skip(rounds)
 	}
 	a.nextTag()
 	if m := k.mailboxes.current; m != nil {

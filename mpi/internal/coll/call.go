@@ -47,8 +47,8 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
-	// of Reduce: Input may be the operator's right operand, because it is not Output and the operator, a
-	// predefined one, does not overwrite it. It may differ from rank to rank
+	// of Reduce and Allreduce: Input may be the operator's right operand, because it is not Output and the
+	// operator, a predefined one, does not overwrite it. It may differ from rank to rank
 	OwnRight bool
 	InOrder  bool // combine all operands of an element at once, in rank order
 	// for Alltoall and Alltoallv: the blocks to send are those of Output; for ReduceScatter and
@@ -61,7 +61,10 @@ type Call struct {
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
 	Pull       bool   // the ranks have mailboxes, and can read each other's memory
-	HugePages  bool   // memory that others often read is moved to huge pages; the same at all ranks
+	// bytes move faster through memory that both ends have mapped than by a system call; the same at all
+	// ranks
+	Quick     bool
+	HugePages bool // memory that others often read is moved to huge pages; the same at all ranks
 	// lengths up to which this rank copies memory to the stage for one other rank to read: Stage if only this
 	// rank does so, StageByBoth if both do at once. They may differ from rank to rank, so the rounds of a
 	// schedule must not depend on them
@@ -77,7 +80,8 @@ func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
 		c.OwnRight == d.OwnRight &&
-		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Bounced == d.Bounced && c.Pull == d.Pull
+		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Bounced == d.Bounced && c.Pull == d.Pull &&
+		c.Quick == d.Quick
 }
 
 // bytes returns the length of the vector, or of this rank's block.
@@ -131,6 +135,7 @@ type operation struct {
 	direct   int // the index of the direct algorithm (direct.go), plus one; 0 for none
 	doubling int // likewise the doubling algorithm (doubling.go)
 	pull     int // likewise the pulling algorithm (pull.go)
+	pieces   int // likewise the algorithm in pieces (pieces.go)
 	inOrder  int // likewise the algorithm that combines in rank order (inorder.go)
 }
 
@@ -165,6 +170,7 @@ func init() {
 		op.direct = op.add(direct, Operation(o))
 		op.doubling = op.add(doubling, Operation(o))
 		op.pull = op.add(pulling, Operation(o))
+		op.pieces = op.add(inPieces, Operation(o))
 		op.inOrder = op.add(inOrder, Operation(o))
 		op.addCosts(Operation(o))
 	}
@@ -199,6 +205,8 @@ func (op *operation) best(c *Call) int {
 		return op.doubling - 1
 	case op.direct > 0 && op.may(op.direct-1, c) && suitsMailboxes(c):
 		return op.direct - 1
+	case c.suitsPieces():
+		return op.pieces - 1
 	case op.pull > 0 && op.may(op.pull-1, c) && suitsPull(c):
 		return op.pull - 1
 	case op.inOrder > 0 && c.InOrder:
@@ -210,7 +218,8 @@ func (op *operation) best(c *Call) int {
 
 // may reports whether an algorithm can execute a call.
 func (op *operation) may(i int, c *Call) bool {
-	if c.InOrder && op.inOrder > 0 && i != op.direct-1 && i != op.pull-1 && i != op.inOrder-1 {
+	if c.InOrder && op.inOrder > 0 && i != op.direct-1 && i != op.pieces-1 && i != op.pull-1 &&
+		i != op.inOrder-1 {
 		return false
 	}
 	fits := op.algorithms[i].fits

@@ -119,6 +119,8 @@ func (c *Call) Why() string {
 	switch {
 	case (chosen == op.direct-1 || chosen == op.doubling-1) && suitsMailboxes(c):
 		return "its messages fit the ranks' mailboxes"
+	case chosen == op.pieces-1:
+		return "bytes move quickly through the ranks' mailboxes"
 	case chosen == op.pull-1 && suitsPull(c):
 		return "the ranks read each other's memory"
 	case chosen == op.inOrder-1 && c.InOrder:

@@ -60,15 +60,18 @@ func suitsMailboxes(c *Call) bool {
 	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox)
 }
 
-// OutgrowsMailboxes reports whether a call would go through mailboxes if they took messages of up to larger
-// bytes. The result is the same at all ranks.
+// OutgrowsMailboxes reports whether a call may go through mailboxes if they take messages of up to larger
+// bytes. The result is the same at all ranks, also at one that does not know yet what their access to each
+// other's memory is.
 func (c *Call) OutgrowsMailboxes(larger int) bool {
 	n := c.longestMessage()
-	if c.Mailbox == 0 || n <= c.Mailbox || n > larger {
+	if c.Mailbox == 0 || n <= c.Mailbox {
 		return false
 	}
-	_, ok := direct[c.Operation]
-	return ok && n <= c.mailboxLimit()
+	if _, ok := direct[c.Operation]; ok && n <= min(c.mailboxLimit(), larger) {
+		return true
+	}
+	return !c.mayGoInPieces(c.Mailbox) && c.mayGoInPieces(larger)
 }
 
 // inMailboxes sends the messages of a schedule through mailboxes if they fit.

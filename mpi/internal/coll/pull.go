@@ -251,7 +251,7 @@ func reducePull(s *Schedule, c *Call) {
 // reduceShared has the other rank combine a third of the vector and write the result to the root, which
 // combines the rest. Copying a byte takes about twice as long as combining it, so both take equally long.
 func reduceShared(s *Schedule, c *Call) {
-	cut := 2 * c.Count / 3 * c.ElemSize
+	cut := c.reducedByRoot()
 	result, own := Span{Output, 0, c.bytes()}, Span{Input, 0, c.bytes()}
 	if c.Rank == c.Root {
 		s.exposing(Input, Output)
@@ -275,6 +275,9 @@ func reduceShared(s *Schedule, c *Call) {
 	s.round()
 }
 
+// reducedByRoot returns the number of bytes that the root combines in reduceShared.
+func (c *Call) reducedByRoot() int { return 2 * c.Count / 3 * c.ElemSize }
+
 // addToPulled ends a Reduce of two ranks at a root that combines its Input into what it has pulled.
 func (s *Schedule) addToPulled(c *Call, result, own Span) {
 	peer := 1 - c.Rank
@@ -297,24 +300,26 @@ func (s *Schedule) addToPulled(c *Call, result, own Span) {
 func allreducePull(s *Schedule, c *Call) {
 	s.exposing(Input, Output)
 	s.Late, s.Stages = 1<<Output, c.Size > 2 || c.bytes() <= c.StageByBoth
-	share := func(buf Buffer, rank int) Span {
-		from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
-		return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
-	}
 	s.signalAll(c)
-	mine := share(Output, c.Rank)
-	s.combinePulled(c, mine, share(Input, c.Rank))
+	mine := c.share(Output, c.Rank)
+	s.combinePulled(c, mine, c.share(Input, c.Rank))
 	s.publish(mine)
 	s.round()
 
 	s.signalAll(c)
 	for distance := 1; distance < c.Size; distance++ {
 		peer := (c.Rank + distance) % c.Size
-		s.pull(peer, share(Output, peer), share(Output, peer))
+		s.pull(peer, c.share(Output, peer), c.share(Output, peer))
 	}
 	s.round()
 	s.signalAll(c)
 	s.round()
+}
+
+// share returns the part of the vector that a rank combines for all.
+func (c *Call) share(buf Buffer, rank int) Span {
+	from, to := rank*c.Count/c.Size, (rank+1)*c.Count/c.Size
+	return Span{buf, from * c.ElemSize, (to - from) * c.ElemSize}
 }
 
 // reduceScatterPull publishes all blocks but the one that this rank combines. In place, the result is stored

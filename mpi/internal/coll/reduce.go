@@ -4,7 +4,7 @@ package coll
 // Output at the root, in rank order unless the operator is commutative. Output is not used elsewhere. At the
 // root Input may be Output.
 var reduceAlgorithms = []algorithm{
-	{"binomial", nil, func(s *Schedule, c *Call) {
+	{binomialName, nil, func(s *Schedule, c *Call) {
 		reduceTree(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize, c.Commutative)
 	}},
 	{"rabenseifner", nil, func(s *Schedule, c *Call) {
@@ -13,6 +13,8 @@ var reduceAlgorithms = []algorithm{
 	{"pipelined-chain", nil, reducePipelined},
 	{"two-level", twoLevels, reduceTwoLevel},
 }
+
+const binomialName = "binomial"
 
 // reduceTree combines up a binomial tree. A vertex combines its children's results in their order, so each
 // result covers a range of vertices. With rank 0 at the top this is the rank order, for any root.

@@ -65,7 +65,8 @@ const (
 func (ch *Selection) ForcesMailboxes() bool {
 	for o, i := range ch.forced {
 		op, forced := &operations[o], int(i)
-		if forced > 0 && (forced == op.direct || forced == op.doubling || forced == op.pull) {
+		if forced > 0 && (forced == op.direct || forced == op.doubling || forced == op.pieces ||
+			forced == op.pull) {
 			return true
 		}
 	}

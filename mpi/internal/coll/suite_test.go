@@ -93,6 +93,8 @@ func (x trial) call(rank int) *Call {
 		c.InPlace = x.inPlace
 	case OpAlltoall, OpReduceScatterBlock:
 		c.InPlace = x.inPlace
+	case OpAllreduce:
+		c.OwnRight = x.commutative && !x.inPlace
 	case OpReduce:
 		c.OwnRight = x.commutative && !(x.inPlace && rank == x.root) // matrixProduct stands for what overwrites its operands
 	}
@@ -291,7 +293,7 @@ func TestEveryAlgorithmForcedByName(t *testing.T) {
 					}
 					x.run(t, a)
 					ran++
-					if a.name == directName || a.name == pullName {
+					if a.name == directName || a.name == piecesName || a.name == pullName {
 						x.inOrder = true
 						x.run(t, a)
 					}
@@ -315,6 +317,9 @@ func trials(o Operation) (all []trial) {
 		if size == 2 && (o == OpReduce || o == OpBcast) {
 			counts = append(counts, pullChunk/suiteElem, 2*pullChunk/suiteElem+5, 2*pullChunk/suiteElem+6,
 				6*pullChunk/suiteElem+7)
+		}
+		if size == 2 && (o == OpAllreduce || o == OpAllgather || o == OpAlltoall) {
+			counts = append(counts, PieceMin/suiteElem, PieceMin/suiteElem+1, 9*PieceMin/suiteElem+5)
 		}
 		if size == 31 { // takes as long as all others together
 			counts = []int{1, size + 1}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/layout"
 	"github.com/weft-mpi/weft/mpi/internal/rma"
@@ -202,7 +203,11 @@ func (c *Collective) carryOut(s *coll.Step) {
 	dst, src := c.span(s.Dst), c.span(s.Src)
 	switch s.Kind {
 	case coll.Copy:
-		copy(dst, src)
+		if c.takesLong(len(src)) {
+			sys.CopyLong(dst, src)
+		} else {
+			copy(dst, src)
+		}
 	case coll.ReduceRight:
 		c.Op.Apply(dst, src)
 	case coll.ReduceLeft:

@@ -16,6 +16,7 @@ const (
 	looksPerCheck = 64
 	// exchanges between two passes, so that a rank that never waits long serves its other peers too
 	mailboxExchangesPerPass = 64
+	takenLong               = 8 << 10 // see takesLong
 )
 
 // MailboxCalls executes collectives through mailboxes.
@@ -294,11 +295,17 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	}
 	if c.Schedule.Pulls {
 		b.takeKeys(payload)
+	} else if c.takesLong(n) {
+		sys.CopyLong(c.span(s.Dst), payload)
 	} else {
 		wordcopy.Copy(c.span(s.Dst), payload)
 	}
 	return true
 }
+
+// takesLong reports whether n bytes are copied past what the cache holds, where that is faster: they are not
+// combined next.
+func (c *Collective) takesLong(n int) bool { return n > takenLong && c.Call.Quick && c.Op == nil }
 
 // acknowledgeSendersLocked acknowledges to the ranks from which this one receives without sending to them,
 // before they have to wait for it.

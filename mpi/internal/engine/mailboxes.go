@@ -42,15 +42,14 @@ type Mailboxes struct {
 	exchange uint64  // number of the latest exchange
 	done     uint64  // number of the latest exchange whose slots this rank no longer reads
 
-	state  mailboxState
-	setup  *Collective // under way in mailboxesAgreeing and mailboxesTesting
-	wait   Request     // of setup; zero if nobody will wait for it
-	owing  bool        // listed in MailboxCalls.owing
-	test   transport.MR
-	report failureReport
-	pulls  bool // the ranks read each other's memory; known in mailboxesReady
-	// rounds skipped before it was known whether the ranks pull: how many if they do not, and if they do
-	skipped [2]uint64
+	state   mailboxState
+	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
+	wait    Request     // of setup; zero if nobody will wait for it
+	owing   bool        // listed in MailboxCalls.owing
+	test    transport.MR
+	report  failureReport
+	access  Access           // known in mailboxesReady
+	skipped [accesses]uint64 // rounds skipped before access was known, by what it may be
 
 	// of the call under way, if it pulls
 	regions   [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
@@ -109,8 +108,8 @@ const (
 	FirstMailboxBytes = 432
 	// bounds of the longest message in larger mailboxes, by the number of ranks
 	mailboxBytesMin  = 8 << 10
-	mailboxBytesMax  = 16 << 10
-	mailboxBytesEach = 32 << 10 // divided by the ranks
+	mailboxBytesMax  = 32 << 10
+	mailboxBytesEach = 352 << 10 // divided by the square of the number of ranks
 	// MailboxRanks is the size of the largest communicator with mailboxes: a rank polls the memory of that
 	// many peers, and a message to all ranks takes one Write to each.
 	MailboxRanks = 16
@@ -121,10 +120,10 @@ const (
 )
 
 // MailboxBytes returns the length of the longest message in the larger mailboxes of a communicator of size
-// ranks: 16 KiB for 2 ranks, 8 KiB from 4 ranks on. The memory of a rank still grows with size: 66 KB for 2
-// ranks, 230 KB for 8, 1 MB for 16.
+// ranks: 32 KiB for 2 and 3 ranks, 22 KiB for 4, 8 KiB from 7 ranks on. The memory of a rank grows with size:
+// 131 KB for 2 ranks, 271 KB for 4, 231 KB for 8, 1 MB for 16.
 func MailboxBytes(size int) int {
-	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/size&^(mailboxLine-1)))
+	return max(mailboxBytesMin, min(mailboxBytesMax, mailboxBytesEach/(size*size)&^(mailboxLine-1)))
 }
 
 // Bytes returns the length of the longest message that fits the mailboxes.
@@ -195,13 +194,17 @@ func (c *Collective) sameMailboxCall(tag int) bool {
 	return (tag^c.Tag)>>callBits&(1<<mailboxNumberBits-1) == 0
 }
 
-// Skip counts the rounds through mailboxes of a call that this rank does not execute: plain rounds if the
-// ranks do not read each other's memory, pulling if they do. That may not be known yet.
-func (m *Mailboxes) Skip(plain, pulling int) {
+// Rounds is a number of rounds for each access that ranks may have.
+type Rounds [accesses]int
+
+// Skip counts the rounds through mailboxes of a call that this rank does not execute. It may not be known yet
+// which access the ranks have.
+func (m *Mailboxes) Skip(rounds Rounds) {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	m.skipped[0] += uint64(plain)
-	m.skipped[1] += uint64(pulling)
+	for access, n := range rounds {
+		m.skipped[access] += uint64(n)
+	}
 	m.countSkippedLocked()
 	m.e.MailboxCalls.oweLocked(m)
 }
@@ -212,13 +215,9 @@ func (m *Mailboxes) countSkippedLocked() {
 	if m.state != mailboxesReady {
 		return
 	}
-	n := m.skipped[0]
-	if m.pulls {
-		n = m.skipped[1]
-	}
-	m.exchange += n
+	m.exchange += m.skipped[m.access]
 	m.done = m.exchange
-	m.skipped = [2]uint64{}
+	m.skipped = [accesses]uint64{}
 }
 
 // putLocked writes a message of the current exchange into its slot at a rank, if that is free and the

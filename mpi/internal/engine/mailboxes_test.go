@@ -89,7 +89,7 @@ func randomCollective(e *Engine, m *Mailboxes, alike *rand.Rand, number int) err
 	operations := []coll.Operation{coll.OpBarrier, coll.OpBcast, coll.OpReduce, coll.OpAllreduce,
 		coll.OpAllgather, coll.OpAlltoall}
 	lengths := []int{1, 2, 5, 6, 7, 8, 9, 100, 255, 256, 257, MailboxBytes(m.size) / wordBytes,
-		MailboxBytes(m.size)/wordBytes + 1, 3000}
+		MailboxBytes(m.size)/wordBytes + 1, 3000, 5*MailboxBytes(m.size)/wordBytes + 3}
 	operation := operations[alike.IntN(len(operations))]
 	count := lengths[alike.IntN(len(lengths))]
 	root := alike.IntN(m.size)
@@ -100,13 +100,20 @@ func randomCollective(e *Engine, m *Mailboxes, alike *rand.Rand, number int) err
 	default:
 		root = 0
 	}
-	return checkedCall(e, m, operation, count, root, number)
+	return checkedCall(e, m, operation, count, root, number, alike.IntN(2) == 0)
 }
 
-// checkedCall carries out a collective of so many words, and checks its result.
-func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root, number int) error {
+// checkedCall carries out a collective of so many words, with quick as where bytes move quickly through mapped
+// memory, and checks its result.
+func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root, number int, quick bool) error {
 	call := coll.Call{Operation: operation, Rank: m.rank, Size: m.size, Root: root, Count: count,
-		ElemSize: wordBytes, Commutative: true, Mailbox: MailboxBytes(m.size), Pull: m.Pulls()}
+		ElemSize: wordBytes, Commutative: true, Mailbox: MailboxBytes(m.size), Pull: m.Access() >= CanPull}
+	if quick { // in pieces, for two ranks if each has a processor, for more if they share some
+		call.Quick = call.Pull
+		if m.size > 2 {
+			call.Processors = 2
+		}
+	}
 	value := func(rank, i int) int64 { return int64(number)*1_000_003 + int64(rank)*1009 + int64(i) }
 	in, out := make([]int64, m.size*call.Count), make([]int64, m.size*call.Count)
 	for i := range in {
@@ -250,7 +257,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 	ranks(t, world(t, devices), func(e *Engine) error {
 		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(devices),
 			MailboxBytes(len(devices)))
-		if ready, err := m.Prepare(nil); err != nil || !ready || !m.Pulls() {
+		if ready, err := m.Prepare(nil); err != nil || !ready || m.Access() == MailboxesOnly {
 			return fmt.Errorf("no mailboxes that pull: %v", err)
 		}
 		stage := &e.MailboxCalls.stage
@@ -275,7 +282,7 @@ func TestPullStage_GrowsAndIsLentToOneCall(t *testing.T) {
 			if x.taken {
 				stage.lent = other
 			}
-			if err := checkedCall(e, m, x.o, x.words, 0, number); err != nil {
+			if err := checkedCall(e, m, x.o, x.words, 0, number, false); err != nil {
 				return err
 			}
 			if x.taken {
@@ -331,6 +338,56 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 			require.LessOrEqual(t, end, m.area)
 		}
 	}
+}
+
+// What the ranks' access to each other's memory is, is what all have in common. Rounds that were skipped before
+// it was known count by it.
+func TestMailboxes_AccessOfAllRanks(t *testing.T) {
+	for _, x := range []struct {
+		verdicts []byte
+		want     Access
+		call     uint64
+	}{
+		{[]byte{2, 2}, QuickMapped, 31},
+		{[]byte{2, 1}, CanPull, 21},
+		{[]byte{0, 2}, MailboxesOnly, 11},
+		{[]byte{9, 2}, QuickMapped, 31},
+	} {
+		m := &Mailboxes{e: &Engine{}, state: mailboxesTesting,
+			setup: &Collective{over: true, Output: x.verdicts}}
+		m.e.MailboxCalls.e = m.e
+		m.Skip(Rounds{10, 20, 30})
+		m.Skip(Rounds{1, 1, 1})
+		m.e.mu.Lock()
+		m.settleLocked()
+		m.e.mu.Unlock()
+		require.Equal(t, x.want, m.access)
+		require.Equal(t, x.call, m.exchange)
+	}
+}
+
+// Mailboxes for long messages measure how fast bytes move through mapped memory.
+func TestMailboxes_MeasureMappedMemory(t *testing.T) {
+	devices := make([]transport.Device, 2)
+	for i := range devices {
+		d, err := sharedMemory()
+		require.NoError(t, err)
+		devices[i] = d
+	}
+	ranks(t, world(t, devices), func(e *Engine) error {
+		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
+			MailboxBytes(2))
+		if ready, err := m.Prepare(nil); err != nil || !ready {
+			return fmt.Errorf("no mailboxes: %v", err)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		each := m.mappedKiBLocked(&m.peers[1-e.rank])
+		if m.access >= CanPull && (each <= 0 || each > time.Millisecond) {
+			return fmt.Errorf("1 KiB takes %v", each)
+		}
+		return nil
+	})
 }
 
 // A rank that gets no memory for its mailboxes has none, whatever the others offer.

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
@@ -12,7 +14,8 @@ import (
 
 // To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
 // it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
-// can read the test memory of all others.
+// can read the test memory of all others, and whether it has measured that bytes move faster through mapped
+// memory. What holds for all ranks decides which messages they exchange, so they must agree on it.
 const (
 	mailboxOffer   = 16 // bytes
 	mailboxVerdict = 1
@@ -47,11 +50,21 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	}
 }
 
-// Pulls reports whether the ranks, which have mailboxes, can read each other's memory.
-func (m *Mailboxes) Pulls() bool {
+// Access is how ranks that have mailboxes reach each other's memory.
+type Access uint8
+
+const (
+	MailboxesOnly Access = iota
+	CanPull              // they can read it
+	QuickMapped          // they can, but bytes move faster through mapped memory
+	accesses
+)
+
+// Access returns what all ranks of the mailboxes have in common.
+func (m *Mailboxes) Access() Access {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	return m.pulls
+	return m.access
 }
 
 // settleLocked ends a step of the set-up that is complete: with all offers it decides whether there are
@@ -67,7 +80,7 @@ func (m *Mailboxes) settleLocked() {
 	case m.setup.err != nil:
 	case state == mailboxesTesting:
 		m.state = mailboxesReady
-		m.pulls = !slices.Contains(m.setup.Output, 0)
+		m.access = Access(min(slices.Min(m.setup.Output), uint8(QuickMapped)))
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
 		if m.beginTestingLocked(); m.state == mailboxesTesting {
@@ -86,13 +99,16 @@ func (m *Mailboxes) settleLocked() {
 // beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
 func (m *Mailboxes) beginTestingLocked() {
 	m.e.mu.assertHeld()
-	input := []byte{1}
+	access := CanPull
 	for rank := range m.peers {
 		if rank != m.rank && !m.canReadLocked(rank) {
-			input[0] = 0
+			access = MailboxesOnly
 		}
 	}
-	if h, err := m.exchangeSetupLocked(input); err == nil {
+	if access == CanPull && m.isQuickLocked() {
+		access = QuickMapped
+	}
+	if h, err := m.exchangeSetupLocked([]byte{byte(access)}); err == nil {
 		m.e.Requests.detach(m.e.Requests.find(h))
 		m.state = mailboxesTesting
 	}
@@ -118,6 +134,66 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 		sys.Yield()
 	}
 	return false
+}
+
+const (
+	quickPiece = 16 << 10 // bytes, of which a copy is measured; the quickest of all counts
+	quickPage  = 4 << 10
+)
+
+// isQuickLocked reports whether bytes move faster between this rank and all others through mapped memory than
+// by a system call, if the mailboxes are for long messages.
+func (m *Mailboxes) isQuickLocked() bool {
+	m.e.mu.assertHeld()
+	if !m.takesPieces() {
+		return false
+	}
+	costs := m.e.CopyCosts()
+	if costs.MappedKiB == 0 {
+		for rank := range m.peers {
+			if rank != m.rank {
+				costs.MappedKiB = max(costs.MappedKiB, m.mappedKiBLocked(&m.peers[rank]))
+			}
+		}
+	}
+	return costs.Awaited() >= copycost.MaxMapped
+}
+
+// clearLong clears memory in the same way as long messages are copied to it.
+func clearLong(mem []byte) {
+	zeros := make([]byte, quickPiece)
+	for ; len(mem) > 0; mem = mem[min(len(mem), quickPiece):] {
+		sys.CopyLong(mem, zeros)
+	}
+}
+
+func (m *Mailboxes) takesPieces() bool { return m.longest >= coll.PieceMin }
+
+// mappedKiBLocked measures what both copies of 1 KiB through mapped memory take: twice as long as one out of
+// lines that the peer has written last. 0 if it cannot tell.
+func (m *Mailboxes) mappedKiBLocked(b *mailbox) time.Duration {
+	m.e.mu.assertHeld()
+	got := make([]byte, quickPiece)
+	copyOut := func(at, n int) bool {
+		m.segment[0] = transport.Segment{Key: b.key, Offset: b.mine + uint64(at), Length: uint64(n)}
+		return b.peer.ch.QP().Get(got[:n], &m.segment[0]) == nil
+	}
+	best := time.Duration(0)
+	for at := 0; at+quickPiece <= m.area; at += quickPiece {
+		for page := 0; page < quickPiece; page += quickPage { // so that none is missing afterwards
+			if !copyOut(at+page, 1) {
+				return 0
+			}
+		}
+		began := time.Now()
+		if !copyOut(at, quickPiece) {
+			return 0
+		}
+		if took := time.Since(began); best == 0 || took < best {
+			best = took
+		}
+	}
+	return max(1, 2*best/(quickPiece>>10))
 }
 
 // SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
@@ -150,8 +226,12 @@ func (m *Mailboxes) beginSetup() error {
 		if !attr.PeerMapped || !attr.InlineWrites {
 			continue
 		}
-		mr, err := m.e.MailboxCalls.buffers.alloc(f, m.bytes(), transport.LocalWrite|transport.RemoteWrite)
+		mr, err := m.e.MailboxCalls.buffers.alloc(f, m.bytes(),
+			transport.LocalWrite|transport.RemoteWrite|transport.RemoteRead)
 		if err == nil {
+			if m.takesPieces() {
+				clearLong(mr.Bytes()) // see mappedKiBLocked
+			}
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))
 			m.test, err = f.pd.Register(make([]byte, testBytes), transport.RemoteRead)

@@ -1,0 +1,156 @@
+package coll
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pieceCall is a call that goes in pieces: of two ranks, or of more that share processors.
+func pieceCall(o Operation, size, bytes int) Call {
+	c := Call{Operation: o, Size: size, Count: bytes / suiteElem, ElemSize: suiteElem, Commutative: true,
+		Fabric: Shared, Mailbox: 22 << 10, Pull: true, Quick: true}
+	if size > 2 {
+		c.Processors = 2
+	}
+	return c
+}
+
+// nested depends on the order of its operands, and on the order in which it is applied.
+var nested = operator{suiteElem, func(dst, left, right []byte) {
+	for i := range dst {
+		dst[i] = 3*left[i] + 5*right[i] + 1
+	}
+}}
+
+// Operands are combined as by the algorithm which the call has where bytes do not move quickly, whatever the
+// operator.
+func TestPiecesDoNotChangeTheOrderOfOperands(t *testing.T) {
+	for _, o := range []Operation{OpReduce, OpAllreduce} {
+		for size := 2; size <= 4; size++ {
+			if o == OpAllreduce && size > 2 {
+				continue
+			}
+			for _, bytes := range []int{9 << 10, 40<<10 + 3*suiteElem, 64 << 10, 130<<10 + suiteElem, 256 << 10} {
+				for root := range size {
+					for variant := range 3 {
+						call := pieceCall(o, size, bytes)
+						call.Root = root
+						call.Commutative, call.InOrder = variant != 1, variant == 2
+						plain := call
+						plain.Quick = false
+						if root > 0 && o == OpAllreduce || !call.suitsPieces() {
+							continue
+						}
+						require.Equal(t, runReduction(t, plain), runReduction(t, call),
+							"%v of %d ranks, %d bytes, root %d, variant %d", o, size, bytes, root, variant)
+					}
+				}
+			}
+		}
+	}
+}
+
+// runReduction returns the ranks' results of a call with an operator that is neither commutative nor associative.
+func runReduction(t *testing.T, call Call) [][]byte {
+	t.Helper()
+	n := call.bytes()
+	j := job{
+		size: call.Size, op: nested,
+		build: func(s *Schedule, rank int) {
+			c := call
+			c.Rank = rank
+			c.Build(s)
+		},
+		input: func(rank int) []byte { return random(rank, n) },
+		output: func(rank int) int {
+			if call.Operation == OpReduce && rank != call.Root {
+				return 0
+			}
+			return n
+		},
+	}
+	outputs, err := j.run(1)
+	require.NoError(t, err)
+	return outputs
+}
+
+// Calls of which a rank's mailboxes take the pieces go in pieces where bytes move quickly: their messages fit
+// the mailboxes, and each is received in the round in which it is sent.
+func TestPiecesFitTheMailboxes(t *testing.T) {
+	for o := range inPieces {
+		for size := 2; size <= 4; size++ {
+			for _, bytes := range []int{9 << 10, 16 << 10, 48<<10 + suiteElem, 64 << 10, 256 << 10} {
+				call := pieceCall(o, size, bytes)
+				if !call.suitsPieces() || suitsMailboxes(&call) {
+					continue
+				}
+				what := fmt.Sprintf("%v of %d ranks, %d bytes", o, size, bytes)
+				require.True(t, size == 2 || o == OpBcast || o == OpReduce, what)
+				schedules := make([]Schedule, size)
+				rounds := -1
+				for rank := range schedules {
+					c := call
+					c.Rank = rank
+					name, _ := new(Selection).Build(&schedules[rank], &c)
+					s := &schedules[rank]
+					require.Equal(t, piecesName, name, what)
+					require.True(t, s.Mailboxes && !s.Pulls, what)
+					require.GreaterOrEqual(t, s.Rounds(), (bytes+call.Mailbox-1)/call.Mailbox, what)
+					require.True(t, rank == 0 || s.Rounds() == rounds, what)
+					rounds = s.Rounds()
+				}
+				for round := range rounds {
+					messages := map[[2]int]int{} // bytes sent less those received, by sender and receiver
+					for rank := range schedules {
+						for _, step := range schedules[rank].Round(round) {
+							switch step.Kind {
+							case Send:
+								require.LessOrEqual(t, step.Src.Len, call.Mailbox, what)
+								messages[[2]int{rank, step.Peer}] += 1 + step.Src.Len
+							case Recv:
+								messages[[2]int{step.Peer, rank}] -= 1 + step.Dst.Len
+							}
+						}
+					}
+					for at, n := range messages {
+						require.Zero(t, n, "%s: round %d, sender and receiver %v", what, round, at)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where bytes do not move quickly, or the mailboxes take no piece, nothing goes in pieces. Calls that may go
+// in pieces ask for mailboxes that take these, whether or not bytes move quickly.
+func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
+	for _, x := range []struct {
+		what   string
+		change func(c *Call)
+		want   string
+	}{
+		{"quick", func(*Call) {}, piecesName},
+		{"up to the limit", func(c *Call) { c.Count = piecesReducedMax / suiteElem }, piecesName},
+		{"beyond the limit", func(c *Call) { c.Count = piecesReducedMax/suiteElem + 1 }, pullName},
+		{"short", func(c *Call) { c.Count = 1 }, directName},
+		{"not quick", func(c *Call) { c.Quick = false }, pullName},
+		{"small mailboxes", func(c *Call) { c.Mailbox = 432 }, pullName},
+		{"two ranks that share a processor", func(c *Call) { c.Processors = 1 }, pullName},
+		{"long elements", func(c *Call) { c.Count, c.ElemSize = 4, 20<<10 }, pullName},
+	} {
+		call := pieceCall(OpAllreduce, 2, 64<<10)
+		x.change(&call)
+		name, _ := new(Selection).Build(new(Schedule), &call)
+		require.Equal(t, x.want, name, x.what)
+	}
+	for _, quick := range []bool{true, false} {
+		call := pieceCall(OpAllreduce, 2, 64<<10)
+		call.Quick, call.Mailbox = quick, 432
+		require.True(t, call.OutgrowsMailboxes(32<<10))
+		require.False(t, call.OutgrowsMailboxes(8<<10))
+		call.Mailbox = 32 << 10
+		require.False(t, call.OutgrowsMailboxes(32<<10))
+	}
+}

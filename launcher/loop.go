@@ -125,11 +125,13 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		if len(e.Ranks) > 0 {
 			j.past.lostHost(now, j.nodes.of[e.Ranks[0]].name, e)
 		}
+		for _, rank := range e.Ranks {
+			j.output.End(rank)
+			j.endInput(rank)
+		}
 		lastToStart = e.Starting && j.nodeStarted(s)
 	case agent.Exited:
-		if j.input != nil {
-			j.input.remove(e.Rank)
-		}
+		j.endInput(e.Rank)
 	}
 	for _, o := range j.observers {
 		o.event(now, e)
@@ -137,6 +139,13 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 	s.Event(now, e)
 	if lastToStart {
 		s.Event(now, agent.AllStarted{})
+	}
+}
+
+// endInput notes that a rank takes no more input: the others' does not wait for it.
+func (j *job) endInput(rank int) {
+	if j.input != nil {
+		j.input.remove(rank)
 	}
 }
 

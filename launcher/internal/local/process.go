@@ -132,6 +132,17 @@ func (p *process) shutdown() {
 	}
 }
 
+// watchPMI has the connection watched, unless it is closed: once the process is watched, its end may be handled
+// at any time.
+func (p *process) watchPMI() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pmi < 0 {
+		return nil
+	}
+	return p.agent.watcher.WatchReader(p.pmi, p.id)
+}
+
 // readPMI reports what the rank has sent. It runs on watch's goroutine, or for a process that cannot be
 // watched on the goroutine that starts ranks. Only it closes the connection.
 func (p *process) readPMI() {

@@ -11,8 +11,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
+
+// A process that ends at once may have been handled to its end before its connection is watched. That is no
+// failure to start it.
+func TestWatch_OfAProcessThatHasEnded(t *testing.T) {
+	cmd := exec.Command("true")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Wait() }) // only now: its id stays its own
+	watcher, err := sys.NewWatcher()
+	require.NoError(t, err)
+	defer watcher.Close()
+	snapshots, theirs, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	a := &Agent{watcher: watcher, events: make(chan agent.Event, 1), closing: make(chan struct{})}
+	p := &process{agent: a, id: 3, pid: cmd.Process.Pid, state: ended, pmi: -1, snapshots: snapshots,
+		silent: make(chan struct{})}
+	s := spawner{agent: a}
+	require.Nil(t, s.watch(p, &agent.Rank{ID: 3}))
+	<-p.silent
+	a.tasks.Wait()
+}
 
 // A process may be stopped before the agent knows it; it is said to be stopped all the same, after its start.
 func TestBegun_TellsOfAProcessThatHasStoppedBefore(t *testing.T) {

@@ -134,7 +134,7 @@ func (s *spawner) watch(p *process, r *agent.Rank) *agent.NotStarted {
 		p.signal(syscall.SIGKILL)
 		p.hangUp()
 		p.exited()
-	} else if err = a.watcher.WatchReader(p.pmi, r.ID); err != nil {
+	} else if err = p.watchPMI(); err != nil {
 		p.signal(syscall.SIGKILL)
 		p.hangUp()
 	}

@@ -126,11 +126,12 @@ func (b *barrier) waits(id int) bool {
 	return !r.over && (r.waitsIn == b.passed+1 || b.space.Waits(r.Agent))
 }
 
-// missing finds a rank that can no longer come to a barrier: its process has ended, or it has finalized.
+// missing finds a rank that can no longer come to a barrier: it has ended well, or it has finalized. A rank
+// that has ended with another status is a failure of its own, and explains itself.
 func (b *barrier) missing() (id int, found bool) {
 	for id := range b.s.ranks {
 		r := &b.s.ranks[id]
-		if r.over && !b.s.config.Survive || r.pmi == pmi.Finalized && !r.over {
+		if r.over && r.status == 0 && !b.s.config.Survive || r.pmi == pmi.Finalized && !r.over {
 			return id, true
 		}
 	}

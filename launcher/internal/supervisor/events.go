@@ -122,8 +122,8 @@ func (s *Supervisor) evaluate(now time.Time, id int) {
 
 func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 	r := &s.ranks[e.Rank]
-	if r.suspended || s.phase != running {
-		return
+	if r.suspended || s.phase != running || r.state != alive && r.state != disconnected {
+		return // an agent may report it after the end
 	}
 	r.stopped, r.stopSign = e.Signal, s.nextSign()
 	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
@@ -152,9 +152,21 @@ func (s *Supervisor) checkStopped(now time.Time, id int) {
 	s.timers.add(now.Add(time.Second), stoppedLong, id)
 }
 
-// lost treats an agent's ranks as ended.
+// Left returns those of the ranks that are not over yet.
+func (s *Supervisor) Left(ranks []int) (left []int) {
+	for _, id := range ranks {
+		if r := &s.ranks[id]; r.state != ended || !r.outputOver {
+			left = append(left, id)
+		}
+	}
+	return left
+}
+
+// lost treats an agent's ranks as ended. Those of which everything is known are not lost with it, and if that
+// is all of them, nothing is.
 func (s *Supervisor) lost(now time.Time, e agent.Lost) {
-	for _, id := range e.Ranks {
+	left := s.Left(e.Ranks)
+	for _, id := range left {
 		r := &s.ranks[id]
 		r.state, r.outputOver = ended, true
 		s.barrier.gone(id)
@@ -164,7 +176,7 @@ func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 			s.fail(now, f, s.nextSign())
 		}
 	}
-	if s.config.Survive && s.phase == running {
+	if s.config.Survive && s.phase == running || len(left) == 0 && len(e.Ranks) > 0 {
 		return
 	}
 	s.failAll(now, &Failure{How: AgentLost, Rank: -1, Detail: e.Reason})

@@ -204,6 +204,8 @@ func TestCauseAmongFailures(t *testing.T) {
 		"a broken pipe is no cause": {
 			func(p *script) { p.closed(0).killed(0, syscall.SIGPIPE).closed(2).exits(2, 3) }, Exited, 2},
 		"unless there is no other": {func(p *script) { p.closed(0).killed(0, syscall.SIGPIPE) }, Killed, 0},
+		"and though another one waits for it in a barrier": {
+			func(p *script) { p.lines(1, "cmd=barrier_in").closed(0).killed(0, syscall.SIGPIPE) }, Killed, 0},
 		"a barrier that cannot complete": {
 			func(p *script) { p.lines(0, "cmd=barrier_in").lines(1, "cmd=finalize").closed(1).exits(1, 0) },
 			Stranded, 1},
@@ -322,6 +324,41 @@ func TestBarriersPassWithoutRanksThatFailed(t *testing.T) {
 	require.Equal(t, 3, p.s.barrier.passed)
 }
 
+// A rank that has ended is not lost with its host: it is what it was, whether the job goes on without those
+// that are lost or not.
+func TestRanksThatHaveEndedAreNotLostWithTheirHost(t *testing.T) {
+	lost := agent.Lost{Ranks: []int{1, 2}, Reason: "the host is gone"}
+	start := func(survive bool) *script {
+		p := beginOn(t, Config{Survive: survive}, 0, 1, 1)
+		for r := range 3 {
+			p.event(agent.Started{Rank: r, PID: 100 + r})
+		}
+		return p.event(agent.AllStarted{}).init()
+	}
+	finish := func(p *script, rank int) { p.lines(rank, "cmd=finalize").closed(rank).exits(rank, 0) }
+	for _, survive := range []bool{true, false} {
+		p := start(survive)
+		finish(p, 1)
+		finish(p, 2)
+		p.event(lost)
+		finish(p, 0)
+		p.event(lost).unwritten(0)
+		require.True(t, p.s.Over())
+		require.Nil(t, p.s.Cause())
+		require.Empty(t, p.notices)
+	}
+	p := start(true)
+	finish(p, 1)
+	p.event(lost)
+	require.Equal(t, []string{"rank 2 on host (pid 102, prog) is lost with its host: the host is gone: " +
+		"the job goes on without it"}, p.notices)
+	p = start(false)
+	finish(p, 1)
+	p.event(lost).cause(AgentLost, -1)
+	p = start(false)
+	p.event(agent.Lost{Reason: "lost before it was to start ranks"}).cause(AgentLost, -1)
+}
+
 // Of two ranks that have lost each other one is ended, and it is told who has lost it.
 func TestRanksThatHaveLostEachOther(t *testing.T) {
 	p := beginOn(t, Config{Survive: true}, 0, 0, 0)
@@ -356,6 +393,22 @@ func TestStoppedRankIsTheCauseOfWhatFollows(t *testing.T) {
 	p = play(t, 3).init().event(agent.Stopped{Rank: 2, Signal: syscall.SIGSTOP})
 	p.closed(1).killed(1, syscall.SIGKILL)
 	p.cause(Killed, 1)
+}
+
+// The report that a rank has stopped may come after that of its end: nobody waits for it then.
+func TestRankThatHasEndedIsNotStopped(t *testing.T) {
+	for name, play := range map[string]func(p *script){
+		"ended":                    func(p *script) { p.closed(1).exits(1, 0) },
+		"with its connection open": func(p *script) { p.exits(1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := playOn(t, 0, 1)
+			play(p)
+			p.event(agent.Stopped{Rank: 1, Signal: syscall.SIGSTOP})
+			require.Empty(t, p.notices)
+			require.False(t, p.s.Process(1).Stopped)
+		})
+	}
 }
 
 // A rank that is stopped inside Init is found by nobody else: the others wait for it in a barrier of PMI.

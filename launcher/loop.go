@@ -123,7 +123,7 @@ func (j *job) event(s *supervisor.Supervisor, now time.Time, e agent.Event) {
 		}
 	case agent.Lost:
 		if len(e.Ranks) > 0 {
-			j.past.lostHost(now, j.nodes.of[e.Ranks[0]].name, e)
+			j.past.lostHost(now, j.nodes.of[e.Ranks[0]].name, e, s.Left(e.Ranks))
 		}
 		for _, rank := range e.Ranks {
 			j.output.End(rank)

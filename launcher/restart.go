@@ -31,9 +31,9 @@ type history struct {
 	restarts     int       // how often the job has been started again
 	began        time.Time // when the ranks were first started: the timeout counts from then; zero before
 	ranks, slots int       // of the first attempt
-	files        []string  // of the programs, as the first attempt has found them
+	files        []string  // of the programs, as the latest attempt has found them
 	lost         []string  // the hosts whose loss has ended an attempt
-	notes        []string  // what the user has been told of how the ranks are placed
+	notes        []string  // what the user has been told of unknown settings and of how the ranks are placed
 	// freeAt is when nothing is left any more of an earlier attempt on a host that is cut off.
 	freeAt time.Time
 }
@@ -44,7 +44,7 @@ type past struct {
 	*history
 	spec     *Job
 	output   *output.Output
-	hostLost bool // an agent of this attempt is gone
+	hostLost bool // an agent of this attempt is gone, and ranks with it
 }
 
 // runOnce runs the job once, and returns when it is over and nothing of it is left. again says whether the
@@ -108,15 +108,15 @@ func (p *past) countRestart() {
 	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
-// lostHost notes that the agent of a host is lost. Of one attempt it records only the first such host: its
-// loss ends the attempt, and further losses may follow from that. It records none if the agents of all hosts
-// are lost together. A silent agent may only be cut off: its ranks run until it has heard nothing from the
-// launcher for a while, and freeAt is after that.
-func (p *past) lostHost(now time.Time, name string, e agent.Lost) {
+// lostHost notes that the agent of a host is lost, and left of its ranks, which were not over. Once ranks are
+// lost it records no further host of the attempt: that loss ends the attempt, and others may follow from it. It
+// records none if the agents of all hosts are lost together. A silent agent may only be cut off: its ranks run
+// until it has heard nothing from the launcher for a while, and freeAt is after that.
+func (p *past) lostHost(now time.Time, name string, e agent.Lost, left []int) {
 	if !p.hostLost && !e.OfAll && !slices.Contains(p.lost, name) {
 		p.lost = append(p.lost, name)
 	}
-	p.hostLost = true
+	p.hostLost = p.hostLost || len(left) > 0
 	if e.Silent {
 		p.freeAt = now.Add(remote.EndsWithin)
 	}
@@ -246,7 +246,7 @@ func (h *history) outputFolder(folder string) string {
 	return filepath.Join(folder, fmt.Sprintf("restart.%d", h.restarts))
 }
 
-// found returns the file of a program that the first attempt found, if it still exists.
+// found returns the file of a program that the latest attempt found, if it still exists.
 func (h *history) found(program int) (string, bool) {
 	if program >= len(h.files) {
 		return "", false

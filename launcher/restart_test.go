@@ -173,10 +173,11 @@ func TestRestart_NoHostIsLeft(t *testing.T) {
 // One command that starts all agents would fail for a host that is lost.
 func TestRestart_StarterOfAllAgents(t *testing.T) {
 	p := past{history: new(history),
-		spec: &Job{Hosts: []Host{{"a", 1}, {"b", 1}}, Starter: []string{"srun", "{hosts}"}}}
+		spec: &Job{Hosts: []Host{{"a", 1}, {"b", 1}, {"c", 1}}, Starter: []string{"srun", "{hosts}"}}}
 	require.Equal(t, p.spec.Hosts, p.hostsToAsk())
-	p.lostHost(time.Now(), "b", agent.Lost{Ranks: []int{1}})
-	p.lostHost(time.Now(), "a", agent.Lost{Ranks: []int{0}}) // a consequence
+	p.lostHost(time.Now(), "c", agent.Lost{Ranks: []int{2}}, nil) // its ranks had ended: the job goes on
+	p.lostHost(time.Now(), "b", agent.Lost{Ranks: []int{1}}, []int{1})
+	p.lostHost(time.Now(), "a", agent.Lost{Ranks: []int{0}}, []int{0}) // a consequence
 	require.Equal(t, []Host{{"a", 1}}, p.hostsToAsk())
 	p.spec.Starter = []string{"ssh", "{host}"}
 	require.Equal(t, p.spec.Hosts, p.hostsToAsk(), "a host may come back")
@@ -186,9 +187,9 @@ func TestRestart_StarterOfAllAgents(t *testing.T) {
 func TestRestart_WaitsForRanksThatAreCutOff(t *testing.T) {
 	p := past{history: new(history)}
 	now := time.Now()
-	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}})
+	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}}, []int{0})
 	require.NoError(t, p.waitUntilFree(t.Context()))
-	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}, Silent: true})
+	p.lostHost(now, "a", agent.Lost{Ranks: []int{0}, Silent: true}, []int{0})
 	require.Equal(t, now.Add(remote.EndsWithin), p.freeAt)
 	p.freeAt = now.Add(100 * time.Millisecond)
 	require.NoError(t, p.waitUntilFree(t.Context()))

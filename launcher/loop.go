@@ -24,7 +24,7 @@ func (j *job) loop(ctx context.Context, signals <-chan os.Signal) (again bool, e
 	}()
 	j.live.begin(j, s)
 	j.hang = hangWatch{job: j, supervisor: s, detector: deadlock.NewDetector(len(j.programs.of), j.Stuck)}
-	j.records = records{job: j, supervisor: s, lost: make(map[int]bool), written: make(chan error)}
+	j.records = newRecords(j, s)
 	j.artifacts.job, j.artifacts.supervisor = j, s
 	j.artifacts.expectTimeout(j.past.began)
 	j.observers = []observer{&j.live, &j.hang, &j.records, &j.artifacts}

@@ -19,13 +19,19 @@ type records struct {
 	job        *job
 	supervisor *supervisor.Supervisor
 
-	asked   map[int]bool // ranks whose events are due
-	lost    map[int]bool // ranks whose agents are lost: they are not asked
-	writing int          // files that are being written
+	asked   map[int]int           // by rank: how often its events are due
+	lost    map[int]bool          // ranks whose agents are lost: they are not asked
+	writing int                   // files that are being written
+	latest  map[int]chan struct{} // by rank: closed when the latest events that have come are written
 	written chan error
 	until   time.Time // when what is due is given up
 	failed  bool      // the job has failed, and they have been asked for
 	hinted  bool      // the user has been told of --output-dir
+}
+
+func newRecords(j *job, s *supervisor.Supervisor) records {
+	return records{job: j, supervisor: s, asked: make(map[int]int), lost: make(map[int]bool),
+		latest: make(map[int]chan struct{}), written: make(chan error)}
 }
 
 // due reports whether events are still missing.
@@ -61,12 +67,12 @@ func (r *records) record(now time.Time, hint bool) {
 		}
 		return
 	}
-	r.asked, r.until = map[int]bool{}, now.Add(recordsTimeout)
+	r.until = now.Add(recordsTimeout)
 	var ranks []int
 	for id := range r.job.programs.of {
 		if !r.lost[id] {
 			ranks = append(ranks, id)
-			r.asked[id] = true
+			r.asked[id]++ // answers to an earlier request may still come
 		}
 	}
 	r.job.nodes.do(agent.Records{Ranks: ranks})
@@ -80,10 +86,12 @@ func (r *records) event(now time.Time, e agent.Event) {
 			r.lost[id] = true
 		}
 	case agent.Recorded:
-		if !r.asked[e.Rank] {
-			return // too late
+		if r.asked[e.Rank] == 0 {
+			return // not requested
 		}
-		delete(r.asked, e.Rank)
+		if r.asked[e.Rank]--; r.asked[e.Rank] == 0 {
+			delete(r.asked, e.Rank)
+		}
 		if len(e.Events) == 0 {
 			return // the rank has no recorder
 		}
@@ -92,9 +100,17 @@ func (r *records) event(now time.Time, e agent.Event) {
 			PID: r.supervisor.Process(e.Rank).PID, At: now}
 		r.writing++
 		name := j.rankFile(e.Rank, "events")
+		// What has come later replaces what has come before.
+		before, done := r.latest[e.Rank], make(chan struct{})
+		r.latest[e.Rank] = done
 		go func() {
+			if before != nil {
+				<-before
+			}
+			err := writeRecord(name, e.Events, origin)
+			close(done)
 			select {
-			case r.written <- writeRecord(name, e.Events, origin):
+			case r.written <- err:
 			case <-j.over:
 			}
 		}()

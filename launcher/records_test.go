@@ -1,11 +1,14 @@
 package launcher
 
 import (
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/supervisor"
 )
@@ -27,7 +30,7 @@ func TestRecordsWaitForNobodyInVain(t *testing.T) {
 	}}}
 	j.nodes.locate()
 	s := supervisor.New(time.Now(), supervisor.Config{Ranks: make([]supervisor.Rank, 4)})
-	r := records{job: j, supervisor: s, lost: make(map[int]bool), written: make(chan error)}
+	r := newRecords(j, s)
 	now := time.Now()
 	r.event(now, agent.Lost{Ranks: []int{3}})
 	r.record(now, false)
@@ -39,4 +42,37 @@ func TestRecordsWaitForNobodyInVain(t *testing.T) {
 		r.event(now, agent.Recorded{Rank: id, Events: []byte{}})
 	}
 	require.False(t, r.due(now))
+}
+
+// A job that fails while the answers to the user's request are under way asks again: all answers are waited for,
+// and the later ones remain.
+func TestRecordsOfTheLaterRequestRemain(t *testing.T) {
+	j := &job{Job: Job{OutputDir: t.TempDir()}, programs: programs{of: make([]int, 1)},
+		nodes: nodes{all: []*node{{name: "a", agent: new(notedAgent), ranks: []int{0}}}}}
+	j.nodes.locate()
+	s := supervisor.New(time.Now(), supervisor.Config{Ranks: make([]supervisor.Rank, 1)})
+	ring, fd, err := recorder.NewRing()
+	require.NoError(t, err)
+	defer ring.Close()
+	rank, err := recorder.Open(fd)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Close(fd))
+	early := ring.Copy()
+	rank.Note(recorder.Sent, 0, 0, 4711, 8)
+	late := ring.Copy()
+	r := newRecords(j, s)
+	now := time.Now()
+	r.record(now, true)
+	r.record(now, false)
+	r.event(now, agent.Recorded{Rank: 0, Events: early})
+	r.event(now, agent.Recorded{Rank: 0, Events: late})
+	r.event(now, agent.Recorded{Rank: 0, Events: early}) // not requested
+	for range 2 {
+		require.True(t, r.due(now))
+		r.wrote(<-r.written)
+	}
+	require.False(t, r.due(now))
+	text, err := os.ReadFile(j.rankFile(0, "events"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "4711")
 }

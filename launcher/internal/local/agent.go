@@ -51,6 +51,8 @@ type Agent struct {
 	ranks  map[int]*process
 	failed []int // failed ranks of the whole job, for ranks that are started later
 
+	sending sync.Mutex // an answer to Records; so what is sent later is also of a later time
+
 	pmi pmiService
 }
 

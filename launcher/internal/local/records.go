@@ -21,6 +21,8 @@ func (s *spawner) connectRecorder(p *process, d *descriptors) error {
 // sendRecords reports the contents of ranks' flight recorders. A rank that was not started, or has no
 // recorder, is reported without contents, because the launcher waits for an answer from each.
 func (a *Agent) sendRecords(ranks []int) {
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	for _, id := range ranks {
 		e := agent.Recorded{Rank: id}
 		a.mu.Lock()

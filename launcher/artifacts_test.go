@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/snapshot"
+	"github.com/weft-mpi/weft/internal/trace"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
+	"github.com/weft-mpi/weft/launcher/internal/output"
 )
 
 func leave(j *job, rank int, what snapshot.Artifact, data []byte) {
@@ -70,6 +72,35 @@ RANK  CALL  SITE    COUNT  BYTES  TIME  WAITING
 1     Recv  a.go:2  0      0      2s    0s
 0     Send  a.go:1  2      16     1s    0s
 without rank 2`, strings.Join(j.artifacts.callReport(), "\n"))
+}
+
+// Both ends of a message whose clocks disagree have no arrow, and are told as two ends.
+func TestTellTrace_CountsEndsWithoutAnArrow(t *testing.T) {
+	j := jobOnTwoHosts()
+	j.Trace = filepath.Join(t.TempDir(), "job.pftrace")
+	told, err := os.Create(filepath.Join(t.TempDir(), "told"))
+	require.NoError(t, err)
+	defer told.Close()
+	j.output, err = output.New(told, told)
+	require.NoError(t, err)
+	for rank, at := range []int64{2000, 1000} { // by one clock, received before the sender has begun
+		b := trace.NewBuffer(1<<20, time.Now())
+		if rank == 0 {
+			b.AddAt(at, trace.CallBegin, 0, 0, 1, 7, 8)
+		}
+		b.AddAt(at, []trace.Kind{trace.Sent, trace.Matched}[rank], 0, 0, 1-rank, 7, 8)
+		data, err := b.Encode(trace.Head{Rank: rank, Size: 3, Clock: 1, Calls: []string{"Send"}}, 64<<20)
+		require.NoError(t, err)
+		leave(j, rank, snapshot.Trace, data)
+	}
+	require.Nil(t, j.artifacts.tellTrace())
+	j.output.Flush(2 * time.Minute)
+	j.output.Close()
+	text, err := os.ReadFile(told.Name())
+	require.NoError(t, err)
+	require.Contains(t, string(text), "0 messages, without rank 2;")
+	require.Contains(t, string(text), "weft: the trace: 2 ends of messages without an arrow: the other ends are not "+
+		"in it, or were cancelled, or clocks disagree\n")
 }
 
 func TestArtifacts_TooMuchIsDropped(t *testing.T) {

@@ -108,10 +108,10 @@ func (p *past) countRestart() {
 	p.output.Notice("the job starts again: restart %d of %d", p.restarts, p.spec.Restarts)
 }
 
-// lostHost notes that the agent of a host is lost, and left of its ranks, which were not over. Once ranks are
-// lost it records no further host of the attempt: that loss ends the attempt, and others may follow from it. It
-// records none if the agents of all hosts are lost together. A silent agent may only be cut off: its ranks run
-// until it has heard nothing from the launcher for a while, and freeAt is after that.
+// lostHost notes that the agent of a host is lost, and with it left, those of its ranks that were not over.
+// Once ranks are lost it records no further host of the attempt: that loss ends the attempt, and others may
+// follow from it. It records none if the agents of all hosts are lost together. A silent agent may only be
+// cut off: its ranks run until it has heard nothing from the launcher for a while, and freeAt is after that.
 func (p *past) lostHost(now time.Time, name string, e agent.Lost, left []int) {
 	if !p.hostLost && !e.OfAll && !slices.Contains(p.lost, name) {
 		p.lost = append(p.lost, name)

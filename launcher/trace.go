@@ -42,8 +42,8 @@ func (d *artifacts) tellTrace() *Failure {
 		"shows it", plural.Count(len(sources), "rank"), d.job.Trace, plural.Count(sum.Events, "event"),
 		plural.Count(sum.Messages, "message"), without(missing))
 	if sum.Unpaired > 0 {
-		d.job.output.Notice("the trace: %s without an arrow: their other ends are not in the trace, or were "+
-			"cancelled", plural.Count(sum.Unpaired, "message"))
+		d.job.output.Notice("the trace: %s of messages without an arrow: the other ends are not in it, or "+
+			"were cancelled, or clocks disagree", plural.Count(sum.Unpaired, "end"))
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sum.Omitted)) {
 		d.job.output.Notice("the trace: the last %s of rank %d are left out; WEFT_TRACE=64M, or the "+

@@ -14,8 +14,8 @@
 //
 // A rank that was started and cannot be watched has NotStarted after Started, and is killed.
 //
-// Stopped, Continued and InputTaken may occur any number of times until Exited, and Output until OutputEnd.
-// Quiet, Moving, Answer, Sampled, Recorded and Artifact may occur any number of times, even after Exited.
+// Output may occur any number of times until OutputEnd. Stopped, Continued, InputTaken, Quiet, Moving,
+// Answer, Sampled, Recorded and Artifact may occur any number of times, even after Exited.
 //
 // AllStarted follows the last Started or NotStarted, even if Halt has kept ranks from being started; such a
 // rank has no events at all. Lost ends the events of an agent on another host. A rank is over after Exited,

@@ -132,8 +132,8 @@ func (p *process) shutdown() {
 	}
 }
 
-// watchPMI has the connection watched, unless it is closed: once the process is watched, its end may be handled
-// at any time.
+// watchPMI has the connection watched, unless it is closed: once the process is watched, its end may be
+// handled at any time.
 func (p *process) watchPMI() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -194,7 +194,8 @@ func (o *Output) Unwritten() int {
 	return n
 }
 
-// Failure returns the error of a sink that can no longer be written, once for each sink.
+// Failure returns an error of writing that it has not returned yet: of a sink that can no longer be written,
+// once for each sink, or of a file in the output folder, each time that one occurs.
 func (o *Output) Failure() (stream string, err error) {
 	if err = o.fileErr; err != nil {
 		o.fileErr = nil

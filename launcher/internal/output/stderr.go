@@ -18,8 +18,8 @@ const (
 	// altogether.
 	aggregateQuiet  = 200 * time.Millisecond
 	aggregateWithin = time.Second
-	// maxAggregated is the maximum length of a rank's text that is held back. A rank that writes more is not
-	// compared with others.
+	// maxAggregated is the maximum length of a rank's text that is held back. If a rank writes more, its text
+	// up to there is shown at once, and so is what is held of others.
 	maxAggregated = 64 << 10
 )
 

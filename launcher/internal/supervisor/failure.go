@@ -43,7 +43,7 @@ type Failure struct {
 	Program string
 	Status  int            // exit status of Exited and Aborted; for Stopped, of the rank that has failed
 	Signal  syscall.Signal // of Killed, Interrupted, Stopped
-	// the rest of the line for Stranded, Disturbed, Stopped, and for failures without a rank
+	// the rest of the line for Stranded, Disturbed, Stopped, HostLost, and for failures without a rank
 	Detail string
 }
 

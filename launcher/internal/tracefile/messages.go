@@ -40,7 +40,7 @@ type pairing struct {
 	messages []message
 	// by rank, and by the number of its Sent or Matched record: the message, or -1
 	of       [][]int
-	unpaired int // records of messages without the other end
+	unpaired int // ends of messages that get no arrow
 }
 
 // pair finds the two ends of each message: the n-th message sent with an envelope is the n-th received with
@@ -56,9 +56,7 @@ func pair(ranks []*trace.Rank) *pairing {
 		return s
 	}
 	p := &pairing{of: make([][]int, len(ranks))}
-	byNumber := map[int32]int{}
 	for i, r := range ranks {
-		byNumber[int32(r.Rank)] = i
 		before := map[uint32]int64{} // the latest record of each goroutine
 		for e := range r.Records() {
 			t := r.Epoch + e.Time

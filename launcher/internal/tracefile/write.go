@@ -1,4 +1,6 @@
-// Package tracefile writes the records of a job's ranks as one trace in Perfetto's format.
+// Package tracefile writes the records of a job's ranks as one trace in Perfetto's format. A rank's packets
+// are one sequence of Perfetto: names interned in it hold for it alone. The viewer draws an arrow (a flow)
+// from a send to its receive.
 package tracefile
 
 import (
@@ -22,7 +24,7 @@ type Source struct {
 // Summary describes the contents of a file.
 type Summary struct {
 	Events, Messages int
-	Unpaired         int           // ends of messages without the other end
+	Unpaired         int           // ends of messages that get no arrow
 	Omitted          map[int]int64 // by rank: events for which it had no room
 	Rough            []string      // hosts whose clocks were compared only by the time of day
 }

@@ -70,3 +70,28 @@ func TestLastLineOfALostHostIsShown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "whole\nhalf", string(text))
 }
+
+// eventsAgent has reported some events.
+type eventsAgent struct {
+	agent.Agent
+	events chan agent.Event
+}
+
+func (a *eventsAgent) Events() <-chan agent.Event { return a.events }
+
+// An agent that is lost before it gets Start does not know its ranks. They are lost all the same: otherwise the
+// others would wait for them in Init.
+func TestHostThatIsLostBeforeStartLosesItsRanks(t *testing.T) {
+	j, s, _ := surviving(t)
+	a, b := &eventsAgent{events: make(chan agent.Event, 1)}, &eventsAgent{}
+	j.nodes.all[0].agent, j.nodes.all[1].agent = a, b
+	events, over := make(chan agent.Event), make(chan struct{})
+	defer close(over)
+	j.nodes.merge(events, over)
+	a.events <- agent.Lost{Reason: "gone", Starting: true}
+	j.event(s, time.Now(), <-events)
+	notices := s.Ready().Notices
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], "rank 0 on ")
+	require.Contains(t, notices[0], "gone: the job goes on without it")
+}

@@ -170,12 +170,17 @@ func (h *nodes) locate() {
 }
 
 // merge sends the events of all agents to one Go channel, each agent's in its order, until over is closed.
+// The ranks of an agent that is lost before it was to start them are lost, too.
 func (h *nodes) merge(events chan<- agent.Event, over <-chan struct{}) {
 	for _, n := range h.all {
 		go func() {
 			for {
 				select {
 				case e := <-n.agent.Events():
+					if lost, is := e.(agent.Lost); is && lost.Ranks == nil {
+						lost.Ranks = n.ranks
+						e = lost
+					}
 					select {
 					case events <- e:
 					case <-over:

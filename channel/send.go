@@ -210,6 +210,13 @@ func (c *Channel) onPosted(lines int) {
 	}
 }
 
-// AllConsumed reports whether the peer has consumed all that was sent to it, and has said so. It is false
-// before the first message.
-func (c *Channel) AllConsumed() bool { return c.send.credited == c.send.sent && c.send.sent > 0 }
+// AllConsumed reports whether the peer has consumed all that was sent to it but CREDITs, and has said so. It
+// is a hint, and false before the first message.
+func (c *Channel) AllConsumed() bool {
+	s := &c.send
+	end := s.sent
+	if s.creditsEnd == end {
+		end = s.creditsFrom
+	}
+	return int32(s.credited-end) >= 0 && s.sent > 0
+}

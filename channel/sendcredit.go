@@ -4,6 +4,16 @@ import "github.com/weft-mpi/weft/internal/wordcopy"
 
 // sendCredit sends a CREDIT in the line that was reserved.
 func (c *Channel) sendCredit() error {
+	s := &c.send
+	if s.creditsEnd != s.sent {
+		s.creditsFrom = s.sent
+	}
+	err := c.postCredit()
+	s.creditsEnd = s.sent
+	return err
+}
+
+func (c *Channel) postCredit() error {
 	if c.peerMapped {
 		s := &c.send
 		header := headerWord(c.recv.consumed, credit, c.refuses, s.announcedEnd())

@@ -89,6 +89,8 @@ type sendRing struct {
 	queueFull     bool // since TakeQueueFull, a message has found the send queue full
 
 	large *largeSendRing // nil unless Config.KeepSmall
+
+	creditsFrom, creditsEnd uint32 // sent before and after the latest CREDITs in a row
 }
 
 // change begins the mirror of a ring at its first line. The counts of lines continue; everything sent before

@@ -34,8 +34,9 @@ func (m *Message) Total() int { return m.total }
 // Started reports whether a part of the message has been sent.
 func (m *Message) Started() bool { return m.started }
 
-// MarkAnnounced notes that an RTS, rather than a FIRST, has announced the whole message.
-func (m *Message) MarkAnnounced() { m.started = true }
+// MarkStarted notes that the message has begun by other means than TrySend: an RTS has announced all of it,
+// or First.TrySend was used.
+func (m *Message) MarkStarted() { m.started = true }
 
 // TrySend sends as much of the message as there is room for, and returns how many bytes went. With the
 // outcome Waiting, it waits for credit, the send queue, or larger slots (E3 to E5 in

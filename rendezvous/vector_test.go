@@ -69,7 +69,7 @@ func (c *courier) announceFront(more bool) (err error) {
 	switch {
 	case !m.Started() && len(m.Elems) == 1:
 		if _, ok, err = c.snd.TrySendRTS(c.ch, m.Envelope, m.Front(), token, more); ok {
-			m.MarkAnnounced()
+			m.MarkStarted()
 		}
 	case !m.Started():
 		_, err = m.TrySendHeader(c.ch)

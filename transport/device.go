@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/copycost"
 )
 
 // Device is one instance of a provider, owned by one rank.
 type Device interface {
-	// Query returns what the device can do. Of the answer, only CopyCall changes.
+	// Query returns what the device can do. Of the answer, only CopyCosts changes.
 	Query() DeviceAttr
 
 	// AllocPD makes a protection domain: QPs reach only regions of their own PD.
@@ -79,9 +81,9 @@ type DeviceAttr struct {
 	InlineWrites bool // QP.WriteInline
 	PeerMapped   bool // WriteInline stores directly into the peer's memory; PrefetchAddr has its address
 	DirectCopies bool // QP.Get, QP.Put and QP.Fill
-	// CopyCall is how long a Get of memory that is not mapped into this process takes before its first byte.
-	// It is measured where peers connect; 0 before, and where there is no such memory.
-	CopyCall time.Duration
+	// CopyCosts is what a Get of memory takes that is not mapped into this process. It is measured where
+	// peers connect; 0 before, and where there is no such memory. MappedKiB is 0 unless all is given.
+	CopyCosts copycost.Costs
 	// HugePages: memory that peers often read by QP.Get is moved to huge pages, so that many of them can read
 	// it at the same time.
 	HugePages      bool

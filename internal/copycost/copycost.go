@@ -1,13 +1,18 @@
 // Package copycost is the model of how bytes move best between two processes of a host. There are two ways.
 // Through memory that both have mapped a byte is copied twice, and its line goes from core to core in
 // between. By a system call that reads the other process's memory it is copied once, but the call takes time
-// before its first byte. Processors differ in both by a factor of four, so the numbers are measured, and
-// everything that depends on them follows from them here.
+// before its first byte. Processors differ in both by a factor of five, and the first changes while a program
+// runs, if a host moves the cores of a virtual machine apart. So the numbers are measured, and everything
+// that depends on them follows from them here.
 package copycost
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
-// Costs are the numbers of a rank. A zero field stands for the default.
+// Costs are the numbers between two processes. A zero field stands for that of Default.
 type Costs struct {
 	Call    time.Duration // duration of a call before its first byte
 	CallKiB time.Duration // of a call that has begun, for each KiB
@@ -17,24 +22,48 @@ type Costs struct {
 }
 
 // Default has the numbers that hold until they are measured: those of an AMD EPYC (family 26) in a virtual
-// machine whose cores share no cache.
+// machine whose cores are far apart.
 var Default = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond,
 	MappedKiB: 205 * time.Nanosecond}
+
+// Parse parses three durations, such as 950ns,65ns,40ns, in the order of the fields.
+func Parse(text string) (Costs, error) {
+	var c Costs
+	f := strings.Split(text, ",")
+	if len(f) != 3 {
+		return c, fmt.Errorf("%q has %d durations, not 3", text, len(f))
+	}
+	for i, d := range [...]*time.Duration{&c.Call, &c.CallKiB, &c.MappedKiB} {
+		var err error
+		if *d, err = time.ParseDuration(strings.TrimSpace(f[i])); err != nil || *d <= 0 {
+			return c, fmt.Errorf("%q is not a duration such as 500ns, above 0", f[i])
+		}
+	}
+	return c, nil
+}
 
 const (
 	// announced is how much longer an announced message takes, besides the call, than one that comes through
 	// mapped memory: its sender's wait, and the look-up of its key.
 	announced = 300 * time.Nanosecond
-	// Fragment is the length of the fragments in which a message goes through mapped memory, so that one
-	// process copies a fragment in while the other copies the one before out.
-	Fragment = 8 << 10
-	// Of both copies' time, overlapped is what a fragment takes while both processes copy, in per cent: they
-	// also wait for each other's lines.
-	overlapped = 65
-	// MaxMapped is the longest message that goes through mapped memory: from twice that length on, both
-	// processes take part in the single copy.
+	// Of both copies' time, overlapped is what a fragment takes while each process copies one, in per cent:
+	// half, and the wait for the other's lines.
+	overlapped = 62
+	// MinAwaited is a length up to which no processor gains by the call.
+	MinAwaited = 2 << 10
+	// MaxMapped is the longest message that goes through mapped memory. Both processes take part in the
+	// single copy of a longer one, and its pages are huge.
 	MaxMapped = 128 << 10
+
+	minFragment = 8 << 10
 )
+
+// Fragment returns the greatest length of the fragments in which a message of n bytes goes through mapped
+// memory, so that one process copies a fragment in while the other copies the one before out. Each takes some
+// 80 ns besides its copies, so a message has few of them.
+func Fragment(n int) int {
+	return min(max((n/3+63)&^63, minFragment), 24<<10)
+}
 
 func (c Costs) orDefault() Costs {
 	for _, f := range [...][2]*time.Duration{
@@ -53,12 +82,12 @@ func (c Costs) Awaited() int {
 	c = c.orDefault()
 	call := c.Call + announced
 	whole := kib(call, c.MappedKiB-c.CallKiB)
-	if whole <= Fragment {
-		return whole
+	if whole <= minFragment {
+		return max(whole, MinAwaited)
 	}
-	// The first copy of the first fragment and the last copy of the last overlap with nothing.
+	// The first copy of the first fragment, and the last copy of the last one, overlap with nothing.
 	each := c.MappedKiB * overlapped / 100
-	return max(Fragment, kib(call-(c.MappedKiB-each)*(Fragment>>10), each-c.CallKiB))
+	return max(minFragment, kib(call-(c.MappedKiB-each)*(minFragment>>10), each-c.CallKiB))
 }
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other
@@ -71,8 +100,11 @@ func (c Costs) StagedByBoth() int { c = c.orDefault(); return kib(2*c.Call, c.Ma
 // kib returns the number of bytes, at most MaxMapped, for which a way that takes longer by more for each KiB
 // makes up for t.
 func kib(t, more time.Duration) int {
-	if more <= 0 || t >= more*(MaxMapped>>10) {
+	switch {
+	case t <= 0:
+		return 0
+	case more <= 0 || t >= more*(MaxMapped>>10):
 		return MaxMapped
 	}
-	return max(0, int(t*1024/more))
+	return int(t * 1024 / more)
 }

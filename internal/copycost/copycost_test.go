@@ -7,12 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of three processors.
+// The numbers of three processors, the last of them with cores that share a cache and with others.
 var (
-	xeon207      = Costs{Call: 500 * time.Nanosecond, CallKiB: 70 * time.Nanosecond, MappedKiB: 210 * time.Nanosecond}
-	epycApart    = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond, MappedKiB: 205 * time.Nanosecond}
-	epycTogether = Costs{Call: 950 * time.Nanosecond, CallKiB: 65 * time.Nanosecond, MappedKiB: 40 * time.Nanosecond}
+	xeon207      = costs(500, 70, 210)
+	epycApart    = costs(2300, 65, 205)
+	epycTogether = costs(950, 60, 40)
+	epycFar      = costs(950, 60, 140)
 )
+
+func costs(call, callKiB, mappedKiB time.Duration) Costs { return Costs{call, callKiB, mappedKiB} }
 
 // TestChoices are those that measurements have found best on three processors.
 func TestChoices(t *testing.T) {
@@ -24,8 +27,10 @@ func TestChoices(t *testing.T) {
 		{"Xeon, model 207", xeon207, 4 << 10, 8<<10 - 1, 0, 8<<10 - 1, 0, 8<<10 - 1},
 		{"EPYC, family 26, cores apart", epycApart, 16 << 10, 32<<10 - 1, 16 << 10, 32<<10 - 1, 32 << 10,
 			64<<10 - 1},
-		{"EPYC, family 26, cores that share a cache", epycTogether, 128 << 10, 128 << 10, 64 << 10, 128 << 10,
-			64 << 10, 128 << 10},
+		{"EPYC, family 26, cores that share a cache", epycTogether, MaxMapped, MaxMapped, MaxMapped,
+			MaxMapped, MaxMapped, MaxMapped},
+		{"the same processor, when its host has moved the cores apart", epycFar, 16 << 10, 64 << 10, 8 << 10,
+			16 << 10, 16 << 10, 32 << 10},
 	} {
 		for what, v := range map[string][3]int{
 			"awaited": {c.awaited, c.costs.Awaited(), c.awaitedMost},
@@ -37,4 +42,27 @@ func TestChoices(t *testing.T) {
 		}
 	}
 	require.Equal(t, Default.Awaited(), Costs{}.Awaited())
+}
+
+// TestForced: each way can be forced, for every length.
+func TestForced(t *testing.T) {
+	for text, want := range map[string]int{"1s,1ns,1ns": MaxMapped, "1ns, 1ns, 1s": MinAwaited} {
+		c, err := Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, want, c.Awaited())
+	}
+	for _, text := range []string{"", "1s", "1s,1s,0s", "1s,-1s,1s", "1s,1s,1s,1s", "1s,1s,fast"} {
+		_, err := Parse(text)
+		require.Error(t, err, text)
+	}
+}
+
+// TestFragment: more than one, and few.
+func TestFragment(t *testing.T) {
+	for n := minFragment + 1; n <= MaxMapped; n += 1000 {
+		f := Fragment(n)
+		require.Less(t, f, n)
+		require.LessOrEqual(t, (n+f-1)/f, 6)
+		require.Zero(t, f%8, "of whole words")
+	}
 }

@@ -15,7 +15,7 @@ type Setting struct {
 
 // All the settings, in the order in which they are printed.
 var All = []*Setting{Fabric, Interface, Lanes, Reconnect, Ports, Checksum, ConnectTimeout, PeerTimeout,
-	HugePages, CopyCall, TLS,
+	HugePages, CopyCosts, TLS,
 	SecretFile, Coordinator, StartTimeout, CoresPerRank, HandlerCores, Endpoints, Phases, KeepSmall,
 	Threshold, Vector,
 	Budget, ShrinkAfter, TailLooks, ReplyTimeout, Passive, EagerMax, Rendezvous, UnexpectedMax,
@@ -51,10 +51,12 @@ var (
 	HugePages = &Setting{"WEFT_HUGE_PAGES", "on",
 		"on moves the buffers of long messages that are used repeatedly onto huge pages, for shared " +
 			"memory, which makes copies about twice as fast; off leaves buffers where they are"}
-	CopyCall = &Setting{"WEFT_COPY_CALL", "",
-		"how long the system takes before the first byte when a rank reads another's memory, such as " +
-			"500ns, which decides how messages and collectives of 4 to 64 KiB move; empty to measure it; " +
-			"see weft info --costs; for experts"}
+	CopyCosts = &Setting{"WEFT_COPY_COSTS", "",
+		"what copies between ranks of a host take, which decides how messages and collectives of 2 to 128 " +
+			"KiB move: how long the system takes before the first byte when a rank reads another's memory, " +
+			"how long for each KiB then, and how long both copies through shared memory take for each KiB, " +
+			"such as 950ns,65ns,40ns; 1s,1ns,1ns always takes shared memory, 1ns,1ns,1s never; empty to " +
+			"measure it; see weft info --costs; for experts"}
 	TLS = &Setting{"WEFT_TLS", "off",
 		"on encrypts connections between ranks with TLS 1.3, with certificates made from the job's " +
 			"secret; all ranks need the same"}

@@ -41,13 +41,15 @@ type Foreign struct {
 	Secret [32]byte
 }
 
-func (*Foreign) Prove() error                     { return errShared }
-func (*Foreign) Read([]byte, uint64) error        { return errShared }
-func (*Foreign) Write([]byte, uint64) error       { return errShared }
-func (*Foreign) Call() uint64                     { return 0 }
-func (*Foreign) TimeCall() (time.Duration, error) { return 0, errShared }
+func (*Foreign) Prove() error               { return errShared }
+func (*Foreign) Read([]byte, uint64) error  { return errShared }
+func (*Foreign) Write([]byte, uint64) error { return errShared }
+func (*Foreign) Call() uint64               { return 0 }
 
-func TimeOwnCall() (time.Duration, error) { return 0, errShared }
+func (*Foreign) TimeCall() (call, each time.Duration, err error) { return 0, 0, errShared }
+func TimeOwnCall() (call, each time.Duration, err error)         { return 0, 0, errShared }
+
+const TimedBytes = 32
 
 func (*Foreign) Blocked() bool { return false }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -44,9 +45,8 @@ type Config struct {
 	// only when this process ends.
 	Fatal func(peer uint32, err error)
 
-	// CopyCall is how long a system call that copies memory of another process takes before its first byte;
-	// 0: the provider measures it.
-	CopyCall time.Duration
+	// CopyCosts is what copies between processes of a host take; zero: the provider measures it.
+	CopyCosts copycost.Costs
 
 	// HugePages allows a provider to move memory that peers often reach onto huge pages.
 	HugePages bool

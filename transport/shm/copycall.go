@@ -5,22 +5,26 @@ import (
 
 	uatomic "go.uber.org/atomic"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// copyCall is the duration of a system call that copies a few bytes of a peer's memory. It is measured with
-// the first peers that connect; the minimum counts.
+// copyCall is what a system call takes that copies a peer's memory: before its first byte, and for each KiB.
+// It is measured with the first peers that connect; the minimum counts.
 type copyCall struct {
 	peers uatomic.Int32
 	ns    uatomic.Int64 // 0: not known
+	kib   uatomic.Int64 // 0: not known
+
+	pinned copycost.Costs // instead of all of this, unless it is zero
 }
 
 const measuredPeers = 3
 
-// pin sets the duration instead of measuring it, unless call is 0.
-func (c *copyCall) pin(call time.Duration) {
-	if call > 0 {
-		c.ns.Store(int64(call))
+// pin sets the numbers instead of measuring them, unless they are zero.
+func (c *copyCall) pin(costs copycost.Costs) {
+	if c.pinned = costs; costs.Call > 0 {
+		c.ns.Store(int64(costs.Call))
 		c.peers.Store(measuredPeers)
 	}
 }
@@ -29,16 +33,28 @@ func (c *copyCall) measure(own *sys.Foreign) {
 	if c.peers.Inc() > measuredPeers {
 		return
 	}
-	call, err := own.TimeCall()
-	for ns := int64(call); err == nil; {
-		least := c.ns.Load()
-		if least != 0 && least <= ns || c.ns.CompareAndSwap(least, ns) {
+	if call, each, err := own.TimeCall(); err == nil {
+		least(&c.ns, call)
+		least(&c.kib, each)
+	}
+}
+
+// least stores a duration that is less than all before; 0 is none.
+func least(to *uatomic.Int64, t time.Duration) {
+	for ns := int64(t); ns > 0; {
+		before := to.Load()
+		if before != 0 && before <= ns || to.CompareAndSwap(before, ns) {
 			return
 		}
 	}
 }
 
-func (c *copyCall) known() time.Duration { return time.Duration(c.ns.Load()) }
+func (c *copyCall) known() copycost.Costs {
+	if c.pinned.Call > 0 {
+		return c.pinned
+	}
+	return copycost.Costs{Call: time.Duration(c.ns.Load()), CallKiB: time.Duration(c.kib.Load())}
+}
 
 // isMeasured reports whether enough peers could be read to assume that every peer can. If one cannot, the
 // first copy finds that out.

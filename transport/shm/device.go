@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
@@ -23,10 +24,10 @@ type Options struct {
 	// never access the memory of another process by system calls: what is not in an arena goes through the
 	// rings
 	NoCMA       bool
-	NoHugePages bool          // do not move the program's memory to huge pages
-	CopyCall    time.Duration // the value of DeviceAttr.CopyCall; 0: measure it
-	AuthTimeout time.Duration // for an unauthenticated peer; 2 s
-	PeerTimeout time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
+	NoHugePages bool           // do not move the program's memory to huge pages
+	CopyCosts   copycost.Costs // the value of DeviceAttr.CopyCosts; zero: measure it
+	AuthTimeout time.Duration  // for an unauthenticated peer; 2 s
+	PeerTimeout time.Duration  // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
 	// called, from any goroutine, when this process cannot continue: see fabric.Config
@@ -89,18 +90,18 @@ func New(o Options) (*Device, error) {
 		}
 		o.Arena = max(min(2*total, maxArena), minArena)
 	}
-	probe := new([nonceSize]byte)
-	rand.Read(probe[:])
+	probe := make([]byte, max(nonceSize, sys.TimedBytes)) // peers measure how long all of it takes
+	rand.Read(probe)
 	a, err := newArena(o.Arena)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{opts: o, asymmetric: sys.JoinBarrier(), probe: probe, arena: a}
+	d := &Device{opts: o, asymmetric: sys.JoinBarrier(), probe: (*[nonceSize]byte)(probe), arena: a}
 	if err := d.Init(); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	d.huge.began = time.Now()
-	d.copyCall.pin(o.CopyCall)
+	d.copyCall.pin(o.CopyCosts)
 	d.huge.off = o.NoHugePages || o.NoCMA || os.Getpagesize() != minPage || !sys.CanCollapse()
 	d.Regions = verbs.NewTable(memory{d}, d.Query)
 	d.liveness.stopped = make(chan struct{})
@@ -117,7 +118,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		PollableCQs: true, CopyCall: d.copyCall.known(), HugePages: !d.huge.off,
+		PollableCQs: true, CopyCosts: d.copyCall.known(), HugePages: !d.huge.off,
 	}
 }
 

@@ -16,7 +16,7 @@ var Fabric = fabric.Fabric{
 	Piece:          4 << 20,
 	Open: func(c fabric.Config) (transport.Device, error) {
 		d, err := New(Options{PeerTimeout: c.PeerTimeout, Running: c.Running,
-			NoHugePages: !c.HugePages, CopyCall: c.CopyCall, Fatal: c.Fatal, Log: c.Log})
+			NoHugePages: !c.HugePages, CopyCosts: c.CopyCosts, Fatal: c.Fatal, Log: c.Log})
 		if err != nil {
 			return nil, err
 		}

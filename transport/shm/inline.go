@@ -42,8 +42,15 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	return q.endInline(end, tail)
 }
 
-// writeParts finishes a WriteInline of any length.
+// writeParts finishes a WriteInline of any length. The first line of a very long one, which the peer may be
+// polling, is written after the others: it goes from core to core once. A stream of shorter ones would lose.
 func (q *qp) writeParts(at, end unsafe.Pointer, head, payload []byte, tail uint64) bool {
+	if len(payload) > firstLast {
+		first := int(-(uintptr(at) + uintptr(len(head))) % lineSize) // bytes of the payload in that line
+		rest := unsafe.Add(at, len(head)+first)
+		sys.CopyLong(unsafe.Slice((*byte)(rest), len(payload)-first), payload[first:])
+		payload = payload[:first]
+	}
 	putShort(at, head)
 	putShort(unsafe.Add(at, len(head)), payload)
 	return q.endInline(end, tail)
@@ -81,6 +88,11 @@ func (q *qp) writeTo(key transport.Key, t *target) {
 // longWrite is the length above which an inline Write uses a copy that avoids fetching the destination's
 // cache lines.
 const longWrite = 512
+
+// firstLast is the length above which the first line of an inline Write is written last.
+const firstLast = 4 << 10
+
+const lineSize = 64
 
 // putShort copies b, with few instructions for the two most common lengths.
 func putShort(at unsafe.Pointer, b []byte) {

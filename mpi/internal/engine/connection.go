@@ -232,7 +232,7 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 		return
 	}
 	f.addPeer(p)
-	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, f.shortLimit()
+	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, p.copies.begin(f)
 	e.connections.settledLocked(p)
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)
 	e.recorder.Stamp()

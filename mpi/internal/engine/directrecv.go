@@ -81,6 +81,9 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 				if there && kind == channel.RTS {
 					return v.recvAnnouncedLocked(p, env, body, buf)
 				}
+				if there && kind == channel.First {
+					return v.recvFragmentsLocked(p, env, body, buf)
+				}
 				if owing = p.workPending(); err == nil && p.ch.Due() != channel.DueNothing {
 					v.e.progress.deferPeer(p) // whether or not a message follows
 				}

@@ -13,9 +13,11 @@ import (
 // polls that word for a while, without a request or a pass. If the word does not arrive, the send goes on as
 // any other.
 //
-// From some length on, a message that fits a slot is announced too, if its receiver is likely to be waiting:
-// it has consumed all earlier messages. If it does not take the message at once, the sender withdraws it and
-// copies it into a slot. So such a send waits at most for a pass of the receiver, not for the receive.
+// If the receiver of a message is likely to be waiting, since it has consumed all earlier messages, costs
+// decide (copycosts.go): up to some length the message goes through the ring, in fragments if it is long;
+// longer ones are announced, even those that fit a slot. If the receiver does not take the announcement of
+// one of these at once, the sender withdraws it and copies the message into a slot. So such a send waits at
+// most for a pass of the receiver, not for the receive.
 
 const (
 	finPolls      = 128 // polls for the FIN of a short message
@@ -26,35 +28,52 @@ const (
 // directToken is the token of an announcement that has no request.
 const directToken = 1<<32 - 1
 
-// unawaited counts short messages that were announced because the receiver seemed to wait, and did not.
-type unawaited struct {
+// backoff counts failures in a row of a way to send, to try it less often.
+type backoff struct {
 	inARow int
-	skip   int // messages to send in slots before the next one is announced
+	skip   int // messages to send otherwise before the next try
 }
 
-// maxUnawaited bounds inARow, and so skip to 1023 messages.
-const maxUnawaited = 10
+// maxInARow bounds inARow, and so skip to 1023 messages.
+const maxInARow = 10
+
+// next reports whether to try for the next message.
+func (b *backoff) next() bool {
+	if b.skip > 0 {
+		b.skip--
+		return false
+	}
+	return true
+}
+
+func (b *backoff) failed() {
+	b.inARow = min(b.inARow+1, maxInARow)
+	b.skip = 1<<b.inARow - 1
+}
 
 // sendLongLocked does a blocking send of a message longer than shortLimit. If ok is false it did nothing. If
 // r is nil the send is complete; otherwise the caller waits for r, and sends again if r was withdrawn.
 func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
+	if s.canAnnounceDirectLocked(p) && p.ch.AllConsumed() && p.copies.throughRing(len(buf)) {
+		if r, ok = s.sendThroughRingLocked(p, env, buf); ok {
+			return r, true
+		}
+	}
 	if len(buf) > p.eagerLimit {
 		if s.canAnnounceDirectLocked(p) {
 			return s.sendAnnouncedLocked(p, env, buf)
 		}
 		return nil, false
 	}
-	if p.unawaited.skip > 0 {
-		p.unawaited.skip--
-	} else if p.ch.AllConsumed() && s.canAnnounceDirectLocked(p) {
+	if len(buf) > p.copies.awaited && p.unawaited.next() && s.canAnnounceDirectLocked(p) &&
+		p.ch.AllConsumed() {
 		if r, ok = s.sendAnnouncedLocked(p, env, buf); ok {
 			if r == nil {
 				p.unawaited.inARow = 0
 				return nil, true
 			}
-			p.unawaited.inARow = min(p.unawaited.inARow+1, maxUnawaited)
-			p.unawaited.skip = 1<<p.unawaited.inARow - 1
+			p.unawaited.failed()
 			if !r.completed() {
 				s.e.Cancels.cancelLocked(r, nil)
 			}
@@ -92,7 +111,7 @@ func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *reque
 	r.contiguous(buf)
 	r.kind, r.rank = kindSend, p.rank
 	r.msg.Start(env, r.vec)
-	r.msg.MarkAnnounced()
+	r.msg.MarkStarted()
 	r.msg.Skip()
 	r.setPeer(p)
 	if p.state != peerOpen { // it has failed meanwhile, and the announcement with it

@@ -20,7 +20,8 @@ func TestDirectSend_NotTakenAtOnceGoesIntoASlot(t *testing.T) {
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 	connected(t, w)
 	for _, e := range w {
-		e.peers[1-e.Rank()].shortLimit = 100
+		p := e.peers[1-e.Rank()]
+		p.shortLimit, p.copies.awaited, p.copies.sampled = 100, 100, false
 	}
 	ranks(t, w, func(e *Engine) error {
 		peer, in := 1-e.Rank(), make([]byte, n)

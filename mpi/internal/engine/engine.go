@@ -160,6 +160,7 @@ type Engine struct {
 	failures          failures
 	Recovery          Recovery
 	idleShrinker      idleShrinker
+	mappedKiB         atomic.Int64 // of CopyCosts; 0 before it is known
 }
 
 // DefaultMaxUnexpectedCount is how many unexpected messages a rank stores, each in about 300 bytes besides

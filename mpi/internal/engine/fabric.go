@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -36,7 +35,7 @@ type fabric struct {
 	pd         transport.PD
 	cq         transport.CQ
 	eagerLimit int
-	// messages up to eagerLimit are announced too, if their receiver is probably waiting
+	// whether what copies take decides how a message moves whose receiver is probably waiting
 	awaits bool
 	reads  int                     // Reads of one QP under way at once
 	views  transport.ViewRegistrar // nil if the buffer of a work request must be contiguous
@@ -114,32 +113,6 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 		f.lastQP, f.lastPeer = q, f.byQP[q]
 	}
 	return f.lastPeer
-}
-
-// shortLimit returns the length up to which a blocking send always uses a slot, even if the receiver is
-// probably waiting.
-func (f *fabric) shortLimit() int {
-	if !f.awaits {
-		return f.eagerLimit
-	}
-	return min(f.eagerLimit, f.copyCosts().Awaited())
-}
-
-// copyCosts returns what copies between processes of this host take, as far as it is known.
-func (f *fabric) copyCosts() copycost.Costs {
-	a := f.Device.Query()
-	return copycost.Costs{Call: a.CopyCall}
-}
-
-// CopyCosts returns what copies between this rank's process and others of its host take, as far as it is
-// known. It needs no lock, and takes some tens of nanoseconds.
-func (e *Engine) CopyCosts() copycost.Costs {
-	for _, f := range e.fabrics {
-		if c := f.copyCosts(); c.Call > 0 {
-			return c
-		}
-	}
-	return copycost.Costs{}
 }
 
 // HugePages reports whether memory of this process that others often read is moved to huge pages.

@@ -43,6 +43,7 @@ type Hub struct {
 	Memory     Allocations
 	failed     failedRanks
 	sleepers   sleepers
+	clock      tickClock
 	queues     cqSet
 	connects   chan struct{} // semaphore: bounds the connects that run at once
 	heartbeat  heartbeat
@@ -105,6 +106,7 @@ func (h *Hub) endpointsOf(c *Config) int {
 func (h *Hub) open() error {
 	h.making.Lock()
 	defer h.making.Unlock()
+	h.clock.begin()
 	for _, f := range h.conf.Fabrics {
 		h.devices = append(h.devices, &device{Fabric: f, name: f.Device.Query().Provider})
 	}

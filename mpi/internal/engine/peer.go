@@ -28,10 +28,11 @@ type peer struct {
 	eagerLimit int
 	// length up to which a blocking send uses a slot even if the receiver is probably waiting
 	shortLimit int
-	unawaited  unawaited
-	fabric     *fabric // nil until either side has begun the connection
-	ch         *channel.Channel
-	cause      error // in peerFailed: why
+	// messages that were announced because the receiver seemed to wait, and did not
+	unawaited backoff
+	fabric    *fabric // nil until either side has begun the connection
+	ch        *channel.Channel
+	cause     error // in peerFailed: why
 	// Hub.PeerFailed was called for it
 	failureReported bool
 
@@ -57,6 +58,7 @@ type peer struct {
 	windowParts         []byte             // PARTs of the message of windows that is arriving
 	oneSided            int                // operations posted on its memory in windows
 	stats               protocols
+	copies              peerCopies
 }
 
 func (e *Engine) peerLocked(rank int) *peer {

@@ -34,6 +34,8 @@ type Recvs struct {
 	copyBudget int
 	header     int   // see Config
 	began      int64 // for the hook: when the Recv that is receiving directly began; else 0
+	// the request of a Recv that has taken a part of its message directly, until that waits for it
+	begun *request
 }
 
 // Recv receives into buf: directly from the peer's ring if possible, else with a request. elem is the size of
@@ -144,7 +146,12 @@ func (v *Recvs) IrecvVec(context uint32, vec [][]byte, src, tag, elem int) (Requ
 // waitAndUnlock begins a receive with a request and waits for it.
 func (v *Recvs) waitAndUnlock(context uint32, buf []byte, src, tag, elem int) (Status, error) {
 	v.e.mu.assertHeld()
-	r, err := v.beginLocked(context, buf, src, tag, elem)
+	r, err := v.begun, error(nil)
+	if r != nil {
+		v.begun, r.status.Elem = nil, elem
+	} else {
+		r, err = v.beginLocked(context, buf, src, tag, elem)
+	}
 	v.e.mu.Unlock()
 	if err != nil {
 		return Status{}, err

@@ -4,7 +4,6 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/internal/recorder"
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -18,6 +17,7 @@ import (
 type Sends struct {
 	e           *Engine
 	creditSpins uint32 // sends that found a ring full and polled for credits
+	first       eager.First
 }
 
 // register registers the handlers of the sender's messages and completions.
@@ -326,29 +326,8 @@ func (s *Sends) spinForCreditsLocked(p *peer) bool {
 		s.e.progress.poll()
 		return p.state == peerOpen
 	}
-	for range creditPolls {
-		if p.ch.Ready() {
-			given, blocked, err := p.ch.PollCredits()
-			if p.ch.Due() != channel.DueNothing {
-				s.e.progress.deferPeer(p)
-			}
-			if err != nil {
-				s.e.failures.failPeer(p, err)
-			}
-			if given || blocked || err != nil {
-				return given && err == nil
-			}
-		}
-		if s.e.mu.wanted() {
-			break
-		}
-		sys.AwaitLoads()
-	}
-	return false
+	return s.pollForCreditsLocked(p)
 }
-
-// creditPolls is how often spinForCreditsLocked polls.
-const creditPolls = 200
 
 // shouldCoalesceTo is shouldCoalesce for a world rank, which may be this rank.
 func (h *coalescer) shouldCoalesceTo(dst, n int) bool {
@@ -493,7 +472,7 @@ func (s *Sends) announceLocked(p *peer, r *request, more bool) (ok bool, err err
 	case !m.Started() && len(r.vec) == 1:
 		id, ok, err = p.fabric.sender.TrySendRTS(p.ch, m.Envelope, r.vec[0], r.token(), more)
 		if ok {
-			m.MarkAnnounced()
+			m.MarkStarted()
 		}
 	case !m.Started():
 		return m.TrySendHeader(p.ch)

@@ -235,7 +235,7 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 		case err != nil || o == channel.Waiting:
 			return false, err
 		case o == channel.Done:
-			m.MarkAnnounced()
+			m.MarkStarted()
 			m.Finish()
 			p.stats.eager(n)
 			v.e.recorder.Note(recorder.Sent, m.Context, p.rank, int(m.Tag), n)
@@ -248,7 +248,7 @@ func (v *viewMessages) trySendLocked(p *peer, r *request) (through bool, err err
 	if !ok {
 		return false, err
 	}
-	m.MarkAnnounced()
+	m.MarkStarted()
 	r.openTransfers++
 	r.announcement = id + 1
 	p.stats.Rendezvous++

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
@@ -27,9 +28,9 @@ func (o *Options) readFabric(set setting.Values) (err error) {
 	if c.HugePages, err = set.Of(setting.HugePages).On(); err != nil {
 		return err
 	}
-	if v := set.Of(setting.CopyCall); v.String() != "" {
-		if c.CopyCall, err = v.Duration(); err != nil {
-			return err
+	if v := set.Of(setting.CopyCosts); v.String() != "" {
+		if c.CopyCosts, err = copycost.Parse(v.String()); err != nil {
+			return fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
 		}
 	}
 	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {

@@ -150,7 +150,7 @@ type PD struct {
 	closed  bool
 }
 
-// Limits returns what the device can do, without measurements such as CopyCall, which may change.
+// Limits returns what the device can do, without measurements such as CopyCosts, which may change.
 func (t *Table) Limits() *transport.DeviceAttr { return &t.attr }
 
 // DeviceAttr returns the present answer of the device's Query.

@@ -1,0 +1,53 @@
+package copycost
+
+// Samples has what copies of one kind take, from samples of those that a process makes anyway. The least of a
+// window of samples counts: whatever else goes on makes a copy longer, none shorter. Each window replaces the
+// one before, so changes are followed both ways.
+type Samples struct {
+	copies  uint32 // so far
+	samples uint32 // in the present window
+	least   int64  // of them, for each KiB
+	value   int64  // of the last whole window; 0 before
+}
+
+const (
+	window   = 4  // samples
+	interval = 64 // copies of which one is sampled, after the first window
+	// MinSample is the shortest copy that is sampled.
+	MinSample = 4 << 10
+)
+
+// Due reports whether the next copy is to be sampled.
+func (s *Samples) Due() bool {
+	s.copies++
+	return s.value == 0 && s.copies < window*interval || s.copies%interval == 0
+}
+
+// Note notes a sample: how long a copy took, in any unit. It reports whether a window has ended, and with it
+// the value changed.
+func (s *Samples) Note(t int64, bytes int) bool {
+	if t <= 0 || bytes < MinSample {
+		return false
+	}
+	if each := max(1, t*1024/int64(bytes)); s.samples == 0 || each < s.least {
+		s.least = each
+	}
+	if s.samples++; s.samples < window {
+		return false
+	}
+	s.value, s.samples = s.least, 0
+	return true
+}
+
+// KiB returns what a copy takes for each KiB; 0 if it is not known.
+func (s *Samples) KiB() int64 { return s.value }
+
+// Exploration decides which messages go through mapped memory only so that there are samples: the first ones,
+// and now and then one.
+type Exploration uint32
+
+// Next reports whether the next message should.
+func (e *Exploration) Next() bool {
+	*e++
+	return *e <= 2*window || *e%(8*interval) == 0
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-mpi/weft/internal/copycost"
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// peerCopies has what copies between this rank and a peer of its host take, and what follows from that for a
+// message whose receiver is probably waiting.
+type peerCopies struct {
+	// Length up to which it goes through the ring; -1 if the lengths of all messages are decided otherwise.
+	// It need not be the peer's.
+	awaited  int
+	sampled  bool // the costs are measured
+	in, out  copycost.Samples
+	explores copycost.Exploration
+	growth   backoff // messages in fragments that were too long for the present slots
+}
+
+// begin begins with a peer of a fabric, and returns the length up to which a blocking send always uses
+// a slot.
+func (c *peerCopies) begin(f *fabric) (shortLimit int) {
+	*c = peerCopies{awaited: -1}
+	if !f.awaits {
+		return f.eagerLimit
+	}
+	costs := f.Device.Query().CopyCosts
+	c.awaited, c.sampled = costs.Awaited(), costs.MappedKiB == 0
+	return min(f.eagerLimit, c.awaited, copycost.MinSample-1)
+}
+
+// throughRing reports whether a message of n bytes for which the receiver probably waits goes through the
+// ring.
+func (c *peerCopies) throughRing(n int) bool {
+	return n <= c.awaited ||
+		c.sampled && n >= copycost.MinSample && n <= copycost.MaxMapped && c.explores.Next()
+}
+
+// beginSample returns the time if the next copy of n bytes is to be sampled, else 0.
+func (c *peerCopies) beginSample(s *copycost.Samples, n int) int64 {
+	if n >= copycost.MinSample && c.sampled && s.Due() {
+		return sys.Ticks()
+	}
+	return 0
+}
+
+// endSample notes the sample that began then, of a copy of n bytes.
+func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
+	if began == 0 || !s.Note(sys.Ticks()-began, n) {
+		return
+	}
+	in, out := p.copies.in.KiB(), p.copies.out.KiB()
+	both := in + out
+	if in == 0 || out == 0 {
+		both *= 2
+	}
+	costs := p.fabric.Device.Query().CopyCosts
+	costs.MappedKiB = max(1, e.hub.clock.duration(both))
+	p.copies.awaited = costs.Awaited()
+	p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
+	e.mappedKiB.Store(int64(costs.MappedKiB))
+}
+
+// CopyCosts returns what copies between this rank's process and others of its host take, as far as it is
+// known: through mapped memory, as with the peer with which that was sampled last. It needs no lock, and
+// takes some tens of nanoseconds.
+func (e *Engine) CopyCosts() copycost.Costs {
+	for _, f := range e.fabrics {
+		if c := f.Device.Query().CopyCosts; c.Call > 0 {
+			if c.MappedKiB == 0 {
+				c.MappedKiB = time.Duration(e.mappedKiB.Load())
+			}
+			return c
+		}
+	}
+	return copycost.Costs{}
+}
+
+// tickClock converts ticks of the processor. Their rate is measured from when it was made.
+type tickClock struct {
+	began time.Time
+	ticks int64
+	rate  atomic.Int64 // ticks in 2^20 ns; 0 before it is known
+}
+
+func (c *tickClock) begin() { c.began, c.ticks = time.Now(), sys.Ticks() }
+
+// duration returns how long so many ticks take.
+func (c *tickClock) duration(ticks int64) time.Duration {
+	rate := c.rate.Load()
+	if rate == 0 {
+		ns := max(1, time.Since(c.began))
+		rate = max(1, int64(float64(sys.Ticks()-c.ticks)/float64(ns)*(1<<20)))
+		if ns > 10*time.Millisecond { // exact enough for all times
+			c.rate.Store(rate)
+		}
+	}
+	return time.Duration(ticks << 20 / rate)
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/copycost"
+	"github.com/weft-mpi/weft/internal/recorder"
+	"github.com/weft-mpi/weft/internal/sys"
+)
+
+// sendThroughRingLocked does a blocking send of a message longer than shortLimit through the ring. If ok is
+// false it did nothing. If r is nil the send is complete; otherwise the caller waits for r.
+func (s *Sends) sendThroughRingLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
+	s.e.mu.assertHeld()
+	length := eager.FragmentLen(len(buf), copycost.Fragment(len(buf)))
+	if length < len(buf) {
+		fits := length <= eager.MaxPayload(p.ch)
+		if !fits && !p.copies.growth.next() {
+			return nil, false
+		}
+		if fits {
+			p.copies.growth = backoff{}
+		} else {
+			p.copies.growth.failed() // the ring grows for this message, unless there is no memory
+		}
+		return s.sendFragmentsLocked(p, env, buf, length), true
+	}
+	began := p.copies.beginSample(&p.copies.in, len(buf))
+	if !p.canSendEager(len(buf)) || !s.sendEagerLocked(p, env, buf, 0) {
+		return nil, false
+	}
+	s.e.endSample(p, &p.copies.in, began, len(buf))
+	return nil, true
+}
+
+// sendFragmentsLocked does a blocking send through the ring in fragments, so that a receiver that waits
+// copies one while this rank copies the next. If the ring gets full and the receiver does not free it soon,
+// the send goes on as any other of a vector. If r is nil the send is complete; otherwise the caller waits for
+// r.
+func (s *Sends) sendFragmentsLocked(p *peer, env envelope, buf []byte, length int) (r *request) {
+	s.e.mu.assertHeld()
+	first, at := false, 0
+	if length <= eager.MaxPayload(p.ch) && !p.refusesPayload(len(buf)) {
+		first, _ = s.first.TrySend(p.ch, env, len(buf)) // after an error, the request gets the same one
+	}
+	if first {
+		s.e.hook.sent(env, p.rank, len(buf))
+		for at < len(buf) {
+			n, began := min(length, len(buf)-at), int64(0)
+			if at == 0 {
+				began = p.copies.beginSample(&p.copies.in, n)
+			}
+			if sent, err := eager.TrySendMore(p.ch, buf[at:at+n]); sent {
+				s.e.endSample(p, &p.copies.in, began, n)
+				at += n
+			} else if err != nil || !s.pollForCreditsLocked(p) || p.refusesPayload(n) {
+				break
+			}
+		}
+		if at == len(buf) {
+			p.stats.eager(len(buf))
+			s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
+			return nil
+		}
+	}
+	p.stats.EagerBytes += uint64(at)
+	r = s.e.Requests.get()
+	r.vec = eager.Fragments(buf, length)
+	if !first {
+		s.startLocked(r, env, p.rank, false)
+		return r
+	}
+	r.kind, r.rank = kindSend, p.rank
+	r.msg.Start(env, r.vec)
+	r.msg.MarkStarted()
+	for range at / length {
+		r.msg.Skip()
+	}
+	r.setPeer(p)
+	if p.state != peerOpen { // it has failed meanwhile
+		s.e.Requests.complete(r, p.cause)
+		return r
+	}
+	s.queueLocked(p, r)
+	s.sendQueuedLocked(p) // what is left may have to be announced, for which no event comes
+	return r
+}
+
+// pollForCreditsLocked polls for credits from a peer for a few µs, and reports whether any arrived. It makes
+// no pass, so nothing else is sent to the peer.
+func (s *Sends) pollForCreditsLocked(p *peer) bool {
+	s.e.mu.assertHeld()
+	for range creditPolls {
+		if p.ch.Ready() {
+			given, blocked, err := p.ch.PollCredits()
+			if p.ch.Due() != channel.DueNothing {
+				s.e.progress.deferPeer(p)
+			}
+			if err != nil {
+				s.e.failures.failPeer(p, err)
+			}
+			if given || blocked || err != nil {
+				return given && err == nil
+			}
+		}
+		if s.e.mu.wanted() {
+			break
+		}
+		sys.AwaitLoads()
+	}
+	return false
+}
+
+// creditPolls is how often pollForCreditsLocked polls.
+const creditPolls = 200

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
@@ -17,16 +18,21 @@ import (
 
 // TuneOptions select what Tune measures.
 type TuneOptions struct {
-	Collectives []string      // names in package mpi; nil for all with more than one algorithm
+	Collectives []string      // names in package mpi, and Send; nil for all with more than one algorithm
 	Ranks       []int         // of communicators; nil for powers of two up to the job's size, and that size
 	Min, Max    int           // bytes; each size is eight times the previous one
+	MaxMessage  int           // bytes of the longest message of Send, each twice as long as the previous one
 	Limit       time.Duration // approximate duration
 	All         bool          // print the times of all algorithms
 	Table       string        // the file for the rules, which rank 0 writes; "" for none
+
+	// The file for the figures of messages, in a job of MessageJobs, which measures nothing else.
+	Report string
+	Beside []string // such files, in order; nil for none, so messages are left out
 }
 
 // DefaultTune are the default options.
-var DefaultTune = TuneOptions{Min: 8, Max: 1 << 20, Limit: 2 * time.Minute}
+var DefaultTune = TuneOptions{Min: 8, Max: 1 << 20, MaxMessage: 4 << 20, Limit: 2 * time.Minute}
 
 // Limits of a point's measurement.
 const (
@@ -42,10 +48,14 @@ const (
 
 // Tune measures every algorithm of the collectives on communicators of several numbers of ranks, at several
 // sizes, against weft's own choice, as one of the ranks of the job for which this process was started. Rank 0
-// prints the best algorithms to out, and writes rules where these differ from weft's choice.
+// prints the best algorithms to out, and writes rules where these differ from weft's choice. Before them it
+// prints the best ways of messages, from the reports of earlier jobs.
 //
 // If the options are invalid, Tune returns an *OptionError at rank 0; the other ranks then return nil.
 func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
+	if o.Report != "" {
+		return measureMessages(ctx, o, by)
+	}
 	return withTuner(ctx, o, by, out, (*tuner).run)
 }
 
@@ -111,6 +121,8 @@ type tuner struct {
 	table   *output  // of rank 0; nil for none
 	points  []tunePoint
 	slice   float64 // seconds per algorithm and point
+
+	messagePoints []tunePoint // for which there are no rules
 }
 
 // tunePoint is the result at one number of ranks and one size.
@@ -138,8 +150,11 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 	}
 	slices.Sort(t.Ranks)
 	t.Ranks = slices.Compact(t.Ranks)
-	if err := t.check(size); err != nil {
+	if err := t.Check(size); err != nil {
 		return nil, err
+	}
+	if len(t.wanted()) == 0 && len(t.Beside) == 0 {
+		return nil, optionErrorf("%s", notAlone)
 	}
 	if o.Table != "" && world.Rank() == 0 {
 		var err error
@@ -148,15 +163,16 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 		}
 	}
 	t.session = &session{
-		Benchmark: &Benchmark{spec: collective}, Options: Default, world: world,
+		Benchmark: &Benchmark{Name: messageTimes.Name, spec: collective}, Options: Default, world: world,
 		instruments: instruments{now: mpi.Wtime, pattern: pattern, warmUp: warmUpTime},
 		send:        buffer(o.Max * size), recv: buffer(o.Max * size),
 	}
+	t.session.Beside = o.Beside
 	return t, nil
 }
 
-// check returns an error for options that are invalid in a job of size ranks. Numbers of ranks must ascend.
-func (o *TuneOptions) check(size int) error {
+// Check returns an *OptionError for options that are invalid in a job of size ranks.
+func (o *TuneOptions) Check(size int) error {
 	limit := maxBuffers / 8 / max(size, 1)
 	switch {
 	case size < 2:
@@ -164,13 +180,18 @@ func (o *TuneOptions) check(size int) error {
 	case o.Min < 1 || o.Max < o.Min || o.Max > limit:
 		return optionErrorf("sizes from %d to %d bytes on %d ranks: 1 to %d are possible", o.Min, o.Max, size,
 			limit)
-	case len(o.Ranks) > 0 && (o.Ranks[0] < 2 || o.Ranks[len(o.Ranks)-1] > size):
+	case len(o.Ranks) > 0 && (slices.Min(o.Ranks) < 2 || slices.Max(o.Ranks) > size):
 		return optionErrorf("communicators of %v ranks in a job of %d: 2 to %[2]d are possible", o.Ranks,
 			size)
 	}
+	known := []string{messageName}
+	for _, c := range tunable {
+		known = append(known, c.name)
+	}
 	for _, name := range o.Collectives {
-		if !slices.ContainsFunc(tunable, func(c tuned) bool { return c.name == name }) {
-			return optionErrorf("%s has no choice that could be tuned", name)
+		if !slices.Contains(known, name) {
+			return optionErrorf("%.60q has no choice that could be tuned; these have: %s", name,
+				strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -187,12 +208,13 @@ func (t *tuner) sizes(c *tuned) (list []int) {
 	return append(list, max(t.Max&^3, 4))
 }
 
-func (t *tuner) wanted() []tuned {
-	if t.Collectives == nil {
+// wanted returns the collectives to measure.
+func (o *TuneOptions) wanted() []tuned {
+	if o.Collectives == nil {
 		return tunable
 	}
 	return slices.DeleteFunc(slices.Clone(tunable), func(c tuned) bool {
-		return !slices.Contains(t.Collectives, c.name)
+		return !slices.Contains(o.Collectives, c.name)
 	})
 }
 
@@ -202,7 +224,10 @@ func (t *tuner) run() error {
 	}
 	t.share()
 	t.out.printf("\n# weft tune, %d ranks, fabric %s\n# %-18s%7s%10s  %-19s%12s  %-19s%12s%8s\n",
-		t.world.Size(), t.fabric, "collective", "ranks", "bytes", "chosen", "us", "best", "us", "gain")
+		t.world.Size(), t.fabric, "call", "ranks", "bytes", "chosen", "us", "best", "us", "gain")
+	if err := t.messages(); err != nil {
+		return err
+	}
 	for _, n := range t.Ranks {
 		some, err := t.first(n)
 		if err != nil {
@@ -225,7 +250,7 @@ func (t *tuner) run() error {
 	return t.finish()
 }
 
-// share divides the time among all measurements.
+// share divides the time among all measurements of collectives.
 func (t *tuner) share() {
 	measurements := 0
 	for _, c := range t.wanted() {
@@ -234,10 +259,14 @@ func (t *tuner) share() {
 			measurements += (len(all) + 1) * len(t.sizes(&c)) * len(t.Ranks)
 		}
 	}
-	t.slice = t.Limit.Seconds() / float64(max(measurements, 1))
+	limit := t.Limit
+	if len(t.Beside) > 0 {
+		limit -= t.messageLimit()
+	}
+	t.slice = limit.Seconds() / float64(max(measurements, 1))
 }
 
-// contender is an algorithm to measure, on its own communicator, on which it is forced.
+// contender is an algorithm to measure, on its own communicator, on which it is forced, or a way of messages.
 type contender struct {
 	name  string // "" for what is chosen
 	world *mpi.Comm
@@ -273,8 +302,7 @@ func (t *tuner) collective(some *mpi.Comm, c tuned) error {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
 		t.points = append(t.points, p)
-		t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f\n", c.name, p.ranks, p.bytes, p.chosen,
-			p.took, p.best, p.fastest, p.gain())
+		t.print(&p)
 	}
 	for _, x := range all {
 		if err := x.world.Free(); err != nil {
@@ -282,6 +310,12 @@ func (t *tuner) collective(some *mpi.Comm, c tuned) error {
 		}
 	}
 	return nil
+}
+
+// print prints the row of a point.
+func (t *tuner) print(p *tunePoint) {
+	t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f\n", p.name, p.ranks, p.bytes, p.chosen, p.took,
+		p.best, p.fastest, p.gain())
 }
 
 // warmUpCalls is enough calls for everything that a communicator sets up after some calls.
@@ -308,22 +342,8 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	if err := t.rounds(some, all, tuneRounds, t.slice/tuneRounds); err != nil {
 		return p, err
 	}
-	if t.All {
-		for _, x := range all[1:] {
-			if len(x.times) > 0 {
-				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", c.name, p.ranks, n, x.name, median(x.times))
-			}
-		}
-	}
-	best := fastest(all)
-	auto := all[0]
-	for _, x := range all[1:] {
-		if x.name == p.chosen { // the same algorithm, so these are more figures of it
-			auto.times = append(auto.times, x.times...)
-		}
-	}
-	p.took, p.best, p.fastest = median(auto.times), p.chosen, median(auto.times)
-	if best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
+	best, auto := t.judge(&p, all), all[0]
+	if best == nil {
 		return p, nil
 	}
 	// As it may be chance, the two take turns again.
@@ -337,6 +357,31 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 		p.best, p.fastest = best.name, took
 	}
 	return p, nil
+}
+
+// judge sets the figures of a point to those of weft's choice, the first contender. It returns another one
+// that is better; nil for none.
+func (t *tuner) judge(p *tunePoint, all []*contender) *contender {
+	auto := all[0]
+	if t.All {
+		for _, x := range all[1:] {
+			if len(x.times) > 0 {
+				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", p.name, p.ranks, p.bytes, x.name,
+					median(x.times))
+			}
+		}
+	}
+	best := fastest(all)
+	for _, x := range all[1:] {
+		if x.name == p.chosen { // the same algorithm or way, so these are more figures of it
+			auto.times = append(auto.times, x.times...)
+		}
+	}
+	p.took, p.best, p.fastest = median(auto.times), p.chosen, median(auto.times)
+	if best == nil || best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
+		return nil
+	}
+	return best
 }
 
 // fastest returns the contender with the lowest median, other than weft's own choice.
@@ -441,17 +486,17 @@ func (t *tuner) finish() error {
 		return nil
 	}
 	within, product, maxGain := 0, 0.0, 1.0
-	for i := range t.points {
-		gain := t.points[i].gain()
+	points := slices.Concat(t.messagePoints, t.points)
+	for i := range points {
+		gain := points[i].gain()
 		if gain <= tuneMargin {
 			within++
 		}
 		product += math.Log(gain)
 		maxGain = max(maxGain, gain)
 	}
-	t.out.printf("# The choice is within 10 %% of the best at %d of %d points; the table gains %.2f in the "+
-		"mean, %.2f at most.\n", within, len(t.points),
-		math.Exp(product/float64(max(len(t.points), 1))), maxGain)
+	t.out.printf("# The choice is within 10 %% of the best at %d of %d points; the best gains %.2f in the "+
+		"mean, %.2f at most.\n", within, len(points), math.Exp(product/float64(max(len(points), 1))), maxGain)
 	rules := rulesOf(t.points)
 	err := t.table.write(func(w io.Writer) error { return writeRules(w, rules) })
 	return errors.Join(t.out.err, err)

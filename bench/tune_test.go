@@ -73,7 +73,8 @@ func TestTune(t *testing.T) {
 			r := launchertest.Run(t, ranks)
 			require.NoError(t, r.Failure, r.Err)
 			for _, says := range []string{"weft tune, 3 ranks, fabric " + fabric, "\n#Allreduce ",
-				" rabenseifner ", " pipelined-chain ", " within 10 % of the best at "} {
+				" rabenseifner ", " pipelined-chain ", " within 10 % of the best at ",
+				"# Send is left out: "} {
 				require.Contains(t, r.Out, says)
 			}
 			for _, c := range tunable {
@@ -89,6 +90,18 @@ func TestTune(t *testing.T) {
 			require.NoError(t, r.Failure, r.Err)
 		})
 	}
+}
+
+var messagesAlone = launchertest.Body("messages alone", func() error {
+	o := briefly("")
+	o.Collectives = []string{"Send"}
+	return Tune(context.Background(), o, Invocation{}, os.Stdout)
+})
+
+func TestTune_NothingButMessagesUnderALauncher(t *testing.T) {
+	r := launchertest.Launch(t, 2, messagesAlone, "WEFT_LOG=error")
+	requireStatus(t, r, 1)
+	require.Contains(t, r.Err, "Send is left out: ")
 }
 
 var consistencyBody = launchertest.Body("consistency", func() error {
@@ -118,13 +131,13 @@ func TestTuneRefusesWhatMakesNoSense(t *testing.T) {
 		says string
 	}{
 		{TuneOptions{Min: 8, Max: 4}, "sizes from 8 to 4"},
-		{TuneOptions{Min: 8, Max: 8, Collectives: []string{"Bcats"}}, "Bcats has no choice"},
+		{TuneOptions{Min: 8, Max: 8, Collectives: []string{"Bcats"}}, `"Bcats" has no choice that could be tuned; these have: Send, Barrier, Bcast, `},
 		{TuneOptions{Min: 8, Max: 8, Ranks: []int{2, 5}}, "2 to 4 are possible"},
 		{TuneOptions{Min: 8, Max: 8, Ranks: []int{1}}, "2 to 4 are possible"},
 	} {
-		require.ErrorContains(t, x.o.check(4), x.says)
+		require.ErrorContains(t, x.o.Check(4), x.says)
 	}
-	require.ErrorContains(t, new(TuneOptions).check(1), "at least 2 ranks")
+	require.ErrorContains(t, new(TuneOptions).Check(1), "at least 2 ranks")
 }
 
 func TestGuideline(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-mpi/weft/bench"
 	"github.com/weft-mpi/weft/internal/setting"
@@ -91,7 +92,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 			"ranks that each rank sends to (default 4, or all others if they are fewer)")
 	}
 	flags.Var(number{&o.Digits, 0, maxNumber}, "digits", "decimal places of a figure (default 2)")
-	flags.StringVar(&o.Report, "json", "",
+	flags.StringVar(&o.Report, reportFlag, "",
 		"`FILE` for all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
 	flags.StringArrayVar(&o.Compare, "compare", nil,
@@ -102,11 +103,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
-	for _, hidden := range []string{progressFlag, besideFlag} {
-		if err := flags.MarkHidden(hidden); err != nil {
-			panic(err)
-		}
-	}
+	hide(flags, progressFlag, besideFlag)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 && len(o.Compare) == 0 {
 			return usageErrorf("%s takes no argument: %q; files to compare with follow --compare", b.Name,
@@ -129,7 +126,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 		if sys.IsTerminal(int(os.Stderr.Fd())) && !sys.IsTerminal(int(os.Stdout.Fd())) {
 			// Among the arguments of bench, for after a "--" it would be a file. A table on a terminal is
 			// its own progress.
-			words = slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, "--"+progressFlag)
+			words = withOptions(words, b.Name, []string{"--" + progressFlag})
 		}
 		return runBeside(cmd, b, ranks, string(fabric), words)
 	}
@@ -143,6 +140,18 @@ const progressFlag = "progress"
 
 // besideFlag passes ranks the report of an earlier job, for comparison.
 const besideFlag = "beside"
+
+// reportFlag names the file for the report of a job.
+const reportFlag = "json"
+
+// hide takes flags that the command gives to its own jobs out of the help text.
+func hide(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := flags.MarkHidden(name); err != nil {
+			panic(err)
+		}
+	}
+}
 
 // newComparison returns the command that compares saved tables.
 func newComparison() *cobra.Command {

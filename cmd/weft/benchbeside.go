@@ -32,11 +32,6 @@ func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string,
 		return err
 	}
 	defer os.RemoveAll(dir)
-	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer nowhere.Close()
 	_, chosen := os.LookupEnv(setting.Fabric.Name)
 	chosen = chosen || fabric != ""
 	var beside []string
@@ -48,19 +43,54 @@ func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string,
 			if fabric != "" {
 				before = append(before, "--fabric", fabric)
 			}
-			job, err := selfJob(ranks, before)
-			if err != nil {
-				return err
-			}
-			job.Out = nowhere
-			for name, value := range settings {
-				job.Env = append(job.Env, name+"="+value)
-			}
-			if err := run(cmd, job); err != nil {
+			if err := runUnder(cmd, settings, ranks, before); err != nil {
 				return err
 			}
 		}
 		beside = append(beside, "--"+besideFlag+"="+report)
 	}
-	return runSelf(cmd, ranks, slices.Insert(slices.Clone(words), slices.Index(words, b.Name)+1, beside...))
+	return runSelf(cmd, ranks, withOptions(words, b.Name, beside))
+}
+
+// runTuning runs the jobs that measure messages, and then this executable with words as arguments, which
+// prints what they have measured.
+func runTuning(cmd *cobra.Command, o *bench.TuneOptions, ranks int, fabric string, words []string) error {
+	dir, err := os.MkdirTemp("", "weft-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var beside []string
+	for i, settings := range o.MessageJobs(fabric) {
+		report := filepath.Join(dir, fmt.Sprintf("%d.json", i))
+		before := withOptions(words, cmd.Name(), []string{"--" + reportFlag + "=" + report})
+		if err := runUnder(cmd, settings, bench.MessageRanks, before); err != nil {
+			return err
+		}
+		beside = append(beside, "--"+besideFlag+"="+report)
+	}
+	return runSelf(cmd, ranks, withOptions(words, cmd.Name(), beside))
+}
+
+// withOptions returns the arguments of a benchmark, with options after its name.
+func withOptions(words []string, name string, options []string) []string {
+	return slices.Insert(slices.Clone(words), slices.Index(words, name)+1, options...)
+}
+
+// runUnder runs this executable as the ranks of a job under settings, without its standard output.
+func runUnder(cmd *cobra.Command, settings map[string]string, ranks int, words []string) error {
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer nowhere.Close()
+	job, err := selfJob(ranks, words)
+	if err != nil {
+		return err
+	}
+	job.Out = nowhere
+	for name, value := range settings {
+		job.Env = append(job.Env, name+"="+value)
+	}
+	return run(cmd, job)
 }

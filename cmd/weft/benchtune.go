@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,13 @@ import (
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
-const tuneHelp = `Compare every algorithm of the collectives with the one that weft chooses by itself.
+const tuneHelp = `Compare every algorithm of the collectives, and every way of messages (Send, up to 4 MiB
+without -m), with the one that weft chooses by itself.
 
-It prints the chosen algorithm and the best one. With --table it writes rules for the cases in which they
-differ, for WEFT_COLL=FILE. Without a launcher it starts its own ranks on this machine; under a launcher
-it is one of the ranks.`
+It prints the chosen algorithm or way, and the best one. With --table it writes rules for the collectives
+in which they differ, for WEFT_COLL=FILE. For messages it prints the setting that forces a better way.
+Without a launcher it starts its own ranks on this machine, first jobs of two that exchange messages;
+under a launcher it is one of the ranks, and leaves messages out.`
 
 const consistencyHelp = `Check the times of collectives against one another: an Allreduce takes at most
 1.1 times as long as Reduce and Bcast, an Allgather no longer than Gather and Bcast, a Barrier no longer
@@ -34,17 +37,21 @@ func newTuning() *cobra.Command {
 	var o bench.TuneOptions
 	cmd := comparing(&cobra.Command{
 		Use:   "tune [options]",
-		Short: "find the best algorithms of collectives, and write them as a table for WEFT_COLL",
+		Short: "find the best ways of messages, and the best algorithms of collectives, for WEFT_COLL",
 		Long:  tuneHelp,
 		Example: "  weft bench tune -n 4 --table coll.json\n" +
 			"  weft run -n 16 weft bench tune --limit 10m --table coll.json\n" +
 			"  WEFT_COLL=coll.json weft run -n 16 ./program",
-	}, &o, bench.Tune)
+	}, &o, bench.Tune, runTuning)
 	flags := cmd.Flags()
 	flags.StringVar(&o.Table, "table", "", "`FILE.json` for the rules, for WEFT_COLL")
 	flags.BoolVar(&o.All, "all", false, "print the times of all algorithms")
 	flags.StringSliceVar(&o.Collectives, "collectives", nil,
-		"`NAME,…` as in package mpi, such as Allreduce,Bcast (default: all that have several algorithms)")
+		"`NAME,…` as in package mpi, such as Allreduce,Bcast; Send is for messages between two ranks "+
+			"(default: Send, and all that have several algorithms)")
+	flags.StringVar(&o.Report, reportFlag, "", "")
+	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
+	hide(flags, reportFlag, besideFlag)
 	return cmd
 }
 
@@ -55,12 +62,17 @@ func newConsistency() *cobra.Command {
 		Use:   "consistency [options]",
 		Short: "check that no collective takes longer than others that do its work",
 		Long:  consistencyHelp,
-	}, &o, bench.Consistency)
+	}, &o, bench.Consistency, func(cmd *cobra.Command, _ *bench.TuneOptions, ranks int, _ string,
+		words []string) error {
+		return runSelf(cmd, ranks, words)
+	})
 }
 
-// comparing makes c a command that compares collectives.
-func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Context, bench.TuneOptions,
-	bench.Invocation, io.Writer) error) *cobra.Command {
+// comparing makes cmd a command that compares collectives, as a rank or, without a launcher, alone.
+func comparing(cmd *cobra.Command, o *bench.TuneOptions,
+	compare func(context.Context, bench.TuneOptions, bench.Invocation, io.Writer) error,
+	alone func(cmd *cobra.Command, o *bench.TuneOptions, ranks int, fabric string, words []string) error,
+) *cobra.Command {
 	*o = bench.DefaultTune
 	var sizes sizeRange
 	var fabric carrier
@@ -79,7 +91,7 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 			"that size)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {
-			o.Min, o.Max = max(sizes.low, 1), sizes.high
+			o.Min, o.Max, o.MaxMessage = max(sizes.low, 1), sizes.high, sizes.high
 		}
 		if inJob() {
 			by := bench.Invocation{}
@@ -88,7 +100,10 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions, compare func(context.Co
 			}
 			return tell(compare(cmd.Context(), *o, by, os.Stdout))
 		}
-		return runSelf(cmd, ranks, os.Args[1:])
+		if err := o.Check(ranks); err != nil {
+			return tell(err)
+		}
+		return alone(cmd, o, ranks, cmp.Or(string(fabric), setting.Fabric.String()), os.Args[1:])
 	}
 	return cmd
 }

@@ -73,8 +73,8 @@ func (q *qp) Flush() {
 	}
 }
 
-// retire completes the requests that are done.
+// retire completes the requests that are done. While others wait, no copy may overtake them.
 func (q *qp) retire() {
 	q.Retire()
-	q.open = q.Accepts()
+	q.open = q.Accepts() && q.SQ.Head == q.SQ.Tail
 }

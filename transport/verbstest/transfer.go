@@ -590,6 +590,43 @@ var transferChecks = []Check{
 		t.must(heap.Deregister())
 		t.none(a, b)
 	}},
+	{"Write/DirectCopiesDoNotOvertakeAWriteThatWaits", func(t *trial) {
+		a, b := t.pair(shape{})
+		direct := t.copier(a)
+		const n = 64
+		src, m := a.memory(n, all), b.memory(n, all)
+		dst, other := a.memory(n, all), b.memory(n, all)
+		seg := segment(m, 0, n)
+		got := make([]byte, n)
+		for name, try := range map[string]func() error{
+			"a Get": func() error { return direct.Get(got, &seg) },
+			"a Put": func() error {
+				fill(got, 4, 0)
+				return direct.Put(got, &seg)
+			},
+			"a Fill": func() error {
+				fill(got, 4, 0)
+				return direct.Fill(&seg, filler(0))
+			},
+		} {
+			for round := range uint64(10) {
+				fill(src.Bytes(), 5, round)
+				second := write(0, src, m)
+				second.Local = slices(src, n, 2)
+				t.must(a.qp.PostSend(without(read(0, dst, other), transport.FlagSignaled)))
+				t.must(a.qp.PostSend(without(second, transport.FlagSignaled)))
+				t.until(name, func() bool { return try() == nil }, a, b)
+				if name == "a Get" {
+					t.must(check(got, 5, round))
+				}
+				t.well(a, b) // the Write is placed
+				if !bytes.Equal(got, m.Bytes()) {
+					t.failf("round %d: %s has overtaken a Write that was posted before it", round, name)
+				}
+			}
+		}
+		t.none(a, b)
+	}},
 	{"Read/IsCarriedOutAtOnce", func(t *trial) {
 		a, b := t.pair(shape{})
 		get := t.copier(a)

@@ -278,7 +278,10 @@ func (a *arena) offset(b []byte) (int64, bool) {
 func (a *arena) block() (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.blocks) == 0 {
+	switch {
+	case a.closed:
+		return 0, transport.ErrDeviceGone
+	case len(a.blocks) == 0:
 		s, err := a.small(blockSize)
 		return s.off, err
 	}
@@ -297,6 +300,9 @@ func (a *arena) doorbell() (int64, error) {
 		return a.block()
 	}
 	defer a.mu.Unlock()
+	if a.closed {
+		return 0, transport.ErrDeviceGone
+	}
 	off := a.doorbells[n-1]
 	if err := a.reserve(sys.Reserve, off, blockSize); err != nil {
 		return 0, err

@@ -177,3 +177,17 @@ func TestArena_HandsOutEveryByteOnce(t *testing.T) {
 		}
 	})
 }
+
+// Once the device is closed, its memory is not mapped, and the number of its descriptor may be another file's.
+func TestArena_ClosedGivesNoMemory(t *testing.T) {
+	d, err := New(Options{})
+	require.NoError(t, err)
+	off, err := d.arena.block()
+	require.NoError(t, err)
+	d.arena.putBlock(off)
+	require.NoError(t, d.Close())
+	_, err = d.arena.doorbell()
+	require.ErrorIs(t, err, transport.ErrDeviceGone)
+	_, err = d.arena.block()
+	require.ErrorIs(t, err, transport.ErrDeviceGone)
+}

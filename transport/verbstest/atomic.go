@@ -252,6 +252,21 @@ var atomicChecks = []Check{
 			t.closeAll()
 		}
 	}},
+	{"Atomic/IsRefusedAtTheCallAtAnOffsetThatNoReadMayHave", func(t *trial) {
+		for _, off := range []uint64{1<<46 + 8, 1 << 60, 1 << 63, math.MaxUint64 &^ 7} {
+			a, b := t.pair(shape{})
+			into, m := a.memory(8, all), b.memory(64, allAtomic|transport.RemoteRead)
+			wr := read(1, into, m)
+			wr.Remote[0].Offset = off
+			if a.qp.PostSend(wr) != nil {
+				t.is(a.qp.PostSend(fetchAdd(2, into, m, int(off), 1)), "an Atomic far beyond all memory",
+					transport.ErrInvalid)
+				t.none(a, b)
+				t.well(a, b)
+			}
+			t.closeAll()
+		}
+	}},
 	{"Atomic/R6_WrongKeyIsRefused", func(t *trial) {
 		for _, wrong := range []func(b *node, m transport.MR) transport.Key{
 			func(*node, transport.MR) transport.Key { return 0 },

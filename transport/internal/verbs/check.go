@@ -119,6 +119,8 @@ func (p *PD) checkAtomic(wr *transport.SendWR, l *Limits) error {
 	case len(wr.Remote) != 1 || wr.Remote[0].Length != WordSize || wr.Remote[0].Offset%WordSize != 0:
 		return fmt.Errorf("%w: an Atomic needs one remote segment of %d bytes at a multiple of %d",
 			transport.ErrInvalid, WordSize, WordSize)
+	case wr.Remote[0].Offset > l.Offset:
+		return fmt.Errorf("%w: an Atomic at %d", transport.ErrInvalid, wr.Remote[0].Offset)
 	}
 	_, err := p.Local(wr.Local[0], transport.LocalWrite)
 	return err

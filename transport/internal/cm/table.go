@@ -137,6 +137,9 @@ func (t *Table[Q]) connect(ctx context.Context, peer uint32,
 			case !decides:
 				continue
 			case ctx.Err() != nil:
+				if !errors.Is(err, ctx.Err()) {
+					last = err
+				}
 				return t.ended(ctx, last)
 			case !errors.Is(err, ErrCollision) && !errors.Is(err, ErrBusy):
 				return err

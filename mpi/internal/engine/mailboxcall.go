@@ -192,7 +192,7 @@ func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 		if look >= e.waiting.maxYields {
 			return false
 		}
-		if look%passesPerYield == 0 && !e.completionHandler.active() {
+		if look%passesPerYield == 0 && e.stopped == nil && !e.completionHandler.active() {
 			e.progress.poll()
 		}
 		if mc.advanceLocked(c, true) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
@@ -120,5 +121,51 @@ func TestNothingSucceedsAfterClose(t *testing.T) {
 	}), ErrFinalized)
 	for i := range windows {
 		require.NoError(t, windows[i].Free())
+	}
+}
+
+// passesAfterStop counts the passes over a queue of a stopped endpoint.
+type passesAfterStop struct {
+	transport.CQ
+	e *Engine
+	n atomic.Int32
+}
+
+func (c *passesAfterStop) Poll(wc []transport.WC) int {
+	if c.e.stopped != nil {
+		c.n.Add(1)
+	}
+	return c.CQ.Poll(wc)
+}
+
+// TestAStoppedEndpointMakesNoPass: a goroutine that waits may be woken while Destroy closes the devices, which
+// nobody may use then.
+func TestAStoppedEndpointMakesNoPass(t *testing.T) {
+	for name, wait := range map[string]func(e *Engine) error{
+		"a receive": func(e *Engine) error {
+			return e.Recvs.Recv(0, nil, 1, 0, 1, &Status{})
+		},
+		"a probe": func(e *Engine) error {
+			_, err := e.Probes.Probe(0, 1, 0, nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := withRawPeer(t)
+			e.mu.Lock()
+			passes := &passesAfterStop{CQ: e.fabrics[0].cq, e: e}
+			e.fabrics[0].cq = passes
+			e.mu.Unlock()
+			over := make(chan error)
+			go func() { over <- wait(e) }()
+			for asleep := false; !asleep; time.Sleep(time.Millisecond) {
+				e.mu.Lock()
+				asleep = e.hub.sleepers.owned.Load()
+				e.mu.Unlock()
+			}
+			e.hub.Fail(ErrFinalized)
+			require.ErrorIs(t, <-over, ErrFinalized)
+			require.Zero(t, passes.n.Load())
+		})
 	}
 }

@@ -218,9 +218,10 @@ func (w *waiting) waitUntilProbed(n int, at func(i int) Request, cond func() boo
 		busy, handled := false, w.e.completionHandler.active()
 		seen := w.e.completionHandler.passes.Load()
 		if !ok {
-			if handled {
+			switch {
+			case handled:
 				w.e.completionHandler.armRetryLocked()
-			} else {
+			case w.e.stopped == nil:
 				busy = w.e.progress.poll()
 			}
 			ok = cond()
@@ -378,7 +379,9 @@ func (w *waiting) sleepInQueuesLocked() {
 	if err != nil && w.e.stopped == nil {
 		w.e.failLocked(err)
 	}
-	w.e.progress.poll()
+	if w.e.stopped == nil { // or its devices may be closed meanwhile
+		w.e.progress.poll()
+	}
 }
 
 // readyToSleepLocked does the work that must not wait for traffic, and arms the endpoint's completion queues,

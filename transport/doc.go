@@ -46,7 +46,7 @@
 // like a network card. One such poll is a pass. Only one goroutine at a time may use a QP, its CQs and the
 // regions of its PD; the caller serializes access (weft's engine takes one lock for each port of a rank, see
 // port.go). Only the following may be called from any goroutine: CQ.Wake, the methods of Device except
-// ModifyCQ, and methods whose comments say so.
+// ModifyCQ and, if a CQ has no handler, Close, and methods whose comments say so.
 //
 // A completion handler (Device.SetCompletionHandler) is a thread that drives CQs in place of the caller, on a
 // core of its own. It takes the lock that the caller names. Nothing else in this package starts a thread on

@@ -78,8 +78,9 @@ type Transferrer interface {
 	Transfer(ctx context.Context, conn net.Conn, ahead []byte, role Role, rank uint32) error
 }
 
-// Acceptor is notified of connections. Its methods are called from the endpoint's goroutines, never
-// concurrently for one peer.
+// Acceptor is notified of connections. Its methods are called from the endpoint's goroutines, or inside
+// Connect, Begin and Transfer, for other peers too: the caller of these must not hold the lock that the
+// methods take. They are never called concurrently for one peer.
 type Acceptor interface {
 	// Prepare is called on both sides when a peer has proved its identity, before the connection is made. It
 	// returns the shape of the queue pair and the private data that the peer's Connected will get (at most

@@ -17,9 +17,10 @@ type QPConfig struct {
 
 // QP is one end of a reliable connection. An Endpoint provides it connected.
 //
-// Work on a QP that is not in StateReady is refused (PostSend) or flushed. When a QP fails, every posted
-// request completes exactly once, in order, with StatusFlushed after the first that failed. So a user that
-// always keeps a Recv posted learns of every end of a QP, and Err returns the cause.
+// PostSend is refused unless the QP is in StateReady or StateDraining; in StateClosed and StateError a Recv
+// completes flushed. When a QP fails, every posted request completes exactly once, in order, with
+// StatusFlushed after the first that failed. So a user that always keeps a Recv posted learns of every end of
+// a QP, and Err returns the cause.
 type QP interface {
 	Num() QPN
 	Query() QPAttr
@@ -30,8 +31,7 @@ type QP interface {
 	// PostSend never blocks.
 	PostSend(wr *SendWR) error
 
-	// PostRecv queues room for one incoming message. It is allowed in every state; in StateClosed and
-	// StateError the request completes flushed.
+	// PostRecv queues room for one incoming message. It is allowed in every state.
 	PostRecv(wr *RecvWR) error
 
 	// Flush sends what FlagMore held back.

@@ -34,8 +34,9 @@ type connectTable struct {
 	entries [connectEntries]connectEntry
 }
 
-// connectEntry is one request. The rank that asks takes and frees it; the owner answers in state. The entries
-// of a rank that dies meanwhile stay taken: few, since it has one for each port.
+// connectEntry is one request. The rank that asks takes it, and frees it unless it has withdrawn; the owner
+// answers in state. The entries of a rank that dies meanwhile stay taken: few, since it has one for each
+// port.
 type connectEntry struct {
 	state     uint64
 	initiator uint32
@@ -48,7 +49,7 @@ type connectEntry struct {
 }
 
 // States of a connectEntry. An offset of the responder's block, whose ring has its offer, says that the
-// connection is made. Those beyond entryAsked are final: the initiator frees the entry.
+// connection is made. Those beyond entryWithdrawn are final: the initiator frees the entry.
 const (
 	entryFree      = iota // taken by an initiator
 	entryTaken            // being filled

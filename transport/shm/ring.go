@@ -149,7 +149,7 @@ func (o *outRing) put(b []byte) {
 // publish makes the written frames visible to the peer.
 func (o *outRing) publish() { sys.StoreRelease(&o.controlBlock.tail, o.tail) }
 
-// end tells the peer that this end no longer accesses its memory. It must come last.
+// end tells the peer that this end no longer accesses its memory, doorbells excepted: only tell may follow.
 func (o *outRing) end() { sys.StoreRelease(&o.controlBlock.tail, o.tail|tailEnded) }
 
 // inRing is the receiver's end of a ring.

@@ -81,10 +81,6 @@ func (s *laneSender) retryBlocked() {
 func (s *laneSender) transmit() {
 	q := s.q
 	if q.awaitingFirstFrame {
-		q.scq.out.Reset(frame.HeaderSizeWith(q.checked))
-		if q.frame(&q.scq.out); q.open {
-			s.skipped()
-		}
 		return
 	}
 	s.sendReady()

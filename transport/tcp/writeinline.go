@@ -44,8 +44,8 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 	return encoded
 }
 
-// idle reports whether a frame may be sent directly: nothing waits before it, which is also the case while
-// the socket has no room, and it needs no checksum or encryption.
+// idle reports whether a frame may be sent directly: nothing waits before it, and it needs no checksum or
+// encryption. The socket may nevertheless have no room.
 func (q *qp) idle() bool {
 	l := q.inline
 	return l != nil && q.State() == transport.StateReady && q.SQ.Head == q.SQ.Tail &&

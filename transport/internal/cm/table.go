@@ -40,8 +40,8 @@ type Table[Q QueuePair] struct {
 
 // Peer is the state of one peer in a Table.
 type Peer[Q QueuePair] struct {
-	// Callbacks is held from Acceptor.Prepare to Acceptor.Connected, so that they run one at a time for one
-	// peer.
+	// Callbacks is held during Acceptor.Prepare and Acceptor.Connected, so that they run one at a time for
+	// one peer. The end that accepts a connection holds it from the one to the other.
 	Callbacks sync.Mutex
 
 	// The table's lock guards the rest.

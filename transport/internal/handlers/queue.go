@@ -11,8 +11,8 @@ import (
 	"github.com/weft-mpi/weft/transport"
 )
 
-// Queue is a completion queue as handlers see it. All methods are called under the lock that serializes the
-// queue.
+// Queue is a completion queue as handlers see it. All methods except Handling and Wake are called under the
+// lock that serializes the queue.
 type Queue interface {
 	transport.CQ
 

@@ -21,7 +21,7 @@ const (
 	// large ones.
 	MaxPayload = 128 << 10
 
-	MaxControl = 2 * MaxSegments * SegmentSize // payload of a frame that is not placed in registered memory
+	MaxControl = 2 * MaxSegments * SegmentSize // payload of a ReadRequest or a Terminate
 )
 
 // Header is a frame's beginning, little-endian: payload length (4 bytes), op (1), flags (1), lane (2), a (8),

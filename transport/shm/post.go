@@ -56,6 +56,9 @@ func (q *qp) post(wr *transport.SendWR) error {
 		return err
 	}
 	q.open = false
+	if wr.Op != transport.OpRead {
+		q.send.waiting++
+	}
 	q.work()
 	if wr.Flags&transport.FlagMore == 0 || q.SQ.Tail-q.send.next >= gatherFrames {
 		q.transmit(false)
@@ -73,8 +76,8 @@ func (q *qp) Flush() {
 	}
 }
 
-// retire completes the requests that are done. While others wait, no copy may overtake them.
+// retire completes the requests that are done. Copies may overtake Reads, but no other request that waits.
 func (q *qp) retire() {
 	q.Retire()
-	q.open = q.Accepts() && q.SQ.Head == q.SQ.Tail
+	q.open = q.Accepts() && q.send.waiting == 0
 }

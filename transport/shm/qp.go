@@ -45,7 +45,7 @@ type qp struct {
 // fastWrite is the state that a Write needs that the caller carries out.
 type fastWrite struct {
 	pd   *verbs.PD // QP.PD, while open
-	open bool      // work may be posted, and no posted request waits
+	open bool      // work may be posted, and no posted request but Reads waits
 	// one end lacks membarrier: every change of placementSeq is a full fence, and the fast path (key ≠ 0) is
 	// never used
 	fenced        bool

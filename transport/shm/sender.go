@@ -11,8 +11,9 @@ import (
 
 // sender carries out the send queue. The reader has its Reads and Atomics.
 type sender struct {
-	q    *qp
-	next uint32 // of the send queue: what goes out next
+	q       *qp
+	next    uint32 // of the send queue: what goes out next
+	waiting int    // of the requests from next on: those that are not Reads
 }
 
 // requests carries out the send queue, in order.
@@ -34,6 +35,9 @@ func (s *sender) requests(budget *int) {
 		}
 		if !ok {
 			return
+		}
+		if w.Op != transport.OpRead {
+			s.waiting--
 		}
 		s.next++
 	}

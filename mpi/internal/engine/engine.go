@@ -212,9 +212,6 @@ func (e *Engine) open(c Config) error {
 			return err
 		}
 		e.fabrics = append(e.fabrics, f)
-		if err := e.hub.queues.add(f.name, f.Device, f.cq); err != nil {
-			return err
-		}
 		if e.completionHandler.active() {
 			e.mu.Lock()
 			err = f.cq.RequestNotify(notifyAll)
@@ -222,6 +219,15 @@ func (e *Engine) open(c Config) error {
 			if err != nil {
 				return err
 			}
+		}
+	}
+	// last: nobody arms the queues of an engine that could not be opened, so no sleep may wait for them
+	for i, f := range e.fabrics {
+		if err := e.hub.queues.add(f.name, f.Device, f.cq); err != nil {
+			for _, added := range e.fabrics[:i] {
+				err = errors.Join(err, e.hub.queues.remove(added.cq))
+			}
+			return err
 		}
 	}
 	return nil

@@ -10,3 +10,7 @@ func SetHost(c *Comm, host uint64) { c.job.host = host }
 // SetHosts places the ranks of the world on hosts, as far as the algorithms of collectives are concerned. All
 // ranks call it, before any collective of a communicator.
 func SetHosts(c *Comm, of []int) { c.job.placement.Hosts = of }
+
+// CollectiveBytes returns the size of the memory that collectives of ranks of this host have on the endpoint of
+// c.
+func CollectiveBytes(c *Comm) int { return c.e.Stats().Collective }

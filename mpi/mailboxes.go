@@ -176,7 +176,9 @@ func (c *Comm) releaseMailboxes() {
 		return
 	}
 	defer k.mu.Unlock()
-	if k.mailboxes.current != nil {
-		c.e.MailboxCalls.Release(k.mailboxes.current)
+	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.larger} {
+		if m != nil {
+			c.e.MailboxCalls.Release(m)
+		}
 	}
 }

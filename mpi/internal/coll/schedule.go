@@ -71,7 +71,7 @@ const (
 	Push
 
 	// Publish makes Src, of a buffer in Schedule.Late, ready for others to Pull after a message of a later
-	// round. Dst is Src.
+	// round.
 	Publish
 
 	// Combine sets Dst to the combination of all vectors in Src, which are consecutive, each as long as Dst,
@@ -80,7 +80,7 @@ const (
 )
 
 // Step is one step of a schedule. Peer is set in Send, Recv, Pull and Push; Src in all but Recv, Dst in all
-// but Send. Src and Dst have the same length, except in Combine.
+// but Send and Publish. If both are set they have the same length, except in Combine.
 type Step struct {
 	Kind     Kind
 	Peer     int

@@ -10,7 +10,7 @@ import (
 )
 
 // Collectives has the collectives under way, except those that a blocking call executes by itself
-// (mailboxcall.go, and shortRounds in collectivewait.go).
+// (mailboxcall.go, shortround.go).
 type Collectives struct {
 	e        *Engine
 	active   []*Collective

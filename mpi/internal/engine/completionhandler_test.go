@@ -184,3 +184,53 @@ func TestHandler_MovesAllQueuesOrNone(t *testing.T) {
 		require.Equal(t, transport.LowLatency, devices[i].class[f.handler], "fabric %d", i)
 	}
 }
+
+// What a goroutine does for the handler before it sleeps may end its wait, as when a send finds that its peer
+// has failed. Then it does not sleep: nobody would wake it.
+func TestHandler_WaitThatEndsBeforeItsSleep(t *testing.T) {
+	request, shared, condition := "request", "request of several goroutines", "condition"
+	for _, awaited := range []string{request, shared, condition} {
+		t.Run(awaited, func(t *testing.T) {
+			w := world(t, simDevices(1, 2))
+			connected(t, w)
+			e, p := w[0], peerOf(w[0], 1)
+			e.mu.Lock()
+			e.coalescer.armed = true // its timer does not send the delayed message
+			e.mu.Unlock()
+			h, err := e.Recvs.Irecv(world0, make([]byte, 1), 1, 0, 1)
+			require.NoError(t, err)
+			for range 2 {
+				send, err := e.Sends.Isend(world0, make([]byte, 1), 1, 0)
+				require.NoError(t, err)
+				_, err = e.Requests.Wait(send)
+				require.NoError(t, err)
+			}
+			n, at, cond := 1, func(int) Request { return h }, func() bool { return p.state == peerFailed }
+			e.mu.Lock()
+			e.Requests.find(h).observed, e.Requests.find(h).manySleepers = true, awaited == shared
+			e.completionHandler.running.Store(true) // no handler makes passes, and none wakes anybody
+			require.NotZero(t, p.batch.Count(), "no message is delayed")
+			require.False(t, cond())
+			p.ch.QP().Abort(transport.ErrPeerLost)
+			e.mu.Unlock()
+			if awaited == condition {
+				n = 0
+			}
+			awake := make(chan struct{})
+			go func() {
+				defer close(awake)
+				e.waiting.sleep(n, at, cond, nil)
+			}()
+			select {
+			case <-awake:
+			case <-time.After(time.Minute):
+				t.Error("it sleeps for ever")
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.completionHandler.running.Store(false)
+			require.True(t, cond())
+			require.True(t, e.Requests.find(h).completed())
+		})
+	}
+}

@@ -47,7 +47,7 @@ func (e *Engine) postsReceivesLocked(context uint32) bool {
 			return true
 		}
 	}
-	return false
+	return e.MailboxCalls.settingUpLocked(context)
 }
 
 // discardFreed drops the unexpected messages of a context if it is abandoned. It is called at the end of
@@ -121,7 +121,7 @@ func (e *Engine) ContextInUse(context uint32) bool {
 			return true
 		}
 	}
-	return false
+	return e.MailboxCalls.settingUpLocked(context)
 }
 
 // ReleaseContext frees what is stored for a context that is no longer used.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -48,6 +49,17 @@ func (s *cqSet) add(name string, d transport.Device, q transport.CQ) error {
 	}
 	s.queues = append(s.queues, q)
 	return nil
+}
+
+// remove removes a queue that was added. A sleep under way may still wait for it.
+func (s *cqSet) remove(q transport.CQ) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues = slices.DeleteFunc(slices.Clone(s.queues), func(other transport.CQ) bool { return other == q })
+	if s.poller == nil {
+		return nil
+	}
+	return s.poller.Remove(q.Descriptor())
 }
 
 // watchFirst makes the poller, with the first queue.

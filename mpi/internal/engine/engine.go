@@ -11,13 +11,14 @@
 // it, and nothing outside this package holds it. Every other function that uses what the lock guards, and
 // does not take the lock itself, is called with the lock held. Hub states the order of all locks.
 //
-// A message takes one of two ways. Eager: its bytes are copied into a slot, an entry of the ring that the
-// receiver has for this peer. Rendezvous: the sender announces the message (RTS, or PIECE for a further
-// buffer), and the receiver reads its bytes and ends the announcement (FIN, or ATS: "acknowledge to sender");
-// or the receiver grants its memory (CTS), and the sender writes there. Small sends between two passes, a
-// burst, may share a slot as a batch; a run is consecutive messages of a batch with equal envelope and
-// length. A channel's phase says which of its ring sizes is in use, 0 the smallest. Messages without a
-// receive wait as unexpected messages; the matching table (package match) has them and the posted receives.
+// A message takes one of two ways. Eager: its bytes are copied into a slot of the ring that the receiver has
+// for this peer: as many lines of 64 bytes as one message may take. Rendezvous: the sender announces the
+// message (RTS, or PIECE for a further buffer), and the receiver reads its bytes and ends the announcement
+// (FIN, or ATS: "acknowledge to sender"); or the receiver grants its memory (CTS), and the sender writes
+// there. Small sends between two passes, a burst, may share a slot as a batch; a run is consecutive messages
+// of a batch with equal envelope and length. A channel's phase says which of its ring sizes is in use, 0 the
+// smallest. Messages without a receive wait as unexpected messages; the matching table (package match) has
+// them and the posted receives.
 //
 // A pass is one round of progress (progressEngine.poll). Of the goroutines of a rank that sleep in calls, one
 // is the progress owner: it sleeps until something arrives, and then makes passes for all (sleepers.go).
@@ -212,9 +213,6 @@ func (e *Engine) open(c Config) error {
 			return err
 		}
 		e.fabrics = append(e.fabrics, f)
-		if err := e.hub.queues.add(f.name, f.Device, f.cq); err != nil {
-			return err
-		}
 		if e.completionHandler.active() {
 			e.mu.Lock()
 			err = f.cq.RequestNotify(notifyAll)
@@ -222,6 +220,15 @@ func (e *Engine) open(c Config) error {
 			if err != nil {
 				return err
 			}
+		}
+	}
+	// last: nobody arms the queues of an engine that could not be opened, so no sleep may wait for them
+	for i, f := range e.fabrics {
+		if err := e.hub.queues.add(f.name, f.Device, f.cq); err != nil {
+			for _, added := range e.fabrics[:i] {
+				err = errors.Join(err, e.hub.queues.remove(added.cq))
+			}
+			return err
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -81,6 +82,9 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 		}
 	}
 	if f.cq, err = f.Device.CreateCQ(cqDepth, f.handler); err != nil {
+		if f.handler != 0 {
+			err = errors.Join(err, f.Device.CloseHandler(f.handler))
+		}
 		return nil, err
 	}
 	share := c.SpinTime > 0 // the sender can copy while it waits

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"log/slog"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
 )
 
@@ -32,5 +35,77 @@ func TestHub_CrowdedWhereEndpointsOutnumberCores(t *testing.T) {
 				require.Equal(t, want, e.waiting.maxLooks, "%d endpoints, %d cores", used, c.cores)
 			}
 		}
+	}
+}
+
+// refusing is a device that can refuse to make a completion queue, or makes one that cannot be waited for. It
+// counts its handlers.
+type refusing struct {
+	transport.Device
+	queue, wait bool
+	handlers    int
+}
+
+type unwaitable struct{ transport.CQ }
+
+func (unwaitable) Descriptor() int { return -1 }
+
+func (d *refusing) CreateCQ(depth int, h transport.HandlerID) (transport.CQ, error) {
+	if d.queue {
+		return nil, errNoRoom
+	}
+	q, err := d.Device.CreateCQ(depth, h)
+	if d.wait {
+		return unwaitable{q}, err
+	}
+	return q, err
+}
+
+func (d *refusing) SetCompletionHandler(c transport.HandlerConfig) (transport.HandlerID, error) {
+	d.handlers++
+	return d.Device.SetCompletionHandler(c)
+}
+
+func (d *refusing) CloseHandler(h transport.HandlerID) error {
+	d.handlers--
+	return d.Device.CloseHandler(h)
+}
+
+// Nobody waits for the queues of an endpoint that could not be made, and it leaves no handler.
+func TestHub_EndpointThatCannotBeMade(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name     string
+		handlers []int
+		refuse   func(d *refusing)
+	}{
+		{"no queue", nil, func(d *refusing) { d.queue = true }},
+		{"no queue for a handler", cores[:1], func(d *refusing) { d.queue = true }},
+		{"no wait", nil, func(d *refusing) { d.wait = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conf := Config{Identity: transport.Identity{Job: "test", Size: 1}, Endpoints: 2,
+				HandlerCores: c.handlers, Log: slog.New(slog.DiscardHandler)}
+			var devices []*refusing
+			for i, d := range tcpDevices(t, 2) {
+				devices = append(devices, &refusing{Device: d})
+				conf.Fabrics = append(conf.Fabrics, Fabric{Device: devices[i]})
+			}
+			h, err := NewHub(conf)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, h.Destroy(ErrFinalized)) }()
+			before := *devices[0]
+			c.refuse(devices[1])
+			_, err = h.Endpoint(1)
+			require.Error(t, err)
+			require.Len(t, h.queues.queues, 2)
+			require.Equal(t, before.handlers, devices[0].handlers)
+			require.Equal(t, before.handlers, devices[1].handlers)
+			devices[1].queue, devices[1].wait = false, false
+			_, err = h.Endpoint(1)
+			require.NoError(t, err)
+			require.Len(t, h.queues.queues, 4)
+		})
 	}
 }

@@ -30,8 +30,10 @@ type MailboxCalls struct {
 	begun    uint64        // number of exchanges
 	owing    []*Mailboxes  // with acknowledgements to send, which must not wait for the next exchange
 	released []*Mailboxes  // released here, while some rank may still write to them
-	buffers  collectiveBuffers
-	stage    pullStage
+	// released here during their set-up, which goes on: the other ranks may wait for it
+	unfinished []*Mailboxes
+	buffers    collectiveBuffers
+	stage      pullStage
 }
 
 // Run executes a collective whose messages fit the mailboxes. The caller serializes Run, Skip and Prepare of

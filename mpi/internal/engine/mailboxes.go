@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/binary"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -42,14 +41,15 @@ type Mailboxes struct {
 	exchange uint64  // number of the latest exchange
 	done     uint64  // number of the latest exchange whose slots this rank no longer reads
 
-	state   mailboxState
-	setup   *Collective // under way in mailboxesAgreeing and mailboxesTesting
-	wait    Request     // of setup; zero if nobody will wait for it
-	owing   bool        // listed in MailboxCalls.owing
-	test    transport.MR
-	report  failureReport
-	access  Access           // known in mailboxesReady
-	skipped [accesses]uint64 // rounds skipped before access was known, by what it may be
+	state    mailboxState
+	setup    *Collective // under way in mailboxesAgreeing and mailboxesTesting
+	wait     Request     // of setup; zero if nobody will wait for it
+	owing    bool        // listed in MailboxCalls.owing
+	released bool        // Release was called, perhaps before the end of the set-up
+	test     transport.MR
+	report   failureReport
+	access   Access           // known in mailboxesReady
+	skipped  [accesses]uint64 // rounds skipped before access was known, by what it may be
 
 	// of the call under way, if it pulls
 	regions   [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
@@ -73,7 +73,7 @@ const (
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesTesting
-	mailboxesReady  // left by Release
+	mailboxesReady  // left by Release, or at once after it
 	mailboxesAbsent // at least one rank has none, the set-up failed, or they were released; final
 )
 
@@ -343,11 +343,18 @@ func (mc *MailboxCalls) oweLocked(m *Mailboxes) {
 // acknowledgeOwedLocked sends the owed acknowledgements and failure reports, as far as possible.
 func (mc *MailboxCalls) acknowledgeOwedLocked() {
 	mc.e.mu.assertHeld()
-	mc.owing = slices.DeleteFunc(mc.owing, func(m *Mailboxes) bool {
+	list := mc.owing
+	mc.owing = nil // a collective that ends in settleLocked calls this too
+	kept := list[:0]
+	for _, m := range list {
 		m.settleLocked()
 		m.owing = m.state < mailboxesReady || m.state == mailboxesReady && !m.tellAllLocked()
-		return !m.owing
-	})
+		if m.owing {
+			kept = append(kept, m)
+		}
+	}
+	clear(list[len(kept):])
+	mc.owing = append(kept, mc.owing...)
 }
 
 func (m *Mailboxes) tellAllLocked() bool {
@@ -366,11 +373,12 @@ func (m *Mailboxes) tellAllLocked() bool {
 	return all
 }
 
-// mailboxesFreed is the last acknowledgement of a rank, which writes nothing after it.
-const mailboxesFreed = ^uint64(0)
+// mailboxesFreed is the last acknowledgement of a rank, which writes nothing after it: the rank is done with
+// every exchange. It is far from the largest number, so that a depth can be added to it.
+const mailboxesFreed = 1 << 63
 
-// Release ends the use of mailboxes by this rank. Their memory is freed when the other ranks have
-// ended theirs too.
+// Release ends the use of mailboxes by this rank. Their memory is freed when their set-up is complete and the
+// other ranks have released them too. If the set-up fails, the memory stays until the engine ends.
 func (mc *MailboxCalls) Release(m *Mailboxes) {
 	e := mc.e
 	e.mu.Lock()
@@ -378,11 +386,21 @@ func (mc *MailboxCalls) Release(m *Mailboxes) {
 	for buf := range m.regions {
 		m.concealLocked(buf)
 	}
-	if m.state == mailboxesReady {
-		m.state = mailboxesAbsent
-		mc.released = append(mc.released, m)
+	switch m.released = true; m.state {
+	case mailboxesAgreeing, mailboxesTesting:
+		mc.unfinished = append(mc.unfinished, m)
+		mc.oweLocked(m) // passes complete the set-up
+	case mailboxesReady:
+		mc.retireLocked(m)
 	}
 	mc.freeReleasedLocked()
+}
+
+// retireLocked leaves released mailboxes to passes, which free them.
+func (mc *MailboxCalls) retireLocked(m *Mailboxes) {
+	mc.e.mu.assertHeld()
+	m.state = mailboxesAbsent
+	mc.released = append(mc.released, m)
 }
 
 // freeReleasedLocked frees the memory of released mailboxes that no rank writes any more.

@@ -399,31 +399,86 @@ func TestMailboxes_RankWithoutMemory(t *testing.T) {
 
 // A rank that cannot begin to exchange verdicts gives back the memory that the others were to read for them.
 func TestMailboxes_NoVerdictsAfterARevoke(t *testing.T) {
-	const n, context = 2, 100
-	var devices []transport.Device
-	for range n {
-		d, err := sharedMemory()
-		require.NoError(t, err)
-		devices = append(devices, d)
-	}
-	w := world(t, devices)
-	connected(t, w)
-	var all []*Mailboxes
-	for _, e := range w {
-		m := e.MailboxCalls.New(context, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, n,
-			MailboxBytes(n))
-		require.NoError(t, m.beginSetup())
-		all = append(all, m)
-	}
-	drive(t, w, func() bool { return all[0].setup.over && all[1].setup.over })
+	w, all := settingUp(t)
 	m := all[0]
 	require.NotNil(t, m.test)
-	require.NoError(t, w[0].Recovery.Revoke(contextid.Communicator(context)))
+	require.NoError(t, w[0].Recovery.Revoke(contextid.Communicator(m.context)))
 	w[0].mu.Lock()
 	defer w[0].mu.Unlock()
 	m.settleLocked()
 	require.Equal(t, mailboxesAbsent, m.state)
 	require.Nil(t, m.test, "its test memory is left")
+}
+
+// settingUp is two ranks that have exchanged their offers, and do not know it yet.
+func settingUp(t *testing.T) (w []*Engine, all []*Mailboxes) {
+	t.Helper()
+	var devices []transport.Device
+	for range 2 {
+		d, err := sharedMemory()
+		require.NoError(t, err)
+		devices = append(devices, d)
+	}
+	w = world(t, devices)
+	connected(t, w)
+	for _, e := range w {
+		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(w),
+			MailboxBytes(len(w)))
+		require.NoError(t, m.beginSetup())
+		all = append(all, m)
+	}
+	drive(t, w, func() bool { return all[0].setup.over && all[1].setup.over })
+	return w, all
+}
+
+// A rank that has all verdicts when it sends its own, as it settles what it owes, has mailboxes at once.
+func TestMailboxes_VerdictsOfAllOthersFirst(t *testing.T) {
+	w, all := settingUp(t)
+	w[1].mu.Lock()
+	all[1].settleLocked()
+	w[1].mu.Unlock()
+	drive(t, w, func() bool { return unexpected(w[0]) == 1 })
+	all[0].Skip(Rounds{})
+	w[0].mu.Lock()
+	defer w[0].mu.Unlock()
+	w[0].MailboxCalls.acknowledgeOwedLocked()
+	require.Equal(t, mailboxesReady, all[0].state)
+	w[0].MailboxCalls.acknowledgeOwedLocked()
+	require.Empty(t, w[0].MailboxCalls.owing)
+}
+
+// Mailboxes that are released during their set-up are freed after it.
+func TestMailboxes_ReleaseDuringTheSetUp(t *testing.T) {
+	for _, state := range []mailboxState{mailboxesAgreeing, mailboxesTesting} {
+		w, all := settingUp(t)
+		for i, m := range all {
+			w[i].mu.Lock()
+			if state == mailboxesTesting {
+				m.settleLocked()
+			}
+			if i == 0 {
+				require.Equal(t, state, m.state)
+			}
+			w[i].mu.Unlock()
+			w[i].MailboxCalls.Release(m)
+		}
+		drive(t, w, func() bool { return w[0].Stats().Collective == 0 && w[1].Stats().Collective == 0 })
+		for _, m := range all {
+			require.Equal(t, mailboxesAbsent, m.state)
+			require.Nil(t, m.test, "its test memory is left")
+		}
+	}
+}
+
+// A rank that has released the mailboxes is done with every exchange.
+func TestMailboxes_ReleasedSlotsAreFree(t *testing.T) {
+	m := &Mailboxes{e: &Engine{}, depth: mailboxDepthMany, exchange: 1000}
+	b := &mailbox{in: make([]byte, mailboxLine)}
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	require.False(t, m.lookAckedLocked(b))
+	*wordAt(b.in, mailboxLine) = mailboxesFreed
+	require.True(t, m.lookAckedLocked(b))
 }
 
 // TestMailboxes_E10_WithinTheBudget: mailboxes count against a rank's budget for buffers until all ranks have

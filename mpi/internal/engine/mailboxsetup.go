@@ -84,6 +84,7 @@ func (m *Mailboxes) settleLocked() {
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
 		if m.beginTestingLocked(); m.state == mailboxesTesting {
+			m.settleLocked() // the verdicts of all others may have come before
 			return
 		}
 	case m.memory != nil:
@@ -94,6 +95,25 @@ func (m *Mailboxes) settleLocked() {
 		_ = m.test.Deregister()
 		m.test = nil
 	}
+	if m.released {
+		m.e.MailboxCalls.endUnfinishedLocked(m)
+	}
+}
+
+// endUnfinishedLocked ends the set-up of mailboxes that were released during it.
+func (mc *MailboxCalls) endUnfinishedLocked(m *Mailboxes) {
+	mc.e.mu.assertHeld()
+	if m.state == mailboxesReady {
+		mc.retireLocked(m)
+	}
+	mc.unfinished = remove(mc.unfinished, m)
+	mc.e.unexpected.discardFreed(m.context)
+}
+
+// settingUpLocked reports whether released mailboxes are being set up in a context.
+func (mc *MailboxCalls) settingUpLocked(context uint32) bool {
+	mc.e.mu.assertHeld()
+	return slices.ContainsFunc(mc.unfinished, func(m *Mailboxes) bool { return m.context == context })
 }
 
 // beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
@@ -108,10 +128,13 @@ func (m *Mailboxes) beginTestingLocked() {
 	if access == CanPull && m.isQuickLocked() {
 		access = QuickMapped
 	}
-	if h, err := m.exchangeSetupLocked([]byte{byte(access)}); err == nil {
-		m.e.Requests.detach(m.e.Requests.find(h))
-		m.state = mailboxesTesting
+	m.state = mailboxesTesting
+	h, err := m.exchangeSetupLocked([]byte{byte(access)})
+	if err != nil {
+		m.state = mailboxesAbsent
+		return
 	}
+	m.e.Requests.detach(m.e.Requests.find(h))
 }
 
 // testTries is how often a rank tries to read a peer's test memory: the peer may have earlier Writes to
@@ -263,11 +286,11 @@ func (m *Mailboxes) exchangeSetupLocked(input []byte) (Request, error) {
 	coll.ExchangeAll(&c.Schedule, m.rank, m.size, n)
 	copy(c.Output[m.rank*n:], input)
 	c.prepare()
+	m.setup = c // before it begins: it may end at once, and whoever looks then settles it
 	r, err := m.e.Collectives.beginLocked(c)
 	if err != nil {
 		return Request{}, err
 	}
-	m.setup = c
 	return r.handle(), nil
 }
 

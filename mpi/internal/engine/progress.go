@@ -11,7 +11,8 @@ import (
 
 // progressEngine makes progress, one pass at a time: a pass polls the fabrics, routes arrivals, and advances
 // the peers with work left over. Goroutines that wait make passes, or a completion handler does (see
-// waiting). Timers make passes too: those of the heartbeat, coalescer, passiveProgress and idleShrinker.
+// waiting). Timers make passes too: those of the heartbeat, coalescer, passiveProgress, idleShrinker and
+// completionHandler.
 //
 // Invariants, under the lock: a peer with work that lacked room, if no event announces room, is in deferred,
 // once; each pass advances all of these. Nothing in a pass blocks, except that Windows.carryOut may wait for

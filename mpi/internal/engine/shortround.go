@@ -45,9 +45,9 @@ func (cs *Collectives) shortRounds(c *Collective) (done bool, err error) {
 	return true, nil
 }
 
-// exchangeShort sends and receives the messages of a round for which shortMessages is not 0. It reports false
-// if the send must wait, because the peer accepts no more payload, or if the message to receive has not
-// arrived. In that case at most the send has been done; c.sent says so.
+// exchangeShort sends and receives the messages of a round for which shortMessages is not 0, or that has no
+// messages. It reports false if the send must wait, because the peer accepts no more payload, or if the
+// message to receive has not arrived. In that case at most the send has been done; c.sent says so.
 func (cs *Collectives) exchangeShort(c *Collective, steps []coll.Step) (done bool, err error) {
 	if len(steps) == 0 {
 		return true, nil

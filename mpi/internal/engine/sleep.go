@@ -289,11 +289,15 @@ func (q *Probes) Wake() {
 // this goroutine should make progress. It may return early.
 func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
 	w.e.mu.Lock()
+	w.e.Recovery.connectToSources(probed)
+	if w.e.completionHandler.active() {
+		w.e.completionHandler.armRetryLocked()
+	}
+	// from here on until the sleep, nothing at this endpoint ends the wait
 	if n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() {
 		w.e.mu.Unlock()
 		return
 	}
-	w.e.Recovery.connectToSources(probed)
 	w.e.stats.Sleeps++
 	w.asleep++
 	began := time.Since(w.began)
@@ -320,15 +324,13 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		}
 		w.describeLocked(n, at, probed)
 	}
-	if w.e.completionHandler.active() {
-		w.e.completionHandler.armRetryLocked()
-	}
 	if s.forCondition {
 		w.onConditions++
 	}
-	if w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) == owns {
+	switch w.e.hub.sleepers.enter(s, !w.e.completionHandler.active()) {
+	case owns:
 		w.sleepInQueuesLocked()
-	} else {
+	case parks:
 		w.e.mu.Unlock()
 		<-s.signal
 		w.e.mu.lockWithOrder(s.order)

@@ -20,6 +20,7 @@ type sleepers struct {
 	free   *sleeper
 	wakeUp func() // ends the owner's sleep
 	turns  Turns  // nil unless there are turns
+	alarms uint64 // calls of wakeAll
 
 	owned    atomic.Bool // there is an owner
 	orphaned atomic.Bool // some are parked, without an owner
@@ -31,7 +32,8 @@ type sleeper struct {
 	e            *Engine // where it waits; nil for several
 	forCondition bool    // waits for a condition, not a request
 	at           int     // index in parked; -1 when not there
-	woken        bool    // woken before it slept, at one of several endpoints
+	woken        bool    // woken by wake before it slept
+	alarms       uint64  // calls of wakeAll before get: a later one has woken it too
 	order        uint64  // for Turns.Take, with turns
 	next         *sleeper
 }
@@ -46,7 +48,7 @@ func (b *sleepers) get(e *Engine, forCondition bool) *sleeper {
 	} else {
 		b.free = s.next
 	}
-	s.e, s.forCondition, s.at, s.woken, s.next = e, forCondition, -1, false, nil
+	s.e, s.forCondition, s.at, s.woken, s.alarms, s.next = e, forCondition, -1, false, b.alarms, nil
 	return s
 }
 
@@ -71,7 +73,7 @@ func (b *sleepers) enter(s *sleeper, mayOwn bool) role {
 	defer b.mu.Unlock()
 	defer b.note()
 	switch {
-	case s.woken:
+	case s.woken || s.alarms != b.alarms:
 		return staysAwake
 	case mayOwn && b.owner == nil:
 		b.owner = s
@@ -133,7 +135,7 @@ func (b *sleepers) wakeOne(s *sleeper) {
 	s.signal <- struct{}{}
 }
 
-// wakeWhere wakes the sleepers that which selects.
+// wakeWhere wakes the sleepers that which selects. It does not reach those that are about to sleep.
 func (b *sleepers) wakeWhere(which func(s *sleeper) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +150,13 @@ func (b *sleepers) wakeWhere(which func(s *sleeper) bool) {
 	b.note()
 }
 
-// wakeAll wakes all sleepers.
-func (b *sleepers) wakeAll() { b.wakeWhere(func(*sleeper) bool { return true }) }
+// wakeAll wakes all sleepers, and those that are about to sleep.
+func (b *sleepers) wakeAll() {
+	b.mu.Lock()
+	b.alarms++
+	b.mu.Unlock()
+	b.wakeWhere(func(*sleeper) bool { return true })
+}
 
 // passOn wakes a parked sleeper to become the progress owner, if there is none.
 func (b *sleepers) passOn() {

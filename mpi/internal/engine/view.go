@@ -327,7 +327,8 @@ func (v *viewMessages) receiveLocked(context uint32, l *layout.Layout, mem unsaf
 	return r, nil
 }
 
-// place copies bytes that have arrived through a stage into the receive with the token.
+// place copies bytes that have come through the bounce buffers of package rendezvous into the receive with
+// the token.
 func (v *viewMessages) place(token uint64, at int, b []byte) {
 	if r := v.e.Requests.byToken(token); r != nil && !r.completed() {
 		r.copyIn(at, b)

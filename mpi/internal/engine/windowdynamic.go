@@ -326,11 +326,10 @@ func (p *attachedPart) learn(entry int) error {
 		return nil
 	}
 	if p.card.Bytes > 0 {
-		mem, unmap, ok := m.MapRegion(keys.Mem)
-		if !ok || uint64(len(mem)) < p.card.Bytes {
+		mem := p.mapLocked(m, keys.Mem, p.card.Bytes)
+		if mem == nil {
 			return nil
 		}
-		p.unmaps = append(p.unmaps, unmap)
 		p.Target.base.Store(unsafe.SliceData(mem))
 	}
 	p.Control.at.Store(p.base.Control.at.Load())

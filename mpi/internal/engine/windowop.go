@@ -252,6 +252,7 @@ func (w *Windows) complete(o *oneSided, err error) {
 
 // onPeerFailed ends the operations posted at a failed peer; nothing is placed any more.
 func (w *Windows) onPeerFailed(p *peer) {
+	p.outbox = outbox{}
 	for _, win := range w.list {
 		win.endUseLocked(p)
 		for i := range win.targets {
@@ -264,7 +265,6 @@ func (w *Windows) onPeerFailed(p *peer) {
 	if p.fabric == nil || p.oneSided == 0 {
 		return
 	}
-	p.outbox = outbox{}
 	for _, c := range p.fabric.oneSided.chunks {
 		for i := range c.ops {
 			if o := &c.ops[i]; o.target != nil && o.peer == p {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sharedcopy"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/rma"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
@@ -341,4 +343,46 @@ func TestSharedMoves_OfALiar(t *testing.T) {
 		}
 		return e.Sends.Send(world0, nil, 0, 1)
 	})
+}
+
+// Memory of a peer that is shorter than the peer has said does not stay mapped.
+func TestTarget_ShortMemoryIsUnmapped(t *testing.T) {
+	typ := rma.Type{Kind: rma.Int, Size: 1}
+	for _, short := range []string{"control block", "attachment"} {
+		w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{})
+		connected(t, w)
+		ours, card0, err := w[0].Windows.NewDynamic(9, typ)
+		require.NoError(t, err)
+		make1 := w[1].Windows.NewDynamic
+		if short == "control block" {
+			make1 = func(id uint32, typ rma.Type) (*Window, WindowCard, error) {
+				return w[1].Windows.New(id, nil, typ)
+			}
+		}
+		theirs, card1, err := make1(9, typ)
+		require.NoError(t, err)
+		for rank, win := range []*Window{ours, theirs} {
+			win.Join(rank, []int{0, 1}, []WindowCard{card0, card1})
+		}
+		at := 0
+		if short == "attachment" {
+			mem, err := w[1].hub.Memory.Alloc(4096)
+			require.NoError(t, err)
+			at, err = theirs.Attach(mem)
+			require.NoError(t, err)
+			entry := theirs.control[entryAt(uint64(at)>>AttachedShift):]
+			binary.NativeEndian.PutUint64(entry[entryLength:], 4097)
+			require.NoError(t, ours.Target(1).Reach(nil))
+		}
+		mapped := sys.Mapped()
+		if short == "attachment" {
+			target, err := ours.Target(1).Hold(at, nil)
+			require.NoError(t, err)
+			require.False(t, target.Mapped())
+		} else {
+			require.NoError(t, ours.Target(1).Reach(nil))
+			require.False(t, ours.Target(1).Mapped())
+		}
+		require.Equal(t, mapped, sys.Mapped(), short)
+	}
 }

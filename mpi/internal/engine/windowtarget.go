@@ -133,21 +133,35 @@ func (t *Target) mapMemoryLocked(p *peer) {
 	if !ok {
 		return
 	}
-	control, unmap, ok := m.MapRegion(t.keys.Control)
-	if !ok || len(control) < len(t.w.control) {
+	control := t.mapLocked(m, t.keys.Control, uint64(len(t.w.control)))
+	if control == nil {
 		return
 	}
-	t.unmaps = append(t.unmaps, unmap)
 	if t.card.Bytes > 0 {
-		mem, unmap, ok := m.MapRegion(t.keys.Mem)
-		if !ok || uint64(len(mem)) < t.card.Bytes {
+		mem := t.mapLocked(m, t.keys.Mem, t.card.Bytes)
+		if mem == nil {
 			_ = t.unmapLocked()
 			return
 		}
-		t.unmaps = append(t.unmaps, unmap)
 		t.base.Store(unsafe.SliceData(mem))
 	}
 	t.Control.at.Store(unsafe.SliceData(control))
+}
+
+// mapLocked maps a region of the peer until unmapLocked; nil if that is not possible, or if the region is
+// shorter than the peer has said.
+func (t *Target) mapLocked(m transport.Mapper, key transport.Key, size uint64) []byte {
+	t.w.e.mu.assertHeld()
+	mem, unmap, ok := m.MapRegion(key)
+	if !ok {
+		return nil
+	}
+	if uint64(len(mem)) < size {
+		_ = unmap() // the peer's memory does not depend on it
+		return nil
+	}
+	t.unmaps = append(t.unmaps, unmap)
+	return mem
 }
 
 func (t *Target) unmapLocked() (err error) {

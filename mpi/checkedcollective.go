@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"context"
 	"fmt"
 	"time"
 	"unsafe"
@@ -284,8 +283,8 @@ func (c *Comm) reportDifference(from int, mine, theirs *check.Signature) error {
 		theirs.Line, what)
 }
 
-// compareLater compares a nonblocking call when the neighbors have called too. If the calls differ the
-// request fails.
+// compareLater compares a nonblocking or persistent call when the neighbors have called too. If the calls
+// differ, the request fails, or each later Start and the request of the last.
 func (a *collectiveCall) compareLater(form check.Form) {
 	c := a.comm
 	if a.err != nil || c.checker == nil || c.size == 1 {
@@ -302,12 +301,8 @@ func (a *collectiveCall) compareLater(form check.Form) {
 		return
 	}
 	s := a.signature(form, c.checker.sites.Here())
-	end := func(error) {}
-	if c.canceller == nil {
-		var ctx context.Context
-		ctx, end = context.WithCancelCause(context.Background())
-		a.comm = &Comm{c.commState, c.e.Cancels.NewCanceller(ctx)}
-	}
+	own := c.canceller.Another(c.e) // other calls through the handle go on
+	a.comm = &Comm{c.commState, own}
 	c.checker.underWay.Add(1)
 	c.e.Go(func() {
 		defer c.checker.underWay.Done()
@@ -316,7 +311,7 @@ func (a *collectiveCall) compareLater(form check.Form) {
 			return
 		}
 		if err := c.explainDifference(x, &s); err != nil {
-			end(err)
+			own.End(err)
 		}
 	})
 }

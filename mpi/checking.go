@@ -408,12 +408,12 @@ func (c *Comm) checkedRecv(b *buffer, src, tag int) (st engine.Status, err error
 // checkedIsend begins a send in checking mode.
 func (c *Comm) checkedIsend(b *buffer, dst, tag int, sync bool) (Request, error) {
 	r, pieces := &checkedRequest{}, b.pieces()
-	if b.layout != nil { // a vector of two buffers
+	r.Site, r.Reads = c.checker.sites.Here(), pieces // the program's memory, although a copy may be sent
+	if b.layout != nil {                             // a vector of two buffers
 		packed := make([]byte, b.layout.Bytes())
 		b.layout.Gather(b.memory, packed)
 		pieces = [][]byte{packed}
 	}
-	r.Site, r.Reads = c.checker.sites.Here(), pieces
 	r.With = c.with(r.Site.Call, dst, tag)
 	check.PutHeader(r.head[:], orBytes(b.element), r.Site)
 	begin := c.e.Sends.IsendVec

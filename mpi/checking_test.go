@@ -204,6 +204,17 @@ var wrongs = map[string]wrong{
 		return differ(r, func() error { return ignoring(mpi.SendrecvReplace(c, ints(1), 1, 0, 1, 0)) },
 			func() error { return ignoring(mpi.SendrecvReplace(c, floats(1), 0, 0, 0, 0)) })
 	}},
+	"a view changed while IsendView sends it": {"buffer changed", func(c *mpi.Comm, r int) error {
+		buf := ints(4)
+		s, err := mpi.IsendView(c, mpi.Strided(buf, 2, 1, 2), 1-r, 1)
+		buf[2] = 1
+		return firstError(err, ignoring(mpi.Recv(c, ints(2), 1-r, 1)), wait(s, nil))
+	}},
+	"a receive into a view that IsendView sends": {"overlapping buffers", func(c *mpi.Comm, r int) error {
+		buf := ints(4)
+		s, err := mpi.IsendView(c, mpi.Strided(buf, 2, 1, 2), 1-r, 1)
+		return firstError(err, ignoring(mpi.Recv(c, buf[2:], 1-r, 1)), wait(s, nil))
+	}},
 	"a buffer changed while SsendInit sends it": {"buffer changed", func(c *mpi.Comm, r int) error {
 		buf := ints(1)
 		p, err := mpi.SsendInit(c, buf, 1-r, 1)

@@ -43,12 +43,15 @@ func (l *comms) revoke(id uint32) {
 	}
 }
 
-// disableFastPath makes calls on all communicators take the slow path.
+// disableFastPath makes calls on all communicators and windows take the slow path.
 func (l *comms) disableFastPath() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.byID {
 		c.slowPath.Store(true)
+		if w := c.window.Load(); w != nil {
+			w.closed.Store(true)
+		}
 	}
 }
 

@@ -221,7 +221,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	conf.Identity, conf.Lookup, conf.PeerLost = wire.Identity, wire.Lookup, wire.PeerLost
 	conf.LookupAhead = wire.LookupAhead
 	conf.DetectsFailures = wire.SurvivesAlone()
-	conf.Revoked = j.comms.revoke
+	conf.Revoked, conf.Stopped = j.comms.revoke, j.comms.disableFastPath
 	if j.observer, err = observe.New(o.Observe); err != nil {
 		return nil, err
 	}

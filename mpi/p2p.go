@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"cmp"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
@@ -126,10 +125,12 @@ func SendrecvReplace[T any](c *Comm, buf []T, dst, stag, src, rtag int) (Status,
 		return Status{}, c.fail(op, src, rtag, err)
 	}
 	st, err := r.wait(op)
-	if _, serr := s.wait(op); serr != nil {
-		return st, c.fail(op, dst, stag, cmp.Or(err, serr))
+	_, serr := s.wait(op)
+	if serr == nil {
+		copy(b.bytes, in.Bytes)
+	} else if err == nil {
+		return st, c.fail(op, dst, stag, serr)
 	}
-	copy(b.bytes, in.Bytes)
 	return st, c.fail(op, src, rtag, err)
 }
 

@@ -89,10 +89,12 @@ func TestSendrecvReplaceEndsWithItsContext(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, replaceGivenUp, fabric) })
 }
 
-// A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received.
+// A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received. The error is
+// the receive's, and names its tag.
 var replaceGivenUp = body("SendrecvReplace is given up", func(_ context.Context, world *mpi.Comm) error {
 	if world.Rank() == 1 {
-		if err := mpi.Barrier(world); err != nil {
+		_, err := mpi.Probe(world, 0, 1) // so the send is under way
+		if err := firstError(err, mpi.Send[byte](world, nil, 0, 3), mpi.Barrier(world)); err != nil {
 			return err
 		}
 		_, found, err := mpi.Iprobe(world, 0, 1)
@@ -104,12 +106,18 @@ var replaceGivenUp = body("SendrecvReplace is given up", func(_ context.Context,
 	buf := make([]int32, 300_000)
 	buf[7] = 7
 	go func() {
-		_, err := mpi.SendrecvReplace(world.WithContext(ctx), buf, 1, 1, 1, 1)
+		_, err := mpi.SendrecvReplace(world.WithContext(ctx), buf, 1, 1, 1, 2)
 		failed <- err
 	}()
+	_, told := mpi.Recv[byte](world, nil, 1, 3)
 	end(cause)
 	err := <-failed
-	return firstError(wantError("given up", err, cause), want("the buffer", buf[7], 7), mpi.Barrier(world))
+	var named *mpi.Error
+	if !errors.As(err, &named) {
+		return fmt.Errorf("given up: %w", err)
+	}
+	return firstError(told, wantError("given up", err, cause), want("the tag", named.Tag, 2),
+		want("the buffer", buf[7], 7), mpi.Barrier(world))
 })
 
 // The receive of a SendrecvReplace does not wait for its send, as the two are independent: rank 1 takes the

@@ -49,6 +49,8 @@ type windowState struct {
 	access    []atomic.Uint32 // access to each target: accessNone and so on
 	owned     []byte          // memory that Free frees
 	freed     atomic.Bool
+	// operations must make all checks: the window is freed, or its rank has called Finalize or has stopped
+	closed atomic.Bool
 
 	mu              *engine.Lock
 	posted, started []int       // ranks of the last Post and Start; nil for none
@@ -191,6 +193,9 @@ func makeWindow[T any](c *Comm, mem []byte, dynamic bool, broken error) (*Win[T]
 	w.Join(c.rank, worlds, cards)
 	x.operators = operatorSet(w.Type())
 	own.window.Store(&x)
+	if c.job.ended.Load() || c.job.hub.Stopped() != nil { // else disableFastPath finds the window
+		x.closed.Store(true)
+	}
 	// No rank accesses a part before its owner has the window.
 	if err := Barrier(own.within(c)); err != nil {
 		x.abandonNew(err)
@@ -273,7 +278,7 @@ func (w *window) free() error {
 
 // release frees the resources of this rank.
 func (w *window) release() error {
-	w.freed.Store(true)
+	w.abandon()
 	err := w.w.Free()
 	if w.owned != nil {
 		err = errors.Join(err, w.comm.job.hub.Memory.Free(w.owned))
@@ -284,7 +289,10 @@ func (w *window) release() error {
 
 // abandon frees the window locally after Free has failed to synchronize. Surviving ranks may still access
 // this rank's part, so it stays registered and the communicator's context id stays reserved.
-func (w *window) abandon() { w.freed.Store(true) }
+func (w *window) abandon() {
+	w.freed.Store(true)
+	w.closed.Store(true)
+}
 
 // abandonNew is abandon for a window whose creation failed here. Other ranks may have it and wait for this
 // one there, so it revokes the window's communicator: the program has no handle to do that.
@@ -355,6 +363,11 @@ func (w *window) check() error {
 		return fmt.Errorf("%w: it has been freed", ErrWin)
 	case w.comm.job.ended.Load():
 		return ErrFinalized
+	case w.closed.Load():
+		// An operation on mapped memory would not find it out from the engine.
+		if err := w.comm.job.hub.Stopped(); err != nil {
+			return err
+		}
 	}
 	return w.via.canceller.Err()
 }

@@ -101,7 +101,7 @@ func (w *window) alone(rank, at, n int) unsafe.Pointer {
 // mapped is the address in this process of n elements (n > 0) of a rank's part; nil if they are not mapped,
 // or if any check fails.
 func (w *window) mapped(rank, at, n int) unsafe.Pointer {
-	if w == nil || w.freed.Load() || w.slowPath || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
+	if w == nil || w.closed.Load() || w.slowPath || uint(rank) >= uint(len(w.sizes)) || n == 0 ||
 		uint(at) > uint(w.sizes[rank]) || uint(n) > uint(w.sizes[rank]-at) ||
 		w.access[rank].Load() < accessShared && w.epoch.Load() != epochFence {
 		return nil

@@ -89,7 +89,7 @@ func (p place) length() int {
 	case p.err() != nil:
 		return 0
 	case p.selected != nil:
-		return p.selected.layout.Bytes() / p.unit
+		return p.selected.layout.Bytes() / max(p.unit, 1) // a zero Place has no unit
 	}
 	return p.n
 }

@@ -117,3 +117,21 @@ func refusedPlaces(win *mpi.Win[int], mine []int, other, n int) error {
 		win.PutView(v, mpi.ProcNull, win.At(0, 3)),
 	)
 }
+
+func TestZeroPlace(t *testing.T) { together(t, 1, zeroPlace) }
+
+// The zero Place selects nothing, and so do selections of nothing from it.
+var zeroPlace = body("zero place", func(_ context.Context, world *mpi.Comm) error {
+	var zero mpi.Place[int64]
+	nothing := zero.Strided(0, 1, 1)
+	win, err := mpi.WinAllocate[int64](world, 4)
+	if err != nil {
+		return err
+	}
+	none, one := mpi.Whole[int64](nil), mpi.Whole([]int64{1})
+	return firstError(want("elements", nothing.Len(), 0), win.Fence(),
+		win.PutView(none, 0, zero), win.PutView(none, 0, nothing), win.GetView(none, 0, nothing),
+		wantError("PutView of an element", win.PutView(one, 0, nothing), mpi.ErrCount),
+		wantError("GetView of an element", win.GetView(one, 0, nothing), mpi.ErrCount),
+		win.Free())
+})

@@ -32,7 +32,7 @@ type Allocations struct {
 // Alloc returns n bytes (n > 0) of zeroed memory on pages of its own. Peers have no right to the region: its
 // key is never sent. The region is Mappable, so peers on this host map it and read announced messages there.
 func (l *Allocations) Alloc(n int) ([]byte, error) {
-	if err := l.hub.stopped(); err != nil {
+	if err := l.hub.Stopped(); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"weak"
 )
 
-// Canceller ends operations of an endpoint with a context.Context: when the context ends, the operations
-// bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep a Canceller
-// alive: one that no handle of the program and no operation refers to is collected.
+// Canceller ends operations of an endpoint with a context.Context: when the context ends, or End is called,
+// the operations bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep a
+// Canceller alive: one that no handle of the program and no operation refers to is collected.
 //
 // An operation that is cancelled in this way completes when its buffer is free. That is immediately if
 // nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive
@@ -50,13 +50,25 @@ func (s *Canceller) At(e *Engine) *Canceller {
 	return e.Cancels.NewCanceller(s.ctx)
 }
 
+// Another returns another canceller of the same context, for operations of endpoint e. s may be nil.
+func (s *Canceller) Another(e *Engine) *Canceller {
+	ctx := context.Background()
+	if s != nil {
+		ctx = s.ctx
+	}
+	return e.Cancels.NewCanceller(ctx)
+}
+
 // Err returns why the canceller has ended, or nil while it has not.
 func (s *Canceller) Err() error {
-	if s == nil || s.ctx.Err() == nil {
+	if s == nil {
 		return nil
 	}
 	if err := s.ended.Load(); err != nil {
 		return *err
+	}
+	if s.ctx.Err() == nil {
+		return nil
 	}
 	return reason(s.ctx)
 }
@@ -87,12 +99,16 @@ func (n *Cancels) Bind(h Request, s *Canceller) {
 	}
 }
 
-// onDone cancels all operations bound to the canceller, and wakes the goroutines that wait for a condition.
-func (s *Canceller) onDone() {
+func (s *Canceller) onDone() { s.End(reason(s.ctx)) }
+
+// End ends the canceller, with this error if it has not ended before: it cancels all operations bound to the
+// canceller, and wakes the goroutines that wait for a condition.
+func (s *Canceller) End(err error) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	err := reason(s.ctx)
-	s.ended.Store(&err)
+	if !s.ended.CompareAndSwap(nil, &err) {
+		return
+	}
 	s.cancelBoundLocked()
 	s.e.waiting.wakeConditionsLocked()
 }

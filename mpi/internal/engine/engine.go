@@ -99,6 +99,8 @@ type Config struct {
 	LauncherReportsFailures bool
 	// if not nil, called when a communicator was revoked, with its first context; must not block
 	Revoked func(communicator uint32)
+	// if not nil, called when the rank has stopped, before any operation fails for that; must not block
+	Stopped func()
 	// cores of this rank's completion handlers, which are assigned to endpoints round robin; none for no
 	// handlers
 	HandlerCores []int

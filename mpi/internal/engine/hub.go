@@ -76,7 +76,7 @@ func NewHub(c Config) (*Hub, error) {
 		h.conf.Recorder = recorder.New()
 	}
 	h.sleepers.wakeUp, h.sleepers.turns = h.queues.wake, c.Turns
-	h.Memory.hub, h.failed.hub, h.failed.report = h, h, c.PeerLost
+	h.Memory.hub, h.failed.hub, h.failed.report, h.failed.onStop = h, h, c.PeerLost, c.Stopped
 	if err := h.open(); err != nil {
 		h.queues.close()
 		for _, f := range c.Fabrics {

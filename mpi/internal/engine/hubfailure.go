@@ -12,6 +12,7 @@ import (
 type failedRanks struct {
 	hub    *Hub
 	report func(rank int) // Config.PeerLost
+	onStop func()         // Config.Stopped
 
 	mu      orderedMutex // a leaf in the order of locks
 	list    []failedRank
@@ -60,9 +61,13 @@ func (l *failedRanks) stop(e *Engine, cause error) {
 		l.stopped = cause
 	}
 	l.mu.Unlock()
-	if first {
-		l.tellOthers(e)
+	if !first {
+		return
 	}
+	if l.onStop != nil {
+		l.onStop()
+	}
+	l.tellOthers(e)
 }
 
 // tellOthers starts a goroutine that tells every endpoint except e.

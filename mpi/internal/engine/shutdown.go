@@ -139,8 +139,8 @@ func (h *Hub) Fail(cause error) {
 	}
 }
 
-// stopped returns why the rank has stopped, or nil.
-func (h *Hub) stopped() error {
+// Stopped returns why the rank has stopped, or nil.
+func (h *Hub) Stopped() error {
 	h.failed.mu.Lock()
 	defer h.failed.mu.Unlock()
 	return h.failed.stopped

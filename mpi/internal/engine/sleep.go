@@ -288,13 +288,17 @@ func (q *Probes) Wake() {
 // sleep blocks until one of n requests is complete, or, if n is 0, until cond may have become true; or until
 // this goroutine should make progress. It may return early.
 func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed *probed) {
+	over := func() bool { return n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() }
 	w.e.mu.Lock()
+	if over() {
+		w.e.mu.Unlock()
+		return
+	}
 	w.e.Recovery.connectToSources(probed)
 	if w.e.completionHandler.active() {
 		w.e.completionHandler.armRetryLocked()
 	}
-	// from here on until the sleep, nothing at this endpoint ends the wait
-	if n > 0 && w.anyDoneLocked(n, at) || n == 0 && cond() {
+	if over() { // by that; from here on until the sleep, nothing at this endpoint ends the wait
 		w.e.mu.Unlock()
 		return
 	}

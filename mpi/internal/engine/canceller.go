@@ -59,6 +59,14 @@ func (s *Canceller) Another(e *Engine) *Canceller {
 	return e.Cancels.NewCanceller(ctx)
 }
 
+// Done returns a Go channel that is closed when the canceller's context ends; nil if it never does.
+func (s *Canceller) Done() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.ctx.Done()
+}
+
 // Err returns why the canceller has ended, or nil while it has not.
 func (s *Canceller) Err() error {
 	if s == nil {

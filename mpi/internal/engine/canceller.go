@@ -10,8 +10,8 @@ import (
 )
 
 // Canceller ends operations of an endpoint with a context.Context: when the context ends, or End is called,
-// the operations bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep a
-// Canceller alive: one that no handle of the program and no operation refers to is collected.
+// the operations bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep
+// a Canceller alive: one that no handle of the program and no operation refers to is collected.
 //
 // An operation that is cancelled in this way completes when its buffer is free. That is immediately if
 // nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive

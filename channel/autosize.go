@@ -66,8 +66,8 @@ func (r *resizer) growAfterStalls() {
 }
 
 // BatchOverflowed counts how often messages did not fit the slot that they would have shared. If that happens
-// often, the channel requests the next phase as soon as nothing is in flight. Unlike after credit stalls, it
-// continues to send until then (E11). A channel that keeps its small ring makes no request.
+// often, the channel requests the next phase as soon as the credits allow (sendRequest). Unlike after credit
+// stalls, it continues to send until then (E11). A channel that keeps its small ring makes no request.
 func (r *resizer) BatchOverflowed() {
 	c := r.c
 	if c.send.large != nil {

@@ -2,9 +2,9 @@ package channel
 
 import "sync/atomic"
 
-// Budget bounds the registered buffers of a rank's channels and collectives, in bytes (E10). The rings with
-// which a channel starts are always granted, and counted; requests beyond the bound are refused. A nil Budget
-// has no bound. Goroutines may share it.
+// Budget bounds the registered buffers of a rank's channels and collectives, in bytes (E10). The rings of
+// a channel's first phase, at first and later, are always granted, and counted; requests beyond the bound are
+// refused. A nil Budget has no bound. Goroutines may share it.
 type Budget struct {
 	limit int
 	used  atomic.Int64

@@ -33,8 +33,8 @@ type memory struct {
 // errBudget says that the buffers of this rank have reached the budget.
 var errBudget = errors.New("the budget for buffers is spent")
 
-// alloc makes the memory of a ring, with one reference. The budget does not limit the first buffers of a
-// channel.
+// alloc makes the memory of a ring, with one reference. The budget does not limit the rings of the
+// first phase, at first and later.
 func (m *memory) alloc(s shape, access transport.Access, first bool) (*buffer, error) {
 	size := s.region()
 	if !m.conf.Budget.reserve(size, first) {

@@ -29,7 +29,8 @@ const (
 	minLarge, maxLarge = 1000, 200_000
 	maxPhases          = 8
 
-	// RingSlots is the number of messages of the slot size that a ring holds.
+	// RingSlots is the number of messages of the slot size that a ring holds, before minLines and
+	// maxSmallLines.
 	RingSlots = 8
 	minLines  = 64 // so that a ring of tiny slots has room besides dataReserve
 )

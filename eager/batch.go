@@ -16,7 +16,8 @@ type Batch struct {
 	buf     []byte
 	lastRun int // where the last run begins
 	count   int // of messages
-	// a copy of the last run's header, envelope and length, for Continue. Valid while count is above 0
+	// a copy of the last run's header, envelope and length. Continue may use them only while count is above
+	// 0; LastRun also after
 	word   uint64
 	length int
 }

@@ -36,7 +36,7 @@ func alltoall[T any](c *Comm, in, out []T) (a collectiveCall) {
 	return a
 }
 
-// separate is disjoint without an exception.
+// separate is refuseOverlap without its exception: in place must be said with InPlace.
 func (a *collectiveCall) separate() {
 	if sameBeginning(a.in, a.out) {
 		a.fail(ErrBuffer, "input and output are the same; InPlace stands for that")

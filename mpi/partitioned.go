@@ -535,6 +535,9 @@ func (p *Partitioned) Test() (Status, bool, error) {
 					break
 				}
 			}
+			if done && !p.receive { // its peer may take the announcement after the messages
+				done, _ = p.look(p.announced)
+			}
 		}
 		done = done || err != nil
 	}

@@ -7,9 +7,10 @@ import (
 
 // Most programs repeat a short collective many times. Building the description of the call and comparing it
 // with the previous one costs as much as a message. So the most common blocking calls first check whether
-// they repeat a call that went through the mailboxes, and then reuse its schedule at once.
+// they repeat one of the last two that went through the mailboxes, and then reuse its schedule at once.
 
-// runOwnLocked executes a call with one of k.own, and reuses its schedule if the call repeats the one before.
+// runOwnLocked executes a call with one of k.own, and reuses its schedule if the call repeats one of the last
+// two.
 func (a *collectiveCall) runOwnLocked(k *collState) error {
 	c := a.comm
 	if a.compares() { // first, as the set-up of mailboxes is a collective too

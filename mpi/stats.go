@@ -85,9 +85,10 @@ type ChannelStats struct {
 // LaneStats holds the counters of the lanes of a channel: the TCP connections that carry it.
 type LaneStats = transport.LaneStats
 
-// Stats returns the counters of this rank. After Finalize all are zero.
+// Stats returns the counters of this rank. All are zero after Finalize, and on a
+// communicator that was freed.
 func (c *Comm) Stats() Stats {
-	if c.check() != nil {
+	if c.checkAttributes() != nil { // they do not depend on the communicator, which may be revoked
 		return Stats{}
 	}
 	return statsOf(c.job.hub.Stats())

@@ -62,7 +62,8 @@ func (c *Comm) Revoke() error {
 func (c *Comm) Agree(flag uint64) (uint64, error) {
 	err := c.checkAgreement()
 	if err == nil {
-		err = c.inTurn(func() error { return c.agree(&flag) })
+		mine := flag
+		err = c.inTurn(c.takeTurn(), func() error { return c.agree(&flag) }, func() { _ = c.agree(&mine) })
 	}
 	return flag, c.failColl("Agree", err)
 }
@@ -101,10 +102,10 @@ func (c *Comm) Shrink() (*Comm, error) {
 		return nil, c.failColl("Shrink", err)
 	}
 	var child *Comm
-	err := c.inTurn(func() (err error) {
+	err := c.inTurn(c.takeTurn(), func() (err error) {
 		child, err = c.shrink()
 		return err
-	})
+	}, c.contributeToShrink)
 	return child, c.failColl("Shrink", err)
 }
 
@@ -201,27 +202,56 @@ const noID = 1 << 32
 // after the one before has returned.
 type turns struct{ last chan struct{} }
 
-// takeTurn returns the next turn: a Go channel to wait for, and one to close at its end.
-func (c *Comm) takeTurn() (mine <-chan struct{}, over chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	mine, over = c.turns.last, make(chan struct{})
-	c.turns.last = over
-	return mine, over
+// turn is the turn of one call.
+type turn struct {
+	begins <-chan struct{} // closed at the end of the turn before; nil if there is none
+	over   chan struct{}   // closed at the end of this one
 }
 
-// inTurn makes an agreement after those that were called before.
-func (c *Comm) inTurn(agreement func() error) error {
-	mine, over := c.takeTurn()
-	defer close(over)
-	if mine != nil {
-		<-mine
+// takeTurn returns the next turn. The caller passes it to inTurn.
+func (c *Comm) takeTurn() turn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := turn{c.turns.last, make(chan struct{})}
+	c.turns.last = t.over
+	return t
+}
+
+// inTurn makes an agreement in its turn. If the context of the handle ends first, the agreement counts all
+// the same, as the other ranks wait for it: in its turn, contribute makes this rank's contribution.
+func (c *Comm) inTurn(t turn, agreement func() error, contribute func()) error {
+	if t.begins != nil {
+		select {
+		case <-t.begins:
+		case <-c.canceller.Done():
+			c.contributeInTurn(t, contribute)
+			return c.canceller.Err()
+		}
 	}
+	defer close(t.over)
 	return agreement()
 }
 
+// contributeInTurn makes a contribution in its turn, for a call that has returned. No other communicator has
+// the context meanwhile.
+func (c *Comm) contributeInTurn(t turn, contribute func()) {
+	task, err := c.e.Requests.BeginTask(c.context) // it fails if the rank has stopped
+	c.e.Go(func() {
+		<-t.begins
+		contribute()
+		close(t.over)
+		if err == nil {
+			c.e.Requests.EndTask(task, nil)
+			c.e.Cancels.CancelAndFree(task)
+		}
+	})
+}
+
+// contributeToShrink is the contribution to a Shrink whose context has ended.
+func (c *Comm) contributeToShrink() { _, _ = c.agreeOnRanks() }
+
 // beginInTurn is inTurn with a request.
-func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
+func (c *Comm) beginInTurn(op string, agreement func() error, contribute func()) (Request, error) {
 	if err := c.checkAgreement(); err != nil {
 		return Request{}, c.failColl(op, err)
 	}
@@ -229,14 +259,8 @@ func (c *Comm) beginInTurn(op string, agreement func() error) (Request, error) {
 	if err != nil {
 		return Request{}, c.failColl(op, err)
 	}
-	mine, over := c.takeTurn()
-	c.e.Go(func() {
-		defer close(over)
-		if mine != nil {
-			<-mine
-		}
-		c.e.Requests.EndTask(h, c.failColl(op, agreement()))
-	})
+	t := c.takeTurn()
+	c.e.Go(func() { c.e.Requests.EndTask(h, c.failColl(op, c.inTurn(t, agreement, contribute))) })
 	return Request{h, c}, nil
 }
 
@@ -248,7 +272,8 @@ func (c *Comm) Iagree(flag *uint64) (Request, error) {
 	if flag == nil {
 		return Request{}, c.failColl("Iagree", errors.Join(ErrBuffer, errors.New("no flag")))
 	}
-	return c.beginInTurn("Iagree", func() error { return c.agree(flag) })
+	mine := *flag
+	return c.beginInTurn("Iagree", func() error { return c.agree(flag) }, func() { _ = c.agree(&mine) })
 }
 
 // Ishrink is the non-blocking Shrink. *into belongs to weft until the request is complete, and is then the
@@ -260,5 +285,5 @@ func (c *Comm) Ishrink(into **Comm) (Request, error) {
 	return c.beginInTurn("Ishrink", func() (err error) {
 		*into, err = c.shrink()
 		return err
-	})
+	}, c.contributeToShrink)
 }

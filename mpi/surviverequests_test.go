@@ -2,8 +2,11 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -34,6 +37,9 @@ var agreesWithRequests = body("agrees with requests", func(_ context.Context, wo
 		}
 	}
 	third, err := c.Agree(^(bit << 16))
+	if len(c.Stats().Endpoints) == 0 { // rank 1 has revoked the communicator by now
+		return errors.New("no counters of this rank on a revoked communicator")
+	}
 	// by now all that was called before is decided
 	if err := firstError(err, mpi.Waitall([]mpi.Request{b, s, a}), want("third", third, ^uint64(7<<16)),
 		want("second", second, ^uint64(7<<8)), want("first", first, ^uint64(7))); err != nil {
@@ -48,4 +54,58 @@ var agreesWithRequests = body("agrees with requests", func(_ context.Context, wo
 		return fmt.Errorf("%d ranks; Iagree of nil: %v", sum[0], nothing)
 	}
 	return firstError(shrunk.Free(), c.Free(), mpi.Barrier(world))
+})
+
+// Agreements and Shrinks end with their context while those called before are not decided.
+func TestAgreementsEndBeforeTheirTurn(t *testing.T) {
+	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, agreementsGivenUp, fabric) })
+}
+
+// Rank 1 is late, so the calls of rank 0 after the first wait for their turn. An agreement that is given up
+// meanwhile has this rank's flag at the others, and leaves its own alone.
+var agreementsGivenUp = body("agreements given up", func(_ context.Context, world *mpi.Comm) error {
+	for _, call := range []struct {
+		name  string
+		agree func(c *mpi.Comm, flag *uint64) error
+	}{
+		{"Agree", func(c *mpi.Comm, flag *uint64) error { return ignoring(c.Agree(*flag)) }},
+		{"Iagree", func(c *mpi.Comm, flag *uint64) error { return wait(c.Iagree(flag)) }},
+		{"Shrink", func(c *mpi.Comm, _ *uint64) error { return ignoring(c.Shrink()) }},
+		{"Ishrink", func(c *mpi.Comm, _ *uint64) error { return wait(c.Ishrink(new(*mpi.Comm))) }},
+	} {
+		name := call.name
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		first, second, last := uint64(6), uint64(6), uint64(6)
+		if c.Rank() == 0 {
+			begun, err := c.Iagree(&first)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			given := call.agree(c.WithContext(ctx), &second)
+			cancel()
+			if err := firstError(err, wantError(name, given, context.DeadlineExceeded),
+				mpi.Send[byte](world, nil, 1, 0), wait(begun, nil)); err != nil {
+				return err
+			}
+			last, err = c.Agree(last)
+			err = firstError(err, want(name+", given up: its flag", second, 6))
+		} else {
+			_, err = mpi.Recv[byte](world, nil, 0, 0)
+			for _, flag := range []*uint64{&first, &second, &last} {
+				*flag = 3
+				var failed error
+				*flag, failed = c.Agree(*flag)
+				err = firstError(err, failed)
+			}
+			if strings.HasSuffix(name, "gree") {
+				err = firstError(err, want(name+", given up by another rank: the flag", second, 2))
+			}
+		}
+		if err := firstError(err, want(name+": first", first, 2), want(name+": last", last, 2), c.Free(),
+			mpi.Barrier(world)); err != nil {
+			return err
+		}
+	}
+	return nil
 })

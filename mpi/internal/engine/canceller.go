@@ -10,8 +10,8 @@ import (
 )
 
 // Canceller ends operations of an endpoint with a context.Context: when the context ends, or End is called,
-// the operations bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep a
-// Canceller alive: one that no handle of the program and no operation refers to is collected.
+// the operations bound to the Canceller are cancelled. A nil Canceller never ends. The context does not keep
+// a Canceller alive: one that no handle of the program and no operation refers to is collected.
 //
 // An operation that is cancelled in this way completes when its buffer is free. That is immediately if
 // nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive
@@ -57,6 +57,14 @@ func (s *Canceller) Another(e *Engine) *Canceller {
 		ctx = s.ctx
 	}
 	return e.Cancels.NewCanceller(ctx)
+}
+
+// Done returns a Go channel that is closed when the canceller's context ends; nil if it never does.
+func (s *Canceller) Done() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.ctx.Done()
 }
 
 // Err returns why the canceller has ended, or nil while it has not.

@@ -1,8 +1,11 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -42,10 +45,19 @@ func (e *endpoint) answerRequest(x *connectEntry) {
 	if err != nil {
 		reply(x, entryRefused)
 		if e.table.Context().Err() == nil {
-			e.report(fmt.Sprintf("rank %d, process %d", transport.RankOf(initiator), at.pid), err)
+			e.report(fmt.Sprintf("rank %d, process %d", transport.RankOf(initiator), at.pid), ended(err))
 		}
 	}
 	e.table.Accepted(p, q)
+}
+
+// ended returns the error of opening memory of another process; if the process no longer exists, or no longer
+// has the memory, its rank is lost.
+func ended(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%w: its process has ended: %w", transport.ErrPeerLost, err)
+	}
+	return err
 }
 
 // reply answers a request; false if it was withdrawn.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -226,6 +227,23 @@ func TestMaliciousRank_AsksForOtherThings(t *testing.T) {
 	b.begin(t, 0, a.ep.Addr())
 	<-a.made
 	<-b.made
+}
+
+// The request of a process that has ended meanwhile is that of a lost peer.
+func TestBegin_OfAProcessThatHasEnded(t *testing.T) {
+	a, b := openDoor(t, Options{}), openRank(t, 1)
+	owner, peer := a.ep.(*endpoint), b.ep.(*endpoint)
+	mem, err := peer.mapArena(owner.requests.here, 0)
+	require.NoError(t, err)
+	defer sys.UnmapShared(mem)
+	program := exec.Command("true")
+	require.NoError(t, program.Run())
+	x := connectTableOf(mem).take(5)
+	here := peer.requests.here
+	x.initiator, x.responder, x.pid, x.fd, x.memory = 1, 0, uint32(program.Process.Pid), here.fd, here.memory
+	atomic.StoreUint64(&x.state, entryAsked)
+	peer.requests.wake(connectTableOf(mem), owner.requests.address)
+	require.ErrorIs(t, <-a.refused, transport.ErrPeerLost)
 }
 
 // The answer is checked too: an offer that makes no sense is no connection.

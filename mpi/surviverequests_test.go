@@ -80,11 +80,11 @@ var agreementsGivenUp = body("agreements given up", func(_ context.Context, worl
 		}
 		first, second, last := uint64(6), uint64(6), uint64(6)
 		if c.Rank() == 0 {
-			begun, err := c.Iagree(&first)
+			begun, failed := c.Iagree(&first)
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			given := call.agree(c.WithContext(ctx), &second)
 			cancel()
-			if err := firstError(err, wantError(name, given, context.DeadlineExceeded),
+			if err := firstError(failed, wantError(name, given, context.DeadlineExceeded),
 				mpi.Send[byte](world, nil, 1, 0), wait(begun, nil)); err != nil {
 				return err
 			}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/weft-mpi/weft/internal/copycost"
 )
 
 // Device is one instance of a provider, owned by one rank.
@@ -83,7 +81,7 @@ type DeviceAttr struct {
 	DirectCopies bool // QP.Get, QP.Put and QP.Fill
 	// CopyCosts is what a Get of memory takes that is not mapped into this process. It is measured where
 	// peers connect; 0 before, and where there is no such memory. MappedKiB is 0 unless all is given.
-	CopyCosts copycost.Costs
+	CopyCosts CopyCosts
 	// HugePages: memory that peers often read by QP.Get is moved to huge pages, so that many of them can read
 	// it at the same time.
 	HugePages      bool
@@ -92,6 +90,15 @@ type DeviceAttr struct {
 	Atomics        bool // OpFetchAdd
 	StreamTransfer bool // Endpoint.Transfer
 	Views          bool // the PDs are ViewRegistrars
+}
+
+// CopyCosts is what copies between two processes of a host take.
+type CopyCosts struct {
+	Call    time.Duration // of a system call that copies another process's memory, before its first byte
+	CallKiB time.Duration // of a call that has begun, for each KiB
+	// of both copies through mapped memory, one after the other, for each KiB: into lines that the peer has
+	// read last, and out of lines that it has written last
+	MappedKiB time.Duration
 }
 
 // PD is a protection domain.

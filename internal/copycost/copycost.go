@@ -12,14 +12,9 @@ import (
 	"time"
 )
 
-// Costs are the numbers between two processes. A zero field stands for that of Default.
-type Costs struct {
-	Call    time.Duration // duration of a call before its first byte
-	CallKiB time.Duration // of a call that has begun, for each KiB
-	// of both copies through mapped memory, one after the other, for each KiB: into lines that the peer has
-	// read last, and out of lines that it has written last
-	MappedKiB time.Duration
-}
+// Costs are the numbers between two processes, as in transport.CopyCosts. A zero field stands for that of
+// Default.
+type Costs struct{ Call, CallKiB, MappedKiB time.Duration }
 
 // Default has the numbers that hold until they are measured: those of an AMD EPYC (family 26) in a virtual
 // machine whose cores are far apart.

@@ -27,7 +27,7 @@ func (c *peerCopies) begin(f *fabric) (shortLimit int) {
 	if !f.awaits {
 		return f.eagerLimit
 	}
-	costs := f.Device.Query().CopyCosts
+	costs := copycost.Costs(f.Device.Query().CopyCosts)
 	c.awaited, c.sampled = costs.Awaited(), costs.MappedKiB == 0
 	return min(f.eagerLimit, c.awaited, copycost.MinSample-1)
 }
@@ -57,7 +57,7 @@ func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
 	if in == 0 || out == 0 {
 		both *= 2
 	}
-	costs := p.fabric.Device.Query().CopyCosts
+	costs := copycost.Costs(p.fabric.Device.Query().CopyCosts)
 	costs.MappedKiB = max(1, e.hub.clock.duration(both))
 	p.copies.awaited = costs.Awaited()
 	p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
@@ -69,7 +69,7 @@ func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
 // takes some tens of nanoseconds.
 func (e *Engine) CopyCosts() copycost.Costs {
 	for _, f := range e.fabrics {
-		if c := f.Device.Query().CopyCosts; c.Call > 0 {
+		if c := copycost.Costs(f.Device.Query().CopyCosts); c.Call > 0 {
 			if c.MappedKiB == 0 {
 				c.MappedKiB = time.Duration(e.mappedKiB.Load())
 			}

@@ -118,7 +118,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		PollableCQs:  true, CopyCosts: transport.CopyCosts(d.copyCall.known()), HugePages: !d.huge.off,
+		PollableCQs: true, CopyCosts: transport.CopyCosts(d.copyCall.known()), HugePages: !d.huge.off,
 	}
 }
 

@@ -343,7 +343,16 @@ func (c *Client) send(m message) error {
 	case <-c.ended:
 		return c.why
 	default:
-		return c.link.send(m)
+	}
+	err := c.link.send(m)
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+		return err
+	}
+	select {
+	case <-c.ended: // read gets what rank 0 has sent before, and knows the reason
+		return c.why
+	case <-time.After(sendWithin):
+		return err
 	}
 }
 

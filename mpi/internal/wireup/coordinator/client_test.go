@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -156,4 +157,36 @@ func TestStart_TellsTheAddressOfRank0(t *testing.T) {
 	go newLink(b, []byte("k"), 'c', 'r').send(out[0].message)
 	require.NoError(t, c.begin(t.Context()))
 	require.Equal(t, "10.1.2.3", c.Address().String())
+}
+
+// ended is a connection whose other end is gone: writing finds that out before reading does.
+type ended struct {
+	net.Conn
+	written chan struct{}
+}
+
+func (e *ended) SetWriteDeadline(time.Time) error { return nil }
+
+func (e *ended) Write([]byte) (int, error) {
+	close(e.written)
+	return 0, syscall.EPIPE
+}
+
+func (e *ended) Read([]byte) (int, error) {
+	<-e.written
+	return 0, io.EOF
+}
+
+func (e *ended) Close() error { return nil }
+
+// A rank that writes to a lost rank 0 gets the same error as one that reads.
+func TestFinalize_WritesToALostRank0(t *testing.T) {
+	c := &Client{config: Config{Rank: 1, Size: 2, Survive: true}, casualties: make(chan *LostError, 2),
+		answers: make(chan message, 1), ended: make(chan struct{}),
+		link: newLink(&ended{written: make(chan struct{})}, []byte("key"), 0, 1)}
+	go c.read()
+	var lost *LostError
+	require.ErrorAs(t, c.Finalize(t.Context()), &lost)
+	require.Zero(t, lost.Rank)
+	<-c.casualties
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -46,7 +45,7 @@ type Config struct {
 	Fatal func(peer uint32, err error)
 
 	// CopyCosts is what copies between processes of a host take; zero: the provider measures it.
-	CopyCosts copycost.Costs
+	CopyCosts transport.CopyCosts
 
 	// HugePages allows a provider to move memory that peers often reach onto huge pages.
 	HugePages bool

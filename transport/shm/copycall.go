@@ -5,8 +5,8 @@ import (
 
 	uatomic "go.uber.org/atomic"
 
-	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/transport"
 )
 
 // copyCall is what a system call takes that copies a peer's memory: before its first byte, and for each KiB.
@@ -16,13 +16,13 @@ type copyCall struct {
 	ns    uatomic.Int64 // 0: not known
 	kib   uatomic.Int64 // 0: not known
 
-	pinned copycost.Costs // instead of all of this, unless it is zero
+	pinned transport.CopyCosts // instead of all of this, unless it is zero
 }
 
 const measuredPeers = 3
 
 // pin sets the numbers instead of measuring them, unless they are zero.
-func (c *copyCall) pin(costs copycost.Costs) {
+func (c *copyCall) pin(costs transport.CopyCosts) {
 	if c.pinned = costs; costs.Call > 0 {
 		c.ns.Store(int64(costs.Call))
 		c.peers.Store(measuredPeers)
@@ -49,11 +49,11 @@ func least(to *uatomic.Int64, t time.Duration) {
 	}
 }
 
-func (c *copyCall) known() copycost.Costs {
+func (c *copyCall) known() transport.CopyCosts {
 	if c.pinned.Call > 0 {
 		return c.pinned
 	}
-	return copycost.Costs{Call: time.Duration(c.ns.Load()), CallKiB: time.Duration(c.kib.Load())}
+	return transport.CopyCosts{Call: time.Duration(c.ns.Load()), CallKiB: time.Duration(c.kib.Load())}
 }
 
 // isMeasured reports whether enough peers could be read to assume that every peer can. If one cannot, the

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
@@ -24,10 +23,10 @@ type Options struct {
 	// never access the memory of another process by system calls: what is not in an arena goes through the
 	// rings
 	NoCMA       bool
-	NoHugePages bool           // do not move the program's memory to huge pages
-	CopyCosts   copycost.Costs // the value of DeviceAttr.CopyCosts; zero: measure it
-	AuthTimeout time.Duration  // for an unauthenticated peer; 2 s
-	PeerTimeout time.Duration  // how long a peer may be silent; MinPeerTimeout or more; 10 s
+	NoHugePages bool                // do not move the program's memory to huge pages
+	CopyCosts   transport.CopyCosts // the value of DeviceAttr.CopyCosts; zero: measure it
+	AuthTimeout time.Duration       // for an unauthenticated peer; 2 s
+	PeerTimeout time.Duration       // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
 	// called, from any goroutine, when this process cannot continue: see fabric.Config
@@ -118,7 +117,7 @@ func (d *Device) Query() transport.DeviceAttr {
 		MaxPolledQPs: maxPolledQPs,
 		TickPeriod:   d.tickPeriod(),
 		TailLast:     true, InlineWrites: d.asymmetric, PeerMapped: true, DirectCopies: true, Atomics: true,
-		PollableCQs: true, CopyCosts: transport.CopyCosts(d.copyCall.known()), HugePages: !d.huge.off,
+		PollableCQs: true, CopyCosts: d.copyCall.known(), HugePages: !d.huge.off,
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // throughRing makes two engines whose awaited sends all go through the ring, up to the longest.
 func throughRing(t testing.TB, conf Config) []*Engine {
-	costs := copycost.Costs{Call: time.Second, CallKiB: 1, MappedKiB: 1}
+	costs := transport.CopyCosts{Call: time.Second, CallKiB: 1, MappedKiB: 1}
 	conf.SpinTime = time.Second
 	if conf.Channel.Phases == nil {
 		conf.Channel.Phases = []int{640, 16448, 65600}

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/wireup"
+	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
@@ -29,9 +30,11 @@ func (o *Options) readFabric(set setting.Values) (err error) {
 		return err
 	}
 	if v := set.Of(setting.CopyCosts); v.String() != "" {
-		if c.CopyCosts, err = copycost.Parse(v.String()); err != nil {
+		costs, err := copycost.Parse(v.String())
+		if err != nil {
 			return fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
 		}
+		c.CopyCosts = transport.CopyCosts(costs)
 	}
 	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {
 		return err

@@ -109,19 +109,31 @@ func (s *Sends) sendAnnouncedLocked(p *peer, env envelope, buf []byte) (r *reque
 	}
 	r = s.e.Requests.get()
 	r.contiguous(buf)
-	r.kind, r.rank = kindSend, p.rank
-	r.msg.Start(env, r.vec)
-	r.msg.MarkStarted()
-	r.msg.Skip()
-	r.setPeer(p)
-	if p.state != peerOpen { // it has failed meanwhile, and the announcement with it
-		s.e.Requests.complete(r, p.cause)
+	if !s.begunLocked(p, r, env, 1) {
 		return r, true
 	}
 	r.openTransfers, r.announcement = 1, id+1
 	p.fabric.sender.SetToken(id, r.token())
 	s.retryIfQueueFullLocked(p)
 	return r, true
+}
+
+// begunLocked makes r, which has the buffers of a message, a send of which the first buffers are on their
+// way. It returns false if the peer has failed meanwhile: r has failed too.
+func (s *Sends) begunLocked(p *peer, r *request, env envelope, buffers int) bool {
+	s.e.mu.assertHeld()
+	r.kind, r.rank = kindSend, p.rank
+	r.msg.Start(env, r.vec)
+	r.msg.MarkStarted()
+	for range buffers {
+		r.msg.Skip()
+	}
+	r.setPeer(p)
+	if p.state != peerOpen {
+		s.e.Requests.complete(r, p.cause)
+		return false
+	}
+	return true
 }
 
 // awaitFINLocked polls for the FIN of the direct send for a short while, and takes it. It stops as soon as

@@ -173,9 +173,9 @@ var sumOfWords = &Operator{Commutative: true, Predefined: true, Associative: tru
 		}
 	}}
 
-// TestMailboxes_WhoAnswersAcknowledgesByThat: a rank that receives and sends in turn writes no acknowledgement
-// beside its messages; one that only receives does, before its sender has to wait.
-func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
+// withMailboxes runs a body at each of two ranks that have larger mailboxes over shared memory.
+func withMailboxes(t *testing.T, body func(e *Engine, m *Mailboxes) error) {
+	t.Helper()
 	devices := make([]transport.Device, 2)
 	for i := range devices {
 		d, err := sharedMemory()
@@ -188,6 +188,14 @@ func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
 		if ready, err := m.Prepare(nil); err != nil || !ready {
 			return fmt.Errorf("no mailboxes: %v", err)
 		}
+		return body(e, m)
+	})
+}
+
+// TestMailboxes_WhoAnswersAcknowledgesByThat: a rank that receives and sends in turn writes no acknowledgement
+// beside its messages; one that only receives does, before its sender has to wait.
+func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {
+	withMailboxes(t, func(e *Engine, m *Mailboxes) error {
 		number := 0
 		call := func(o coll.Operation) error {
 			number++
@@ -368,18 +376,7 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 
 // Mailboxes for long messages measure how fast bytes move through mapped memory.
 func TestMailboxes_MeasureMappedMemory(t *testing.T) {
-	devices := make([]transport.Device, 2)
-	for i := range devices {
-		d, err := sharedMemory()
-		require.NoError(t, err)
-		devices[i] = d
-	}
-	ranks(t, world(t, devices), func(e *Engine) error {
-		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, 2,
-			MailboxBytes(2))
-		if ready, err := m.Prepare(nil); err != nil || !ready {
-			return fmt.Errorf("no mailboxes: %v", err)
-		}
+	withMailboxes(t, func(e *Engine, m *Mailboxes) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		each := m.mappedKiBLocked(&m.peers[1-e.rank])

@@ -512,11 +512,8 @@ func (v *Recvs) onFirstPiece(p *peer, env envelope, total int, head []byte) erro
 	}
 	in.remaining = total
 	if m := v.e.matching.Arrive(env.Context, int32(p.rank), env.Tag); m != nil {
-		v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), total)
-		v.e.hook.match(env.Context, p.rank, env.Tag, total, false)
 		in.r = m.Value
-		in.r.setPeer(p)
-		in.r.matched(p.rank, int(env.Tag), total)
+		v.matchArrivingLocked(p, in.r, env, total)
 		return nil
 	}
 	if v.e.unexpected.discards(env, p.rank, head) {
@@ -533,6 +530,15 @@ func (v *Recvs) onFirstPiece(p *peer, env envelope, total int, head []byte) erro
 	in.a.bytes, in.a.incomplete = total, true
 	v.e.unexpected.enqueue(in.a, env, p.rank)
 	return nil
+}
+
+// matchArrivingLocked gives a message whose pieces arrive, of total bytes, to its receive.
+func (v *Recvs) matchArrivingLocked(p *peer, r *request, env envelope, total int) {
+	v.e.mu.assertHeld()
+	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), total)
+	v.e.hook.match(env.Context, p.rank, env.Tag, total, false)
+	r.setPeer(p)
+	r.matched(p.rank, int(env.Tag), total)
 }
 
 // onPiece takes the next bytes of the message that is arriving.

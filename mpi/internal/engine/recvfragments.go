@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
@@ -75,10 +74,7 @@ func (v *Recvs) continueLocked(p *peer, env envelope, buf []byte, received, tota
 	r.contiguous(buf)
 	r.kind, r.rank = kindRecv, p.rank
 	r.posted.Context, r.posted.Source, r.posted.Tag = env.Context, int32(p.rank), env.Tag
-	v.e.recorder.Note(recorder.Received, env.Context, p.rank, int(env.Tag), total)
-	v.e.hook.match(env.Context, p.rank, env.Tag, total, false)
-	r.setPeer(p)
-	r.matched(p.rank, int(env.Tag), total)
+	v.matchArrivingLocked(p, r, env, total)
 	r.received = received
 	v.begun = r
 	if p.state != peerOpen {

@@ -70,15 +70,7 @@ func (s *Sends) sendFragmentsLocked(p *peer, env envelope, buf []byte, length in
 		s.startLocked(r, env, p.rank, false)
 		return r
 	}
-	r.kind, r.rank = kindSend, p.rank
-	r.msg.Start(env, r.vec)
-	r.msg.MarkStarted()
-	for range at / length {
-		r.msg.Skip()
-	}
-	r.setPeer(p)
-	if p.state != peerOpen { // it has failed meanwhile
-		s.e.Requests.complete(r, p.cause)
+	if !s.begunLocked(p, r, env, at/length) {
 		return r
 	}
 	s.queueLocked(p, r)

@@ -92,7 +92,8 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 		p := recover()
 		switch {
 		case p != nil:
-			fmt.Fprintf(world.job.out, "weft: rank %d panicked: %v\n\n%s", world.rank, p, debug.Stack())
+			fmt.Fprintf(world.job.out, "weft: rank %d panicked: %v\n\n%s", world.rank, p,
+				program.PanicStack(debug.Stack()))
 		case !returned:
 			fmt.Fprintf(world.job.out,
 				"weft: rank %d: the body of Run ended its goroutine: runtime.Goexit, which FailNow of a "+

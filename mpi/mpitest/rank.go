@@ -1,7 +1,6 @@
 package mpitest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -150,11 +149,8 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value,
 
 // stackOf returns the part of a stack between the panic and this package.
 func stackOf(stack []byte) string {
-	if _, rest, found := bytes.Cut(stack, []byte("\npanic(")); found {
-		lines := strings.Split(string(rest), "\n")
-		stack = []byte(strings.Join(lines[min(2, len(lines)):], "\n"))
-	}
-	kept, _, _ := strings.Cut(string(stack), program.Module+"mpi/mpitest.(*rank).play")
+	_, kept, _ := strings.Cut(program.PanicStack(stack), "\n") // without the goroutine's number
+	kept, _, _ = strings.Cut(kept, program.Module+"mpi/mpitest.(*rank).play")
 	return strings.TrimRight(kept, "\n")
 }
 

@@ -286,3 +286,15 @@ func FuzzReport(f *testing.F) {
 		j.Report()
 	})
 }
+
+// A rank that waits for one in Finalize is the cause, and is not named again as missing there.
+func TestReport_AnEarlyFinalize(t *testing.T) {
+	early := jobOf(recv(1, 5, 41), collective(snapshot.Finalize, 0))
+	early[1].Phase = snapshot.Finalizing
+	report := strings.Join(early.Report(), "\n")
+	require.Contains(t, report, "rank 1 is in Finalize and sends no more")
+	require.NotContains(t, report, "has not called Finalize")
+	early = jobOf(recv(1, 5, 41), collective(snapshot.Finalize, 0), collective("Barrier", 1))
+	early[1].Phase = snapshot.Finalizing
+	require.Contains(t, strings.Join(early.Report(), "\n"), "ranks 0,2 have not called Finalize")
+}

@@ -82,14 +82,16 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 	}
 	switch o.Kind {
 	case snapshot.Collective:
-		add(j.missingText(rank, o))
+		if o.Name != snapshot.Finalize || !j.needFinished(j.missing(rank, o)) {
+			add(j.missingText(rank, o))
+		}
 		add(j.unlikeText(rank, o, stuck))
 		return reasons
 	case snapshot.Lock:
 		add(j.holderText(rank, w, o))
 		return reasons
 	}
-	if o.Peer != snapshot.Any && o.Peer < len(j) && j[o.Peer] != nil && !j[o.Peer].Phase.Acts() {
+	if j.needsFinished(o) {
 		where := "has finished"
 		if j[o.Peer].Phase == snapshot.Finalizing {
 			where = "is in Finalize"
@@ -105,6 +107,25 @@ func (j Job) reasonsFor(reasons []string, rank int, w *snapshot.Wait, o *snapsho
 		add(j.otherMessage(rank, o))
 	}
 	return reasons
+}
+
+// needsFinished reports whether a message needs a rank that sends and receives no more.
+func (j Job) needsFinished(o *snapshot.Op) bool {
+	return (o.Kind == snapshot.Send || o.Kind == snapshot.Recv) && o.Peer != snapshot.Any &&
+		o.Peer < len(j) && j[o.Peer] != nil && !j[o.Peer].Phase.Acts()
+}
+
+// needFinished reports whether each of these ranks waits for one that is in Finalize or has finished, so that
+// the cause is there.
+func (j Job) needFinished(ranks []int) bool {
+	for _, rank := range ranks {
+		if j[rank] == nil || !slices.ContainsFunc(j[rank].Waits, func(w snapshot.Wait) bool {
+			return slices.ContainsFunc(w.Ops, func(o snapshot.Op) bool { return j.needsFinished(&o) })
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // otherMessage reports a message that has arrived and is similar to the one that a receive asks for.

@@ -143,6 +143,10 @@ func (j Job) operation(rank int, o *snapshot.Op, call string) string {
 		fmt.Fprintf(&b, " of rank %d's part of window %s", o.Peer, j.commName(rank, o.Comm))
 		return b.String()
 	}
+	if o.Name == snapshot.PartOfCall {
+		fmt.Fprintf(&b, " on %s (for rank %d)", j.commName(rank, o.Comm), o.Peer)
+		return b.String()
+	}
 	if o.Name != "" {
 		fmt.Fprintf(&b, " for %s of rank %d, on %s", o.Name, o.Peer, j.commName(rank, o.Comm))
 		return b.String()

@@ -82,6 +82,9 @@ const Init = "Init"
 // Finalize is the name of the collective in which a rank in mpi.Finalize waits.
 const Finalize = "Finalize"
 
+// PartOfCall is the name of a message that a call waits for as a part of itself, such as one of Split.
+const PartOfCall = "the data"
+
 // A Wait is a goroutine that waits in a call.
 type Wait struct {
 	Call      string        // the function of package mpi

@@ -208,7 +208,7 @@ func internalMessage(o *engine.Operation) string {
 	case contextid.PointToPoint.Is(o.Context):
 		return ""
 	case !contextid.Exposure.Is(o.Context):
-		return "the data"
+		return snapshot.PartOfCall
 	case o.Tag == contextid.PostTag:
 		return "the Post"
 	case o.Tag == contextid.CompleteTag:

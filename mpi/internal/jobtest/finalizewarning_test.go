@@ -17,11 +17,34 @@ func TestFinalize_Leftovers(t *testing.T) {
 		require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 		require.Contains(t, r.Err,
 			"weft: warning: rank 1 came to Finalize with 3 messages from rank 0 with tag 7 never received, "+
-				"1 message from rank 0 with tag 8 never received, 2 receives from any rank with tag 9 never waited for\n")
+				"1 message from rank 0 with tag 8 never received, 2 receives from any rank with tag 9 never waited for; "+
+				"WEFT_CHECK=1 names the lines\n")
 		require.Contains(t, r.Err,
-			"weft: warning: rank 0 came to Finalize with 1 send to rank 1 with tag 8 never waited for\n")
+			"weft: warning: rank 0 came to Finalize with 1 send to rank 1 with tag 8 never waited for; "+
+				"WEFT_CHECK=1 names the lines\n")
 	})
 }
+
+// TestFinalize_DifferentRoots: messages of a collective that nobody has received are told, by their sender.
+func TestFinalize_DifferentRoots(t *testing.T) {
+	r := launch(t, 2, differentRoots)
+	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+	for _, warning := range []string{
+		"rank 0 came to Finalize with 2 messages of a collective from rank 1 never received; WEFT_CHECK=1 ",
+		"rank 1 came to Finalize with 2 messages of a collective from rank 0 never received; WEFT_CHECK=1 ",
+	} {
+		require.Contains(t, r.Err, "weft: warning: "+warning)
+	}
+}
+
+var differentRoots = body("different roots", func(_ context.Context, world *mpi.Comm) error {
+	for range 2 {
+		if err := mpi.Bcast(world, []int{world.Rank()}, world.Rank()); err != nil {
+			return err
+		}
+	}
+	return nil
+})
 
 // TestFinalize_NothingLeftOver: there is no warning for a program that is right.
 func TestFinalize_NothingLeftOver(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -16,8 +17,9 @@ const maxUnfinished = 8
 // finished, "" for none; open are the epochs that it has not closed.
 func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	parts := slices.Clone(open[:min(len(open), maxUnfinished)])
+	epochs := len(parts)
 	more := 0
-	for _, l := range left {
+	for _, l := range mergeCollectives(left) {
 		text := UnfinishedText(l)
 		if text == "" {
 			continue
@@ -35,11 +37,36 @@ func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	if more > 0 {
 		text += fmt.Sprintf(", and more with %d other peers and tags", more)
 	}
+	if len(parts) > epochs {
+		text += "; WEFT_CHECK=1 names the lines"
+	}
 	return text + "\n"
 }
 
-// UnfinishedText describes one entry. It is "" for requests of collectives, which are not the program's.
+// mergeCollectives adds up the messages of collectives by sender: their tags mean nothing to the program.
+func mergeCollectives(left []engine.Unfinished) (merged []engine.Unfinished) {
+	for _, l := range left {
+		if l.Kind == engine.UnreceivedMessage && contextid.Collective.Is(l.Context) {
+			l.Context, l.Tag = contextid.Collective.In(contextid.World), 0
+			i := slices.IndexFunc(merged, func(m engine.Unfinished) bool {
+				return m.UnfinishedKey == l.UnfinishedKey
+			})
+			if i >= 0 {
+				merged[i].Count += l.Count
+				continue
+			}
+		}
+		merged = append(merged, l)
+	}
+	return merged
+}
+
+// UnfinishedText describes one entry. It is "" for requests that are parts of collectives.
 func UnfinishedText(l engine.Unfinished) string {
+	if l.Kind == engine.UnreceivedMessage && contextid.Collective.Is(l.Context) {
+		return fmt.Sprintf("%s of a collective from rank %d never received", plural.Count(l.Count, "message"),
+			l.Peer)
+	}
 	if l.Kind != engine.UnfinishedCollective && !contextid.PointToPoint.Is(l.Context) {
 		return ""
 	}

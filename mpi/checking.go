@@ -82,8 +82,8 @@ func (k *checker) failed(err error) {
 			var e *Error
 			if errors.As(err, &e) {
 				// the report itself names the rank
-				err = &Error{Op: e.Op, Comm: e.Comm, Rank: NoPeer, Peer: e.Peer, Tag: e.Tag, Err: e.Err,
-					world: e.world}
+				report := *e
+				report.Rank, err = NoPeer, &report
 			}
 			k.Report(w.class, fmt.Sprintf("at %s: %v", k.sites.Here().Line, err))
 			return

@@ -33,7 +33,7 @@ func (a *collectiveCall) fail(kind error, format string, args ...any) {
 // rooted sets the root, and reports whether it is this rank.
 func (a *collectiveCall) rooted(root int) bool {
 	if a.err == nil && uint(root) >= uint(a.call.Size) {
-		a.fail(ErrRoot, "%d; %s has ranks 0 to %d", root, a.comm.Name(), a.call.Size-1)
+		a.fail(ErrRoot, "%d; %s", root, a.comm.rankRange())
 	}
 	a.call.Root = root
 	return root == a.call.Rank
@@ -90,10 +90,20 @@ func gathered[T any](a *collectiveCall, in, own, out []T) {
 	if isInPlace(in) {
 		in = own
 	} else if len(in) != len(own) {
-		a.fail(ErrCount, "%d elements in, room for %d of this rank", len(in), len(own))
+		a.wrongBlock("out", len(out), "in", len(in), len(own), a.call.Recv != nil)
 	}
 	a.call.Count = len(own)
 	buffers(a, in, out)
+}
+
+// wrongBlock fails for a block that is not of the length of this rank's part of all blocks.
+func (a *collectiveCall) wrongBlock(all string, has int, block string, length, part int, counted bool) {
+	if counted {
+		a.fail(ErrCount, "%s has %d elements; the counts say %d for this rank", block, length, part)
+		return
+	}
+	a.fail(ErrCount, "%s has %d elements; %d ranks with %d each, as %s has here, need %d", all, has,
+		a.call.Size, length, block, a.call.Size*length)
 }
 
 // scattered sets the buffers of a call that scatters blocks of in; own is this rank's block.
@@ -102,7 +112,7 @@ func scattered[T any](a *collectiveCall, in, own, out []T) {
 	if isInPlace(out) {
 		out = own
 	} else if len(out) != len(own) {
-		a.fail(ErrCount, "%d elements in for this rank, room for %d", len(own), len(out))
+		a.wrongBlock("in", len(in), "out", len(out), len(own), a.call.Send != nil)
 	}
 	a.call.Count = len(own)
 	buffers(a, in, out)

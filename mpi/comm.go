@@ -187,7 +187,7 @@ func (c *Comm) checkSend(dst, tag int) error {
 		return nil
 	}
 	if uint(dst) >= uint(c.size) {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, dst, c.Name(), c.size-1)
+		return fmt.Errorf("%w: %d; %s", ErrRank, dst, c.rankRange())
 	}
 	if uint(tag) > TagUB {
 		return fmt.Errorf("%w: %d; tags are 0 to %d", ErrTag, tag, TagUB)
@@ -204,12 +204,21 @@ func (c *Comm) checkRecv(src, tag int) error {
 		return nil
 	}
 	if uint(src) >= uint(c.size) && src != AnySource {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, src, c.Name(), c.size-1)
+		return fmt.Errorf("%w: %d; %s", ErrRank, src, c.rankRange())
 	}
 	if uint(tag) > TagUB && tag != AnyTag {
 		return fmt.Errorf("%w: %d; tags are 0 to %d, or AnyTag", ErrTag, tag, TagUB)
 	}
 	return nil
+}
+
+// rankRange names the ranks of the communicator, for the error of a call that asks for another one.
+func (c *Comm) rankRange() string {
+	text := fmt.Sprintf("%s has ranks 0 to %d", c.Name(), c.size-1)
+	if c.job.wire.Alone() {
+		text += "; this process was started alone: weft run -n 2 PROGRAM starts two ranks"
+	}
+	return text
 }
 
 // LogValue represents a communicator in the program's own logs (log/slog) as a group of attributes: its name,

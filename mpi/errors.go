@@ -56,6 +56,8 @@ type Error struct {
 	Tag  int   // may also be AnyTag or NoPeer
 	Err  error // what went wrong
 
+	onWindow bool // Comm is a window's own communicator
+
 	world *worldRanks // nil if the world ranks are equal to Rank and Peer, or not known
 }
 
@@ -102,7 +104,11 @@ func (e *Error) Error() string {
 		if b.Len() > call {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, " on %s", e.Comm)
+		b.WriteString(" on ")
+		if e.onWindow {
+			b.WriteString("window ")
+		}
+		b.WriteString(e.Comm)
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
@@ -139,7 +145,7 @@ func (c *Comm) fail(op string, peer, tag int, err error) error {
 	if c == nil || c.commState == nil {
 		return f
 	}
-	f.Comm, f.Rank = c.Name(), c.rank
+	f.Comm, f.Rank, f.onWindow = c.Name(), c.rank, c.window.Load() != nil
 	f.world = &worldRanks{NoPeer, NoPeer}
 	if w := c.worldRank(c.rank); w != c.rank {
 		f.world.rank = w

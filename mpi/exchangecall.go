@@ -197,7 +197,7 @@ func (x *exchangeCall) giveBack() {
 func (x *exchangeCall) add(rank int, block []byte) error {
 	c := x.c
 	if uint(rank) >= uint(c.size) {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRank, rank, c.Name(), c.size-1)
+		return fmt.Errorf("%w: %d; %s", ErrRank, rank, c.rankRange())
 	}
 	x.records = append(x.records, exchangeRecord{origin: c.rank, dest: rank, block: block})
 	return nil

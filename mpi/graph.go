@@ -140,8 +140,8 @@ func (e edges) check(c *Comm) error {
 	for v := range e.sources {
 		for _, r := range slices.Concat(e.sources[v], e.destinations[v]) {
 			if uint(r) >= uint(c.size) {
-				return fmt.Errorf("%w: %d, which rank %d names as a neighbor; %s has ranks 0 to %d",
-					ErrRank, r, v, c.Name(), c.size-1)
+				return fmt.Errorf("%w: %d, which rank %d names as a neighbor; %s", ErrRank, r, v,
+					c.rankRange())
 			}
 		}
 		for _, r := range e.sources[v] {

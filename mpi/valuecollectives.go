@@ -289,7 +289,7 @@ func (c *Comm) checkRoot(root int) error {
 		return err
 	}
 	if uint(root) >= uint(c.size) {
-		return fmt.Errorf("%w: %d; %s has ranks 0 to %d", ErrRoot, root, c.Name(), c.size-1)
+		return fmt.Errorf("%w: %d; %s", ErrRoot, root, c.rankRange())
 	}
 	return nil
 }

@@ -22,6 +22,12 @@ func (j *Job) UnderPMI() bool {
 	return ok
 }
 
+// Alone reports whether this process is a world of one rank because no launcher has started it.
+func (j *Job) Alone() bool {
+	_, ok := j.way.(alone)
+	return ok
+}
+
 // WhenEnded calls a function, from a separate goroutine, when the job fails elsewhere: lost if a rank is lost
 // and the job does not survive that, aborted if another rank has ended the job with a status. Under a
 // launcher, which ends the process itself, it calls neither.

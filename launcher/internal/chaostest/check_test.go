@@ -139,7 +139,7 @@ func (p Plan) ends(o outcome) []end {
 		case p.Moment == AfterFinalize:
 			return []end{well}
 		}
-		return []end{{1, victim + "exited with status 0 after Init and without Finalize$"}}
+		return []end{{1, victim + "exited with status 0 after Init and without Finalize \\(os\\.Exit in the body of Run\\?\\)$"}}
 	case Kill:
 		return []end{{128 + int(p.Signal), victim + fmt.Sprintf("was killed by signal %d ", int(p.Signal))}}
 	case KillRank:

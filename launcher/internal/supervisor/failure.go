@@ -73,7 +73,7 @@ func (f *Failure) Error() string {
 	case Killed:
 		return fmt.Sprintf("%s was killed by signal %d (%s)", who, int(f.Signal), sys.SignalName(f.Signal))
 	case Unfinished:
-		return who + " exited with status 0 after Init and without Finalize"
+		return who + " exited with status 0 after Init and without Finalize (os.Exit in the body of Run?)"
 	case Aborted:
 		return fmt.Sprintf("%s ended the job with status %d", who, f.Status)
 	case Silent:

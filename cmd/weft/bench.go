@@ -52,9 +52,9 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	flags.SortFlags = false
 	flags.VarP(number{&ranks, 1, maxNumber}, "np", "n",
 		fmt.Sprintf("number of ranks to start if there is no launcher (default %d)", ranks))
-	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
+	flags.Var(&fabric, "fabric", "`NAME`: fabric that carries the messages: "+fabrics.Help())
 	flags.VarP(&sizes, "message-size", "m",
-		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default: those of OSU)")
+		"`[MIN:]MAX`: message sizes in bytes, with suffixes K and M (default: those of OSU)")
 	flags.VarP(number{&o.Iterations, 1, maxNumber}, "iterations", "i",
 		"timed iterations of each size (default: those of OSU)")
 	flags.VarP(number{&o.Warmup, 0, maxNumber}, "warmup", "x",
@@ -93,13 +93,13 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	}
 	flags.Var(number{&o.Digits, 0, maxNumber}, "digits", "decimal places of a figure (default 2)")
 	flags.StringVar(&o.Report, reportFlag, "",
-		"`FILE` for all figures, the machine, the versions and the options")
+		"`FILE`: write all figures, the machine, the versions and the options")
 	flags.StringVar(&o.Plot, "plot", "", plotUsage)
 	flags.StringArrayVar(&o.Compare, "compare", nil,
-		"`FILE...` with tables, of --json or of OSU, to compare with this one and to add to the plot")
+		"`FILE...`: tables, of --json or of OSU, to compare with this one and to add to the plot")
 	var by bench.Invocation
 	flags.StringVar(&by.Profile, "cpuprofile", "",
-		"`FILE` for CPU profiles, one for each rank, FILE.0 and so on, for go tool pprof")
+		"`FILE`: CPU profiles, one for each rank, FILE.0 and so on, for go tool pprof")
 	var progress bool
 	flags.BoolVar(&progress, progressFlag, false, "")
 	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
@@ -133,7 +133,7 @@ func newBenchmark(b *bench.Benchmark) *cobra.Command {
 	return cmd
 }
 
-const plotUsage = "`FILE.svg|FILE.png|FILE.html` for a plot of the table"
+const plotUsage = "`FILE.svg|FILE.png|FILE.html`: plot of the table"
 
 // progressFlag tells ranks that their standard error is a terminal, which they cannot find out themselves.
 const progressFlag = "progress"

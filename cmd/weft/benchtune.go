@@ -44,10 +44,10 @@ func newTuning() *cobra.Command {
 			"  WEFT_COLL=coll.json weft run -n 16 ./program",
 	}, &o, bench.Tune, runTuning)
 	flags := cmd.Flags()
-	flags.StringVar(&o.Table, "table", "", "`FILE.json` for the rules, for WEFT_COLL")
+	flags.StringVar(&o.Table, "table", "", "`FILE.json`: write the rules, for WEFT_COLL")
 	flags.BoolVar(&o.All, "all", false, "print the times of all algorithms")
 	flags.StringSliceVar(&o.Collectives, "collectives", nil,
-		"`NAME,…` as in package mpi, such as Allreduce,Bcast; Send is for messages between two ranks "+
+		"`NAME,…`: as in package mpi, such as Allreduce,Bcast; Send is for messages between two ranks "+
 			"(default: Send, and all that have several algorithms)")
 	flags.StringVar(&o.Report, reportFlag, "", "")
 	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
@@ -82,12 +82,12 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions,
 	flags.SortFlags = false
 	flags.VarP(number{&ranks, 1, maxNumber}, "np", "n",
 		"number of ranks to start if there is no launcher (default 2)")
-	flags.Var(&fabric, "fabric", "`NAME` of the fabric that carries the messages: "+fabrics.Help())
+	flags.Var(&fabric, "fabric", "`NAME`: fabric that carries the messages: "+fabrics.Help())
 	flags.DurationVar(&o.Limit, "limit", o.Limit, "approximate `TIME` that it takes")
 	flags.VarP(&sizes, "message-size", "m",
-		"`[MIN:]MAX` message sizes in bytes, with suffixes K and M (default 8:1M)")
+		"`[MIN:]MAX`: message sizes in bytes, with suffixes K and M (default 8:1M)")
 	flags.Var(rankCounts{&o.Ranks}, "ranks",
-		"`N,…` numbers of ranks of the communicators (default: the powers of two below the job's size, and "+
+		"`N,…`: numbers of ranks of the communicators (default: the powers of two below the job's size, and "+
 			"that size)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if sizes.given {

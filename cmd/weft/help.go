@@ -3,11 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weft-mpi/weft/internal/sys"
 )
 
 // A command's options are shown in groups, each with a title and an example. The annotation groupOf of an
@@ -88,8 +93,55 @@ func describe(f *pflag.Flag) option {
 	return o
 }
 
-// helpWidth is the maximum length of a line of options.
-const helpWidth = 100
+// The length of a line of help is that of the terminal or, before it, COLUMNS, within these bounds; where
+// neither says, it is maxHelpWidth.
+const minHelpWidth, maxHelpWidth = 50, 100
+
+func helpWidth() int {
+	width, err := strconv.Atoi(os.Getenv("COLUMNS"))
+	if err != nil {
+		width = sys.TerminalWidth(int(os.Stdout.Fd()))
+	}
+	if width <= 0 {
+		return maxHelpWidth
+	}
+	return min(max(width, minHelpWidth), maxHelpWidth)
+}
+
+// fill breaks a paragraph into lines of at most width.
+func fill(paragraph string, width int) string {
+	var b strings.Builder
+	used := 0
+	for word := range strings.FieldsSeq(paragraph) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case used == 0:
+		case used+1+n > width:
+			b.WriteByte('\n')
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += n
+	}
+	return b.String()
+}
+
+// fit fills the paragraphs that have longer lines than width, but for tables.
+func fit(text string, width int) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		long := slices.ContainsFunc(strings.Split(p, "\n"), func(line string) bool {
+			return utf8.RuneCountInString(line) > width
+		})
+		if long && !strings.Contains(p, "   ") {
+			paragraphs[i] = fill(p, width)
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
 
 // printHelp prints a command's purpose, its usage, its options in groups, and then the details.
 func printHelp(w io.Writer, cmd *cobra.Command) {
@@ -97,7 +149,8 @@ func printHelp(w io.Writer, cmd *cobra.Command) {
 	if about == "" {
 		about = cmd.Short
 	}
-	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", about, cmd.UseLine())
+	width := helpWidth()
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", fit(about, width), cmd.UseLine())
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
@@ -115,19 +168,19 @@ func printHelp(w io.Writer, cmd *cobra.Command) {
 			fmt.Fprintf(w, "  Example: %s\n", g.example)
 		}
 		for _, o := range g.options {
-			o.print(w)
+			o.print(w, width)
 		}
 	}
 	if details != "" {
-		fmt.Fprintf(w, "\n%s\n", details)
+		fmt.Fprintf(w, "\n%s\n", fit(details, width))
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
 	}
 }
 
-// print prints the option with its meaning beside it, in lines of helpWidth.
-func (o option) print(w io.Writer) {
+// print prints the option with its meaning beside it, in lines of at most width.
+func (o option) print(w io.Writer, width int) {
 	const indent, column = 2, 28
 	line := strings.Repeat(" ", indent) + o.spelling
 	if !strings.HasPrefix(o.spelling, "-") || strings.HasPrefix(o.spelling, "--") {
@@ -137,23 +190,10 @@ func (o option) print(w io.Writer) {
 		fmt.Fprintln(w, line)
 		line = ""
 	}
-	line += strings.Repeat(" ", column-len(line))
-	used := column
-	for i, word := range strings.Fields(o.meaning) {
-		n := len([]rune(word))
-		switch {
-		case i == 0:
-		case used+1+n > helpWidth:
-			fmt.Fprintln(w, line)
-			line, used = strings.Repeat(" ", column), column
-		default:
-			line += " "
-			used++
-		}
-		line += word
-		used += n
+	for meaning := range strings.SplitSeq(fill(o.meaning, width-column), "\n") {
+		fmt.Fprintf(w, "%-*s%s\n", column, line, meaning)
+		line = ""
 	}
-	fmt.Fprintln(w, line)
 }
 
 // plainUsage removes the quotes in the usage of all options, for output that weft does not print itself.

@@ -47,6 +47,7 @@ func execute(args []string) int {
 	if err == nil {
 		if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 			plainUsage(root)
+			completeValues(root)
 		}
 		root.SetArgs(args)
 		err = root.Execute()
@@ -106,14 +107,18 @@ func commands(args []string) []*cobra.Command {
 		return []*cobra.Command{newAgent()}
 	}
 	return []*cobra.Command{newRun(), newTop(), newShow(), newAgent(), newBench(), newInfo(), newMan(),
-		newVersion()}
+		newCompletion(), newVersion()}
 }
+
+const rootShort = "Message passing for Go: start the ranks of a job, watch them, measure"
 
 func newRoot(commands []*cobra.Command) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:           "weft COMMAND",
-		Short:         "Message passing for Go: start the ranks of a job, watch them, measure",
+		Short:         rootShort,
+		Long:          rootShort + ".\n\nThe tutorial: https://github.com/weft-mpi/weft/blob/main/docs/tutorial.md",
+		Example:       "  weft run -n 4 ./program\n  weft run -n 4 .",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          subcommand("command"),
@@ -126,6 +131,11 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 	}
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		invalid, is := errors.AsType[*pflag.InvalidValueError](err)
+		if is && invalid.GetFlag().NoOptDefVal != "" {
+			return usageErrorf("--%s=%s: it takes no value: write --%[1]s", invalid.GetFlag().Name,
+				invalid.GetValue())
+		}
 		unknown, is := errors.AsType[*pflag.NotExistError](err)
 		if !is {
 			return usageError{err}
@@ -139,14 +149,10 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 	root.SetOut(os.Stdout)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), cmd) })
 	root.AddCommand(commands...)
-	if len(commands) > 1 { // an agent needs neither
-		root.InitDefaultCompletionCmd()
-		completion, _, _ := root.Find([]string{"completion"})
-		completion.Args = subcommand("shell")
-		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	if len(commands) > 1 { // an agent needs none
 		root.SetHelpCommand(newHelp())
 	}
-	root.CompletionOptions.DisableDefaultCmd = true // it is there already
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletion has weft's own
 	finish(root)
 	return root
 }

@@ -16,19 +16,25 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man FOLDER",
 		Short:   "Write manual pages of all commands into a folder",
-		Example: "  weft man /usr/local/share/man/man1",
+		Example: "  weft man ~/.local/share/man/man1\n  weft man /usr/local/share/man/man1",
 		Args:    words("folder", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return fmt.Errorf("the folder for manual pages: %w", err)
 			}
-			return writePages(args[0], cmd.Root())
+			pages := 0
+			if err := writePages(args[0], cmd.Root(), &pages); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d manual pages are in %s\n", pages, args[0])
+			return err
 		},
 	}
 }
 
-// writePages writes the pages of a command and of its subcommands.
-func writePages(folder string, cmd *cobra.Command) error {
+// writePages writes the pages of a command and of its subcommands, and counts them.
+func writePages(folder string, cmd *cobra.Command, pages *int) error {
+	*pages++
 	cmd.InitDefaultHelpFlag()
 	f, err := os.Create(filepath.Join(folder, pageName(cmd)+".1"))
 	if err != nil {
@@ -47,7 +53,7 @@ func writePages(folder string, cmd *cobra.Command) error {
 		if !c.IsAvailableCommand() {
 			continue
 		}
-		if err := writePages(folder, c); err != nil {
+		if err := writePages(folder, c, pages); err != nil {
 			return err
 		}
 	}
@@ -78,6 +84,14 @@ func writePage(w io.Writer, cmd *cobra.Command) {
 			continue
 		}
 		fmt.Fprintln(w, roff(paragraph))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintln(w, ".SH COMMANDS")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s\n", roff(c.Name()), roff(c.Short))
+			}
+		}
 	}
 	if groups := optionsOf(cmd); len(groups) > 0 {
 		fmt.Fprintln(w, ".SH OPTIONS")

@@ -47,7 +47,7 @@ func (n endpoints) Set(text string) error {
 }
 
 func (endpoints) String() string { return "" }
-func (endpoints) Type() string   { return "N" }
+func (endpoints) Type() string   { return "N|auto" }
 
 // perNode is a value of --map-by, which --ppn sets by a number of ranks.
 type perNode string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,15 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// The version that is printed is the latest of CHANGELOG.md, and README names it.
+func TestVersion(t *testing.T) {
+	latest := regexp.MustCompile(`(?m)^## ((\d+\.\d+)\.\d+),`).FindStringSubmatch(text(t, "CHANGELOG.md"))
+	require.Len(t, latest, 3)
+	require.Equal(t, latest[1], release)
+	require.Contains(t, text(t, "README.md"), "Version "+latest[2]+",")
+	require.NotContains(t, version(), "(devel)")
+}
+
 func writeSettings(w io.Writer) {
 	fmt.Fprint(w, "# Settings\n\nRanks read these variables of the environment. `weft run -x NAME=VALUE` sets one "+
 		"for all ranks, and `weft\ninfo --settings` prints this table. In a test, `mpitest.Config` sets them. A name "+
@@ -54,7 +64,7 @@ func writeCommands(w io.Writer) {
 		"`weft completion SHELL` the\ncompletions of a shell. `mpirun` and `mpiexec`, as links to weft, are `weft run`.\n")
 	root := newRoot(commands([]string{"weft"}))
 	for _, c := range root.Commands() {
-		if !c.IsAvailableCommand() || c.Name() == "help" || c.Name() == "completion" {
+		if !c.IsAvailableCommand() || c.Name() == "help" {
 			continue
 		}
 		writeCommand(w, c)

@@ -64,7 +64,9 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [options] PROGRAM [ARG…] [: [options] PROGRAM [ARG…]]…",
 		Short: "Start a program as the ranks of a job",
-		Long:  runHelp,
+		// what others call it
+		SuggestFor: []string{"exec", "start", "launch", "mpirun", "mpiexec", "srun"},
+		Long:       runHelp + "\n\n" + foreignHelp(),
 		Example: "  weft run -n 4 ./examples/heat\n  weft run -n 2 -l hostname\n  weft run -n 1 " +
 			"./coordinator : -n 3 ./worker --fast",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,6 +79,9 @@ func newRun() *cobra.Command {
 			}
 			if err != nil {
 				return usageError{err}
+			}
+			if hint := misplacedRanks(&job.Apps[0]); hint != "" {
+				warn(hint)
 			}
 			if job.Hosts == nil {
 				if err := fillRanks(job.Apps, job.CoresPerRank); err != nil {
@@ -96,7 +101,6 @@ func newRun() *cobra.Command {
 	addGroup(cmd, "Failures", "weft run --hostfile hosts --restarts 3 --min 6 ./program", all.defineFailures)
 	addGroup(cmd, "Measuring", "weft run -n 4 --trace job.pftrace ./program", all.defineMeasuring)
 	cmd.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
-	completeValues(cmd)
 	return cmd
 }
 
@@ -124,8 +128,9 @@ func (o *appOptions) define(flags *pflag.FlagSet) {
 	flags.VarP(number{&o.ranks, 1, maxNumber}, "np", "n",
 		"number of ranks (default: the number of usable cores, or of slots with --host)")
 	flags.StringArrayVarP(&o.env, "x", "x", nil,
-		"`NAME[=VALUE]` to set in the ranks' environment; NAME alone passes on the value that is set here")
-	flags.StringVar(&o.dir, "wdir", "", "`folder` to start the ranks in")
+		"`NAME[=VALUE]`: what to set in the ranks' environment; NAME alone passes on the value that is "+
+			"set here")
+	flags.StringVar(&o.dir, "wdir", "", "`FOLDER`: where to start the ranks")
 }
 
 // app returns the program described by these options and the words after them.
@@ -150,6 +155,19 @@ func (o *appOptions) app(words []string) (launcher.App, error) {
 		}
 	}
 	return app, nil
+}
+
+// misplacedRanks returns what to say if no number of ranks is given, and the program's arguments begin with
+// one.
+func misplacedRanks(app *launcher.App) string {
+	if app.Ranks > 0 || len(app.Args) < 2 || app.Args[0] != "-n" && app.Args[0] != "-np" {
+		return ""
+	}
+	if _, err := strconv.Atoi(app.Args[1]); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is an argument of %s; a number of ranks stands before the program: "+
+		"weft run %[1]s %[2]s %[3]s", app.Args[0], app.Args[1], app.Program)
 }
 
 // fillRanks sets the missing numbers of ranks: usable cores divided by cores per rank.
@@ -222,17 +240,17 @@ type jobOptions struct {
 // defineHosts defines the options that say where the ranks run, and what starts them there.
 func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 	flags.Var(&o.host, "host",
-		"`LIST` of hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
-	flags.Var(&o.hostfile, "hostfile", "`file` with one host per line, as \"name:4\" or \"name slots=4\"")
+		"`LIST`: hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
+	flags.Var(&o.hostfile, "hostfile", "`FILE`: one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
 	flags.Var((*perNode)(&o.mapBy), "ppn", "number of ranks on each host: --map-by ppr:N:node")
 	flags.StringVar(&o.launcher, "launcher", "",
 		"`local|ssh|slurm|sge|lsf|pbs`: what starts weft on other hosts (default: what is detected)")
 	flags.StringVar(&o.starter, "starter", "",
-		"`command` that starts weft on another host, which it names as {host} (default: ssh)")
+		"`COMMAND`: what starts weft on another host, which it names as {host} (default: ssh)")
 	flags.StringVar(&o.agentPath, "agent-path", "",
-		"path of the weft `file` on the other hosts (default: the same as here)")
+		"`FILE`: path of weft on the other hosts (default: the same as here)")
 	flags.Var(number{&o.fanOut, 1, maxNumber}, "fan-out",
 		"number of hosts on which weft run, and each agent, starts agents directly (default 64)")
 	flags.BoolVar(&o.stage, "stage", false,
@@ -259,9 +277,9 @@ func (o *jobOptions) defineCores(flags *pflag.FlagSet) {
 func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
 	flags.BoolVarP(&o.label, "label", "l", false, "put [rank] before every line of output")
 	flags.Var((*size)(&o.maxLine), "max-line",
-		"`SIZE`, such as 4M, up to which lines are kept whole (default 1M)")
+		"length up to which lines are kept whole, such as 4M (default 1M)")
 	flags.StringVar(&o.output, "output-dir", "",
-		"write each rank's output to `folder`/rank.N.out and rank.N.err instead")
+		"write each rank's output to `FOLDER`/rank.N.out and rank.N.err instead")
 	flags.StringVar(&o.stdin, "stdin", "0", "`all|none|RANK`: who reads standard input")
 	flags.BoolVar(&o.verbose, "verbose", false, "print each step of the start with its time")
 	flags.BoolVar(&o.dryRun, "dry-run", false,
@@ -272,11 +290,11 @@ func (o *jobOptions) defineOutput(flags *pflag.FlagSet) {
 // defineNetwork defines the options that say how messages travel.
 func (o *jobOptions) defineNetwork(flags *pflag.FlagSet) {
 	flags.StringVar(&o.fabric, "fabric", "",
-		"`NAME` of the fabric that carries the messages: "+fabrics.Help())
+		"`NAME`: fabric that carries the messages: "+fabrics.Help())
 	flags.StringVar(&o.phases, "phases", "",
-		"`LIST` of slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
+		"`LIST`: slot sizes in bytes that a channel starts with and can grow to, such as 640,16448,65600")
 	flags.StringVar(&o.iface, "iface", "",
-		"`LIST` of network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
+		"`LIST`: network interfaces, by name or CIDR, such as eth0,eth1 or 10.0.0.0/8; lanes use them all")
 	flags.Var(number{&o.lanes, 1, setting.MaxLanes}, "lanes",
 		"number of TCP connections to each peer, 1 to 8, which share its messages; if one is lost, the "+
 			"others resend what it carried (default 1)")
@@ -288,10 +306,10 @@ func (o *jobOptions) defineNetwork(flags *pflag.FlagSet) {
 // defineFailures defines the options for what happens when a rank fails or hangs.
 func (o *jobOptions) defineFailures(flags *pflag.FlagSet) {
 	flags.Var(&o.timeout, "timeout",
-		"end the job after this `duration`, such as 90s or 2h; a bare number is in seconds")
+		"end the job after this `TIME`, such as 90s or 2h; a bare number is in seconds")
 	o.stuck = defaultStuck
 	flags.Var(&o.stuck, "stuck",
-		"report what the ranks wait for when no message has moved for this `duration`; 0 for never")
+		"report what the ranks wait for when no message has moved for this `TIME`; 0 for never")
 	flags.StringVar(&o.stuckAction, "stuck-action", "report",
 		"`report|abort|abort-unmoved`: whether a certain deadlock is only reported, or also ends the job; "+
 			"abort-unmoved ends it without proof, too, when no message has moved for as long as --stuck")
@@ -314,7 +332,7 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 		"`cpu|heap|block|mutex[=FILE]`: profile the ranks into one file (default: weft.KIND.pprof), for "+
 			"go tool pprof")
 	flags.StringVar(&o.trace, "trace", "",
-		"`file` for a trace of all ranks in Perfetto's format, such as job.pftrace; weft show sums it up")
+		"`FILE`: write a trace of all ranks, in Perfetto's format; weft show sums it up")
 }
 
 // check returns an error if one option makes another useless, and warns if it may.

@@ -64,7 +64,7 @@ func newShow() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&plot, "plot", "",
-		"draw a trace into this `file`, as SVG, PNG or HTML by its name's ending")
+		"draw a trace into this `FILE`, as SVG, PNG or HTML by its name's ending")
 	return cmd
 }
 

@@ -50,6 +50,34 @@ var phrases = map[string]string{
 // -x NAME=VALUE.
 var pairs = map[string]string{"genv": "x", "env": "x"}
 
+// foreignHelp says which options of other launchers weft run takes.
+func foreignHelp() string {
+	spellings := map[string][]string{} // by the option of weft run
+	for _, table := range []map[string]string{aliases, phrases} {
+		for name, option := range table {
+			option = strings.TrimPrefix(option, "--")
+			spellings[option] = append(spellings[option], "-"+name)
+		}
+	}
+	var taken []string
+	for _, option := range slices.Sorted(maps.Keys(spellings)) {
+		slices.Sort(spellings[option])
+		taken = append(taken, strings.Join(spellings[option], ", ")+" for --"+option)
+	}
+	var without, warned []string
+	for _, name := range slices.Sorted(maps.Keys(ignored)) {
+		if ignored[name].warning == "" {
+			without = append(without, "--"+name)
+		} else {
+			warned = append(warned, "--"+name)
+		}
+	}
+	named := slices.Sorted(maps.Keys(pairs))
+	return fill(fmt.Sprintf("Spellings of other launchers are taken, too, with one dash or two: %s; "+
+		"-%s NAME VALUE for -x NAME=VALUE. %s change nothing; %s are ignored with a warning.", strings.Join(taken, "; "),
+		strings.Join(named, " and -"), strings.Join(without, " and "), strings.Join(warned, ", ")), 105)
+}
+
 // respell changes the options before the program's name to the spelling that pflag parses: long names with
 // two dashes. It stops at the program, whose options are its own. It warns of ignored options.
 func respell(flags *pflag.FlagSet, args []string, warn func(string)) ([]string, error) {

@@ -56,6 +56,8 @@ func newTop() *cobra.Command {
 		Short: "Show what the ranks of a running job do",
 		Long:  topHelp,
 		Args:  words("job", 0, 1),
+
+		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && !once {
 				return usageErrorf("--json prints one table: add --once")

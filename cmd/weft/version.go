@@ -22,6 +22,9 @@ func printVersion(cmd *cobra.Command) error {
 	return err
 }
 
+// release is the latest version in CHANGELOG.md.
+const release = "0.1.0"
+
 // version returns the module's version, or the commit from which this program was built.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
@@ -30,7 +33,7 @@ func version() string {
 	}
 	v := info.Main.Version
 	if v == "" || v == "(devel)" {
-		v = "(devel)"
+		v = "v" + release + "+devel"
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				v = s.Value

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,8 +43,13 @@ func subcommand(kind string) cobra.PositionalArgs {
 				names = append(names, c.Name())
 			}
 		}
-		meant := ""
-		if name := spelling.Nearest(args[0], names); name != "" {
+		meant, name := "", spelling.Nearest(args[0], names)
+		for _, c := range cmd.Commands() {
+			if slices.Contains(c.SuggestFor, args[0]) {
+				name = c.Name()
+			}
+		}
+		if name != "" {
 			meant = fmt.Sprintf(" (did you mean %s?)", name)
 		}
 		return usageErrorf("unknown %s %q%s; %s --help lists all", kind, args[0], meant, cmd.CommandPath())
@@ -55,6 +61,18 @@ func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]…",
 		Short: "Print the help of a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if about, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, c := range about.Commands() {
+					if c.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err == nil && len(rest) > 0 {

@@ -147,6 +147,15 @@ func IsTerminal(fd int) bool {
 	return err == nil
 }
 
+// TerminalWidth returns how many columns a terminal has, 0 if the descriptor is none.
+func TerminalWidth(fd int) int {
+	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
 // InForeground reports whether this process may read the terminal without being stopped for it.
 func InForeground(terminal int) bool {
 	group, err := unix.IoctlGetInt(terminal, unix.TIOCGPGRP)

@@ -78,4 +78,5 @@ func Pipe() (reader, writer int, err error)              { return -1, -1, errNee
 func WaitReadable(fd, other int) (first bool, err error) { return false, errNeedsLinux }
 func Unread(int) int                                     { return 0 }
 func IsTerminal(int) bool                                { return false }
+func TerminalWidth(int) int                              { return 0 }
 func InForeground(int) bool                              { return true }

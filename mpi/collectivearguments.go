@@ -146,7 +146,7 @@ func disjoint(a, b []byte) bool {
 var inPlace [16]byte
 
 // InPlace stands for MPI_IN_PLACE. Passed as in, it means that the input is in out. Passed as out of Scatter,
-// it means that the root's block stays in in.
+// it means that the root's block stays in in. In a reduction, passing one slice as in and out means the same.
 func InPlace[T any]() []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&inPlace)), 0)
 }

@@ -43,7 +43,8 @@ func TestFromMPI(t *testing.T) {
 			named, err := strconv.Atoi(cells[2])
 			require.NoError(t, err, line)
 			said[cells[0]] = count{procedures, named}
-		case len(cells) == 2 && strings.HasPrefix(cells[0], "MPI_"):
+		case len(cells) == 2 && strings.HasPrefix(cells[0], "MPI_") &&
+			chapter != "Constants, types and operators":
 			n, c := strings.Count(cells[0], "MPI_"), found[chapter]
 			c.procedures += n
 			if !strings.HasPrefix(cells[1], "none") {

@@ -58,7 +58,8 @@ func (j *job) endAll(code int) {
 
 var started = time.Now()
 
-// Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6).
+// Wtime returns the time in seconds since some moment in the past; it never goes back (MPI 4.1, 9.6). The
+// first message between two ranks takes milliseconds, because it connects them: measure after an exchange.
 func Wtime() float64 { return float64(time.Since(started)) / float64(time.Second) }
 
 // causeFirst is a delay before a rank aborts the job for a failure caused by another rank. It lets the
@@ -314,7 +315,8 @@ func (j *job) awaitFinalize(world *Comm) error {
 // call works after it.
 //
 // Finalize warns, in one line on standard error, of messages that were never received and requests that were
-// never waited for. It drops those messages.
+// never waited for. It drops those messages. Messages of collectives are left where the ranks' calls do not
+// match, or were given up.
 //
 // If a rank that this one was connected to has failed, Finalize does not wait for the other ranks: it
 // releases everything and returns ErrProcFailed. In a job that survives failures (weft run --survive), it

@@ -43,7 +43,8 @@ func Ssend[T any](c *Comm, buf []T, dst, tag int) error {
 // Recv receives a message from rank src, or AnySource, with tag, or AnyTag, into buf, and returns when the
 // message has arrived (MPI 4.1, 3.2.4). A message longer than buf fills buf and gives ErrTruncate. A shorter
 // message leaves the rest of buf unchanged; Status.Count says how many elements arrived. A message that is no
-// whole number of elements gives ErrType, as with every receive; then buf holds its bytes.
+// whole number of elements gives ErrType, as with every receive; then buf holds its bytes. Otherwise the
+// types of sender and receiver are not compared, except with WEFT_CHECK=1.
 func Recv[T any](c *Comm, buf []T, src, tag int) (Status, error) {
 	if lastKnown[T]() && c.fastPathOK(src, tag) {
 		var st engine.Status

@@ -9,9 +9,9 @@ import (
 )
 
 // Split makes one communicator per color (MPI 4.1, 7.4.2). It contains the ranks that pass the color, ordered
-// by key; ranks with equal keys keep their order. A rank that passes Undefined gets nil. Split is collective:
-// all ranks of the communicator call it, and it blocks until they have agreed. A color is 0 or more, or
-// Undefined; if any rank passes another value, all ranks get ErrArg.
+// by key; ranks with equal keys keep their order. A rank that passes Undefined gets nil, of which it must
+// call no method. Split is collective: all ranks of the communicator call it, and it blocks until they have
+// agreed. A color is 0 or more, or Undefined; if any rank passes another value, all ranks get ErrArg.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	if err := c.check(); err != nil {
 		return nil, c.failColl("Split", err)

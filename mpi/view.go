@@ -44,7 +44,7 @@ func (s *selected) lookDistinct() bool {
 
 // Strided selects count blocks of block elements. The first block begins at the beginning of data, and blocks
 // begin stride elements apart. With a negative stride, the blocks come from the last to the first (MPI 4.1,
-// 5.1.2, MPI_Type_vector).
+// 5.1.2, MPI_Type_vector). Column j of a matrix m, stored by rows, is Strided(m[j:], rows, 1, columns).
 func Strided[T any](data []T, count, block, stride int) View[T] {
 	l, err := layout.Strided(len(data), unitOf[T](), count, block, stride)
 	return viewOf(unsafe.SliceData(data), l, err)

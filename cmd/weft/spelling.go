@@ -73,9 +73,11 @@ func foreignHelp() string {
 		}
 	}
 	named := slices.Sorted(maps.Keys(pairs))
-	return fill(fmt.Sprintf("Spellings of other launchers are taken, too, with one dash or two: %s; "+
-		"-%s NAME VALUE for -x NAME=VALUE. %s change nothing; %s are ignored with a warning.", strings.Join(taken, "; "),
-		strings.Join(named, " and -"), strings.Join(without, " and "), strings.Join(warned, ", ")), 105)
+	text := fmt.Sprintf("Spellings of other launchers are taken, too, with one dash or two: %s; -%s NAME "+
+		"VALUE for -x NAME=VALUE. %s change nothing; %s are ignored with a warning.",
+		strings.Join(taken, "; "), strings.Join(named, " and -"), strings.Join(without, " and "),
+		strings.Join(warned, ", "))
+	return fill(text, 105)
 }
 
 // respell changes the options before the program's name to the spelling that pflag parses: long names with

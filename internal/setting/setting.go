@@ -52,11 +52,9 @@ var (
 		"on moves the buffers of long messages that are used repeatedly onto huge pages, for shared " +
 			"memory, which makes copies about twice as fast; off leaves buffers where they are"}
 	CopyCosts = &Setting{"WEFT_COPY_COSTS", "",
-		"what copies between ranks of a host take, which decides how messages and collectives of 2 to 128 " +
-			"KiB move: how long the system takes before the first byte when a rank reads another's memory, " +
-			"how long for each KiB then, and how long both copies through shared memory take for each KiB, " +
-			"such as 950ns,65ns,40ns; 1s,1ns,1ns always takes shared memory, 1ns,1ns,1s never; empty to " +
-			"measure it; see weft info --costs; for experts"}
+		"costs of copies between ranks of a host: before a read of another's memory, of each KiB read, and " +
+			"of each KiB through shared memory, such as 950ns,65ns,40ns; 1s,1ns,1ns always takes shared " +
+			"memory, 1ns,1ns,1s never; empty to measure them (weft info --costs); for experts"}
 	TLS = &Setting{"WEFT_TLS", "off",
 		"on encrypts connections between ranks with TLS 1.3, with certificates made from the job's " +
 			"secret; all ranks need the same"}
@@ -127,13 +125,12 @@ var (
 	Survive = &Setting{"WEFT_SURVIVE", "0",
 		"1 lets the job go on when a rank fails; weft run --survive sets it"}
 	Stuck = &Setting{"WEFT_STUCK", "10s",
-		"without weft run (which has --stuck): how long no message may move until rank 0 reports on " +
-			"standard error what the ranks wait for; rank 0 reports a certain deadlock at once; never " +
-			"turns both off; under another launcher's PMI, each rank reports what it waits for itself"}
+		"without weft run (which has --stuck): how long no message may move until rank 0 reports what the " +
+			"ranks wait for, or each rank under another launcher's PMI; never also turns off the report of " +
+			"a certain deadlock"}
 	StuckAction = &Setting{"WEFT_STUCK_ACTION", "report",
-		"without a launcher: what rank 0 does about a certain deadlock: report, or abort, which also " +
-			"ends the job with status 1; abort-unmoved ends it without proof, too, when no message has " +
-			"moved for as long as WEFT_STUCK"}
+		"without a launcher: report only reports a certain deadlock, abort also ends the job with status " +
+			"1, and abort-unmoved ends it after WEFT_STUCK without proof, too"}
 	Report = &Setting{"WEFT_REPORT", "0",
 		"1 counts calls by their source line, for the table of weft run --report"}
 	Profile = &Setting{"WEFT_PROFILE", "",

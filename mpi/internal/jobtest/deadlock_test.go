@@ -79,7 +79,7 @@ var hangings = []hanging{
 			return nil
 		}
 		return recvOne(c, 2, 5)
-	}, []string{"rank 2 is in Finalize and sends no more", "rank 0 has not called Finalize"}},
+	}, []string{"rank 0 waits in Recv from 2", "rank 2 is in Finalize and sends no more"}},
 	{"a barrier that one has not called", 3, func(c *mpi.Comm) error {
 		if c.Rank() == 1 {
 			return recvOne(c, 0, 5)

@@ -17,6 +17,7 @@ import (
 type requests struct {
 	table   *connectTable
 	here    location
+	fs      uint64           // of all arenas
 	socket  *sys.WakeSocket  // where the goroutine sleeps
 	address *sys.WakeAddress // of socket
 
@@ -55,7 +56,8 @@ func (e *endpoint) openRequests() error {
 	}
 	r := &e.requests
 	r.socket, r.address = socket, address
-	r.table, r.here = connectTableOf(e.dev.arena.mem), locationOf(e.dev.arena.fd)
+	r.table = connectTableOf(e.dev.arena.mem)
+	r.here, r.fs = locationOf(e.dev.arena.fd)
 	r.table.open(&e.id, r.here.memory, wake)
 	return nil
 }

@@ -100,7 +100,7 @@ func TestBegin_OtherMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	pipe, err := sys.SharedID(int(r.Fd()))
+	pipe, _, err := sys.SharedID(int(r.Fd()))
 	require.NoError(t, err)
 	traitor := openEnd(t, Options{}, transport.Identity{Job: "door", Rank: 0, Size: 3, Secret: [32]byte{1}})
 	_, mapped := left(t)

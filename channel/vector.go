@@ -101,7 +101,8 @@ func (v *Vector) TrySendWhole(c *Channel, k Kind, head []byte, flags SendFlags) 
 		return 0, o, err
 	}
 	body := c.reserve(len(head)+n, dataReserve)
-	if body != nil && len(head) == wordSize && len(v.Elems)-v.next <= 1 && v.writeReserved(c, k, head, flags) {
+	if body != nil && len(head) == wordSize && len(v.Elems)-v.next <= 1 &&
+		v.writeReserved(c, k, head, flags) {
 		return n, Done, nil
 	}
 	return v.commit(c, len(v.Elems), k, body, head, flags)

@@ -104,7 +104,8 @@ func (o *connectInfo) holds(off uint64) bool { return mayBeBlock(off, o.arena) }
 
 // mayBeBlock reports whether a block can be at an offset of an arena of a size.
 func mayBeBlock(off, size uint64) bool {
-	return (off >= uint64(frontAt) && off < keysAt || off >= uint64(blocksAt) && off < size) && off%blockSize == 0
+	front, rest := off >= uint64(frontAt) && off < keysAt, off >= uint64(blocksAt) && off < size
+	return (front || rest) && off%blockSize == 0
 }
 
 // holdsDoorbell reports whether a doorbell can be at an offset.

@@ -187,6 +187,7 @@ func TestArena_HandsOutEveryByteOnce(t *testing.T) {
 // Memory that no peer accesses has pages when it is used, not before; a small ring has them at once.
 func TestMap_PagesOfWhatNoPeerAccesses(t *testing.T) {
 	a, _ := couple(t, Options{})
+	a.alloc(t, 1) // which takes the first page of the table of keys
 	before := resident(t, a.dev)
 	mirror, err := a.pd.Alloc(8<<10, transport.LocalWrite)
 	require.NoError(t, err)

@@ -205,3 +205,22 @@ func TestInline_E12_ReservedAndThenAnotherWrap(t *testing.T) {
 	l.drive(t)
 	require.Equal(t, [][]byte{[]byte("sixteen bytes!!!")}, take(t, l.b))
 }
+
+// A vector of one element goes from the caller's data too, after other messages and before.
+func TestInline_E12_AVectorOfOneElement(t *testing.T) {
+	l := openInline(t, channel.Config{})
+	for i := range 100 {
+		v := &channel.Vector{Elems: [][]byte{letters(40)}}
+		n, o, err := v.TrySendWhole(l.a, channel.Eager, letters(8), 0)
+		require.NoError(t, err)
+		require.Equal(t, channel.Done, o)
+		require.Equal(t, 40, n)
+		require.True(t, v.Done())
+		require.Equal(t, i+1, l.A.Inlined)
+		got := take(t, l.b)
+		require.Len(t, got, 1)
+		require.True(t, put(t, l.b, channel.Eager, letters(8), false))
+		l.drive(t)
+		require.Len(t, take(t, l.a), 1)
+	}
+}

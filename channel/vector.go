@@ -1,5 +1,7 @@
 package channel
 
+import "encoding/binary"
+
 // Vector is a data transfer vector in progress: what a sender passed, and how far the transfer has got (E2).
 type Vector struct {
 	Elems [][]byte
@@ -98,7 +100,34 @@ func (v *Vector) TrySendWhole(c *Channel, k Kind, head []byte, flags SendFlags) 
 		o, err := c.growFor(v, len(head))
 		return 0, o, err
 	}
-	return v.commit(c, len(v.Elems), k, c.reserve(len(head)+n, dataReserve), head, flags)
+	body := c.reserve(len(head)+n, dataReserve)
+	if body != nil && len(head) == wordSize && len(v.Elems)-v.next <= 1 &&
+		v.writeReserved(c, k, head, flags) {
+		return n, Done, nil
+	}
+	return v.commit(c, len(v.Elems), k, body, head, flags)
+}
+
+// writeReserved sends the reserved message, of head and at most one element, as an inline write, which needs
+// no page of the mirror; false if that is not possible.
+func (v *Vector) writeReserved(c *Channel, k Kind, head []byte, flags SendFlags) bool {
+	s := &c.send
+	var payload []byte
+	if !v.Done() {
+		payload = v.Front()
+	}
+	free, lines, body := s.freeAhead, s.reserved, s.body
+	s.freeAhead = max(free, lines)
+	sent := false
+	if c.inlineWrites && lines > 0 {
+		sent, _ = c.TrySend(k, binary.LittleEndian.Uint64(head), payload, flags|flagInlineOnly)
+	}
+	if !sent {
+		s.freeAhead, s.reserved, s.body = free, lines, body
+		return false
+	}
+	v.Finish()
+	return true
 }
 
 // commit sends head and the elements up to last in the reserved body, which is nil if there was no

@@ -43,11 +43,14 @@ type Endpoint interface {
 
 // Beginner is implemented by an Endpoint that can begin a connection without waiting for the peer.
 type Beginner interface {
-	// Begin begins to connect to the peer at addr, and does not block. Acceptor.Connected, which may be
-	// called before Begin returns, tells of the connection. If the attempt fails, failed is called, from a
-	// goroutine of the endpoint. In that case, and if Begin returns false, Connect gives the reason, or may
-	// still succeed. After Close has returned, failed is not called any more.
+	// Begin begins to connect to the peer at addr, and does not block. Ask must follow. Acceptor.Connected,
+	// which may be called before Begin returns, tells of the connection. If the attempt fails, failed is
+	// called, from a goroutine of the endpoint. In that case, and if Begin returns false, Connect gives the
+	// reason, or may still succeed. After Close has returned, failed is not called any more.
 	Begin(peer uint32, addr string, failed func()) bool
+
+	// Ask wakes the peers of all connections that have begun and that sleep.
+	Ask()
 }
 
 // Role is a rank's part in the handshake of a connection.

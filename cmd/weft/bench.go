@@ -21,8 +21,8 @@ const benchHelp = `Run a micro-benchmark, with the loops and the tables of the O
 Without a launcher, weft bench starts its own ranks on this machine. Under weft run, or another launcher
 with PMI, it is one of the ranks. Standard output holds the table and nothing else.`
 
-// newBench returns the command of the micro-benchmarks, each a command of its own below it.
-func newBench() *cobra.Command {
+// newBench returns the command of the micro-benchmarks, of which these are commands of their own below it.
+func newBench(benchmarks []*bench.Benchmark) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench NAME [options]",
 		Short: "Measure latency, bandwidth, collectives, memory, start-up",
@@ -35,7 +35,7 @@ func newBench() *cobra.Command {
 			return usageErrorf("which benchmark? weft bench --help lists all")
 		},
 	}
-	for _, b := range bench.All {
+	for _, b := range benchmarks {
 		cmd.AddCommand(newBenchmark(b))
 	}
 	cmd.AddCommand(newTuning(), newConsistency(), newComparison())

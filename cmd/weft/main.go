@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-mpi/weft/bench"
 	"github.com/weft-mpi/weft/internal/printable"
 
 	"github.com/weft-mpi/weft/launcher"
@@ -100,14 +101,23 @@ func warn(text string) {
 	fmt.Fprintln(os.Stderr, printable.Text("weft: "+strings.ReplaceAll(text, "\n", "\nweft: ")))
 }
 
-// commands returns the commands that a command line may use. An agent, which a job has on every host, omits
-// the others, because defining their options takes longer than starting the agent.
+// commands returns the commands that a command line may use. Those that start with a job or its ranks omit
+// the others, because defining their options takes longer than starting an agent.
 func commands(args []string) []*cobra.Command {
-	if len(args) > 1 && args[1] == agentName {
+	switch {
+	case len(args) > 1 && args[1] == agentName:
 		return []*cobra.Command{newAgent()}
+	case len(args) > 1 && args[1] == "run":
+		return []*cobra.Command{newRun()}
+	case len(args) > 2 && args[1] == "bench":
+		for i, b := range bench.All {
+			if b.Name == args[2] {
+				return []*cobra.Command{newBench(bench.All[i : i+1])}
+			}
+		}
 	}
-	return []*cobra.Command{newRun(), newTop(), newShow(), newAgent(), newBench(), newInfo(), newMan(),
-		newCompletion(), newVersion()}
+	return []*cobra.Command{newRun(), newTop(), newShow(), newAgent(), newBench(bench.All), newInfo(),
+		newMan(), newCompletion(), newVersion()}
 }
 
 const rootShort = "Message passing for Go: start the ranks of a job, watch them, measure"
@@ -149,7 +159,7 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 	root.SetOut(os.Stdout)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd.OutOrStdout(), cmd) })
 	root.AddCommand(commands...)
-	if len(commands) > 1 { // an agent needs none
+	if len(commands) > 1 { // a single command needs none
 		root.SetHelpCommand(newHelp())
 	}
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion has weft's own

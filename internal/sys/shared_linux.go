@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,13 +37,8 @@ const sharedSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 // can touch all of it: it cannot shrink, and its file system, unlike that of huge pages, makes pages as they
 // are touched.
 func CheckShared(fd int, size int64) error {
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil {
-		return fmt.Errorf("not shared memory: %w", err)
-	}
-	if seals&sharedSeals != sharedSeals {
-		return fmt.Errorf("shared memory that is not sealed against a change of its size (seals %#x, not "+
-			"%#x)", seals, sharedSeals)
+	if err := checkSealed(fd); err != nil {
+		return err
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -62,34 +58,43 @@ func CheckShared(fd int, size int64) error {
 	return nil
 }
 
-// SharedID returns the number of shared memory, which no other memory of this machine has meanwhile.
-func SharedID(fd int) (uint64, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(fd, &st)
-	return st.Ino, os.NewSyscallError("fstat", err)
+func checkSealed(fd int) error {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return fmt.Errorf("not shared memory: %w", err)
+	}
+	if seals&sharedSeals != sharedSeals {
+		return fmt.Errorf("shared memory that is not sealed against a change of its size (seals %#x, not "+
+			"%#x)", seals, sharedSeals)
+	}
+	return nil
 }
 
-// OpenShared opens shared memory of SharedMemory, by its descriptor in another process and its number. The
-// system allows it to processes of the same user. It returns the size too.
-func OpenShared(pid, fd int, id uint64) (opened int, size int64, err error) {
+// SharedID returns the number of shared memory, which no other memory of this machine has meanwhile, and the
+// number of the file system that all memory of SharedMemory belongs to.
+func SharedID(fd int) (id, fs uint64, err error) {
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	return st.Ino, uint64(st.Dev), os.NewSyscallError("fstat", err)
+}
+
+// OpenShared opens shared memory of SharedMemory, by its descriptor in another process and its numbers, and
+// returns its size too. The system allows it to processes of the same user.
+func OpenShared(pid, fd int, id, fs uint64) (opened int, size int64, err error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return -1, 0, os.NewSyscallError("stat", err)
-	}
-	if st.Ino != id || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
-		return -1, 0, fmt.Errorf("descriptor %d of process %d is other memory than expected", fd, pid)
-	}
-	opened, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	// Whatever the descriptor is, opening it neither waits nor makes it this process's terminal.
+	opened, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return -1, 0, os.NewSyscallError("open", err)
 	}
-	now, err := SharedID(opened)
-	if err == nil && now != id {
+	if err = unix.Fstat(opened, &st); err != nil {
+		err = os.NewSyscallError("fstat", err)
+	} else if st.Ino != id || uint64(st.Dev) != fs || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+		int(st.Uid) != os.Geteuid() {
 		err = fmt.Errorf("descriptor %d of process %d is other memory than expected", fd, pid)
-	}
-	if err == nil {
-		err = CheckShared(opened, st.Size)
+	} else {
+		err = checkSealed(opened)
 	}
 	if err != nil {
 		unix.Close(opened)
@@ -98,16 +103,27 @@ func OpenShared(pid, fd int, id uint64) (opened int, size int64, err error) {
 	return opened, st.Size, nil
 }
 
-// MapShared maps shared memory. Parts of it can be given back with UnmapShared.
+// MapShared maps shared memory. Parts of it can be given back with UnmapShared. If possible it begins where
+// one page of the system's page tables begins, below the memory that was mapped before.
 func MapShared(fd int, size int) ([]byte, error) {
-	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
+	var below unsafe.Pointer
+	if at := latest.Load(); at > uintptr(size) {
+		below = addressAt((at - uintptr(size)) &^ (tableSpan - 1))
+	}
+	p, err := unix.MmapPtr(fd, 0, below, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
 	}
+	latest.Store(uintptr(p))
 	mapped.Add(int64(size))
 	return unsafe.Slice((*byte)(p), size), nil
 }
+
+// tableSpan is the memory that one page of the system's page tables describes, on most machines.
+const tableSpan = 2 << 20
+
+var latest atomic.Uintptr // where the latest shared memory is mapped
 
 // UnmapShared ends the mapping of whole pages.
 func UnmapShared(b []byte) error {

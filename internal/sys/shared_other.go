@@ -13,8 +13,8 @@ var errShared = errors.New("shared memory between ranks needs Linux, not " + run
 
 func SharedMemory(int64) (int, error)                                { return -1, errShared }
 func CheckShared(int, int64) error                                   { return errShared }
-func SharedID(int) (uint64, error)                                   { return 0, errShared }
-func OpenShared(int, int, uint64) (int, int64, error)                { return -1, 0, errShared }
+func SharedID(int) (id, fs uint64, err error)                        { return 0, 0, errShared }
+func OpenShared(int, int, uint64, uint64) (int, int64, error)        { return -1, 0, errShared }
 func MapShared(int, int) ([]byte, error)                             { return nil, errShared }
 func UnmapShared([]byte) error                                       { return errShared }
 func MapAgain([]byte) ([]byte, error)                                { return nil, errShared }

@@ -120,7 +120,9 @@ func LimitUnsent(fd, bytes int) {
 // Poller waits for descriptors, and can be woken.
 type Poller struct {
 	epoll int
-	event int     // eventfd
+	event int // eventfd
+	// Wake has been called, and nothing drained since: a further call does nothing
+	woken atomic.Bool
 	ended [8]byte // what was read from it; here, so that it is not allocated
 	wake  int     // the wake socket; 0 without one
 
@@ -288,16 +290,22 @@ func (p *Poller) Descriptor() int { return p.epoll }
 
 // Drain discards pending ends of a Wait.
 func (p *Poller) Drain() {
-	p.drainEvent()
+	if p.woken.Load() {
+		p.drainEvent()
+	}
 	p.drainWake(true)
 }
 
 func (p *Poller) drainEvent() {
 	unix.Read(p.event, p.ended[:])
+	p.woken.Store(false) // a Wake in between is of the Wait that ends
 }
 
 // Wake ends a Wait, the present or else the next.
 func (p *Poller) Wake() {
+	if p.woken.Swap(true) {
+		return
+	}
 	one := [8]byte{0: 1}
 	unix.Write(p.event, one[:])
 }

@@ -46,6 +46,23 @@ func TestWake_EndsTheWaitOfAnotherPoller(t *testing.T) {
 	require.True(t, sleeper.waits(t), "a wake counts once")
 }
 
+// However often a poller is woken and drained, the next wake ends a wait.
+func TestWake_AfterADrain(t *testing.T) {
+	p, err := NewPoller()
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	for range 3 {
+		p.Wake()
+		p.Wake()
+		require.False(t, p.waits(t))
+		p.Drain()
+		require.True(t, p.waits(t))
+		p.Wake()
+		require.NoError(t, p.Wait(time.Minute))
+		require.True(t, p.waits(t), "a wake counts once")
+	}
+}
+
 // A process that does not know the token wakes nobody, and takes no room.
 func TestWake_WithoutTheTokenNothingComes(t *testing.T) {
 	at := wakeAddress(t)

@@ -23,9 +23,9 @@ var unit = int64(max(minPage, os.Getpagesize()))
 // units rounds a number of bytes up to whole units.
 func units(n int64) int64 { return (n + unit - 1) / unit * unit }
 
-// arena is the memory of a device that its peers map, as a whole: first its tables (see below), then pages
-// for control blocks (controlblock.go), doorbells (doorbell.go) and PD.Alloc. Its address range is much
-// larger than what is used of it; only reserved pages exist.
+// arena is the memory of a device that its peers map, as a whole: its tables (see below), and pages for
+// control blocks (controlblock.go), doorbells (doorbell.go) and PD.Alloc. Its address range is much larger
+// than what is used of it; only reserved pages exist.
 type arena struct {
 	fd  int
 	mem []byte
@@ -51,16 +51,20 @@ type quarantined struct {
 	writers []writer
 }
 
-// The arena begins with what a peer needs first, which the system maps at once: the table of requests for
-// connections, the first doorbells, and the table of keys.
+// The arena begins with what a peer needs first, and the system maps at once: the table of requests for
+// connections, the first doorbells and the first keys. Then comes the front, small memory of some hundred
+// connections. Up to its end, one page of the system's page tables describes the memory. The other keys and
+// the rest of the arena follow.
 const (
 	connectTableAt = 0
 	doorbellsAt    = connectTableAt + connectTableBytes
-	keysAt         = doorbellsAt + firstDoorbells*blockSize
-	keysBytes      = verbs.MaxRegions * entrySize
-	blocksAt       = keysAt + keysBytes
+	firstKeysAt    = doorbellsAt + firstDoorbells*blockSize
+	frontAt        = firstKeysAt + firstKeys*entrySize
+	keysAt         = 2 << 20
+	blocksAt       = keysAt + (verbs.MaxRegions-firstKeys)*entrySize
 
 	firstDoorbells = 4
+	firstKeys      = 512
 	minArena       = (blocksAt+pageSize-1)/pageSize*pageSize + 16*pageSize
 )
 
@@ -82,7 +86,7 @@ func newArena(size int64) (*arena, error) {
 	if err := sys.Reserve(fd, connectTableAt, connectTableBytes); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", errNoMemory, err), sys.UnmapShared(mem), sys.CloseFD(fd))
 	}
-	a := &arena{fd: fd, mem: mem, free: []span{{blocksAt, size - blocksAt}}}
+	a := &arena{fd: fd, mem: mem, free: []span{{frontAt, keysAt - frontAt}, {blocksAt, size - blocksAt}}}
 	for i := range int64(firstDoorbells) {
 		a.doorbells = append(a.doorbells, doorbellsAt+(firstDoorbells-1-i)*blockSize)
 	}
@@ -100,7 +104,7 @@ func (a *arena) alloc(n int) (span, error) {
 	if n <= maxSmall {
 		return a.small(n)
 	}
-	s, err := a.take(n)
+	s, err := a.take(n, blocksAt)
 	if err != nil {
 		return span{}, err
 	}
@@ -115,37 +119,45 @@ func (a *arena) alloc(n int) (span, error) {
 	return s, nil
 }
 
+// allocUnused allocates memory whose pages appear on use.
+func (a *arena) allocUnused(n int) (span, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.take(n, blocksAt)
+}
+
 // maxFilled is the largest allocation that gets its pages at once: a ring of any common phase.
 const maxFilled = 1 << 20
 
-// maxSmall is the largest small memory: the first ring of a connection, the mirror of the peer's, and blocks.
-// The pages of smallAtOnce, for three connections, are made and mapped at once. What a peer needs of one
-// connection is adjacent, so that it is mapped at once there too.
-const (
-	maxSmall    = 16 << 10
-	smallAtOnce = 3 * (8 + 8 + 4) << 10
-)
+// maxSmall is the largest small memory: the first ring of a connection, and blocks. Its pages are made, and
+// mapped, up to the next multiple of mappedAtOnce, for five connections. What a peer needs of one connection
+// is adjacent, so that it is mapped at once there too.
+const maxSmall = 16 << 10
 
 // small allocates small memory. The lock is held.
 func (a *arena) small(n int) (span, error) {
 	size := units(int64(n))
 	if n <= 0 || a.closed {
-		return a.take(n) // which gives the error
+		return a.take(n, 0) // which gives the error
 	}
 	a.release()
 	fits := slices.IndexFunc(a.free, func(f span) bool { return f.n >= size })
-	if fits >= 0 && a.free[fits].n < smallAtOnce { // small memory has left a hole
+	if fits >= 0 && a.free[fits].n < mappedAtOnce { // small memory has left a hole
 		return a.populated(n)
 	}
 	if a.filled.n < size {
-		s, err := a.populated(smallAtOnce)
+		more := size
+		if fits >= 0 {
+			more = max(more, mappedAtOnce-a.free[fits].off%mappedAtOnce)
+		}
+		s, err := a.populated(int(more))
 		if err != nil {
 			return span{}, err
 		}
 		a.used -= s.n
-		if a.filled.n > 0 {
-			a.used += a.filled.n
-			_ = a.recycle(a.filled)
+		for ; a.filled.n > 0; a.filled = (span{a.filled.off + unit, a.filled.n - unit}) {
+			a.blocks = append(a.blocks, a.filled.off)
+			a.used += unit
 		}
 		a.filled = s
 	}
@@ -157,7 +169,7 @@ func (a *arena) small(n int) (span, error) {
 
 // populated takes memory with its pages, and has them mapped. The lock is held.
 func (a *arena) populated(n int) (span, error) {
-	s, err := a.take(n)
+	s, err := a.take(n, 0)
 	if err != nil {
 		return span{}, err
 	}
@@ -180,8 +192,8 @@ func (a *arena) reserve(give func(fd int, off, n int64) error, off, n int64) err
 // minPage is the page size of most machines.
 const minPage = 4 << 10
 
-// take allocates addresses. The lock is held.
-func (a *arena) take(n int) (span, error) {
+// take allocates addresses from an offset on. The lock is held.
+func (a *arena) take(n int, from int64) (span, error) {
 	if a.closed {
 		return span{}, transport.ErrDeviceGone
 	}
@@ -192,7 +204,7 @@ func (a *arena) take(n int) (span, error) {
 	}
 	for i := range a.free {
 		f := &a.free[i]
-		if f.n < size {
+		if f.n < size || f.off < from {
 			continue
 		}
 		s := span{f.off, size}
@@ -313,7 +325,7 @@ func (a *arena) doorbell() (int64, error) {
 
 // putDoorbell frees a doorbell that no peer has been told of.
 func (a *arena) putDoorbell(off int64) {
-	if off >= keysAt {
+	if off >= firstKeysAt {
 		a.putBlock(off)
 		return
 	}

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestArena_HandsOutEveryByteOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer a.close()
-		whole := a.free[0]
+		whole := slices.Clone(a.free)
 		var held []span
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if len(held) > 0 && rapid.Bool().Draw(t, "give back") {
@@ -172,10 +173,41 @@ func TestArena_HandsOutEveryByteOnce(t *testing.T) {
 			}
 			a.used += a.filled.n
 		}
-		if len(a.free) != 1 || a.free[0] != whole || a.used != 0 {
+		for _, off := range a.blocks {
+			if err := a.recycle(span{off, unit}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(a.free, whole) || a.used != 0 {
 			t.Fatalf("%v are free of %v, and %d in use", a.free, whole, a.used)
 		}
 	})
+}
+
+// Memory that no peer accesses has pages when it is used, not before; a small ring has them at once.
+func TestMap_PagesOfWhatNoPeerAccesses(t *testing.T) {
+	a, _ := couple(t, Options{})
+	a.alloc(t, 1) // which takes the first page of the table of keys
+	before := resident(t, a.dev)
+	mirror, err := a.pd.Alloc(8<<10, transport.LocalWrite)
+	require.NoError(t, err)
+	require.Equal(t, before, resident(t, a.dev))
+	mirror.Bytes()[0] = 1
+	require.Equal(t, before+unit, resident(t, a.dev))
+	_, err = a.pd.Alloc(2*mappedAtOnce, transport.RemoteWrite)
+	require.NoError(t, err)
+	require.Equal(t, before+unit+2*mappedAtOnce, resident(t, a.dev))
+}
+
+// An inline Write needs no posted one before it.
+func TestWriteInline_First(t *testing.T) {
+	a, b := couple(t, Options{})
+	m := b.alloc(t, 64)
+	require.True(t, a.qp.WriteInline(&transport.Segment{Key: m.Key(), Length: 64}, nil, nil, 77))
+	require.EqualValues(t, 77, m.Bytes()[56])
+	require.False(t, a.qp.WriteInline(&transport.Segment{Key: m.Key() + 1<<30, Length: 64}, nil, nil, 78))
+	require.NoError(t, m.Deregister())
+	require.False(t, a.qp.WriteInline(&transport.Segment{Key: m.Key(), Length: 64}, nil, nil, 79))
 }
 
 // Once the device is closed, its memory is not mapped, and the number of its descriptor may be another file's.

@@ -23,9 +23,26 @@ func (e *endpoint) answerRequests() (found bool) {
 		case entryAsked:
 			found = true
 			e.answerRequest(x)
+			if len(r.answered) == wokenAtOnce {
+				r.wakeAnswered()
+			}
 		}
 	}
+	r.wakeAnswered()
 	return found
+}
+
+// wokenAtOnce is how many requests of goroutines that sleep are answered before these are woken: each of them
+// might take the core at once, find one answer, and sleep again.
+const wokenAtOnce = 16
+
+// wakeAnswered wakes the goroutines that have answers. If this process ends before it does, they wake up
+// within probePeriod. The lock is held.
+func (r *requests) wakeAnswered() {
+	for _, owner := range r.answered {
+		r.socket.Signal(owner)
+	}
+	r.answered = r.answered[:0]
 }
 
 // answerRequest answers one request.
@@ -103,6 +120,8 @@ func (e *endpoint) admit(x *connectEntry, p *cm.Peer[*qp], initiator uint32, at 
 		e.dev.drop(mine, nil)
 		return nil, nil
 	}
-	e.requests.wake(t, owner) // before the connection can end, and the memory be unmapped
+	if t.mustWake() { // asked before the connection can end, and the memory be unmapped
+		e.requests.answered = append(e.requests.answered, owner)
+	}
 	return e.connected(int(at.pid), initiator, mine, theirs, f, theirPrivate), nil
 }

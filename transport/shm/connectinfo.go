@@ -100,13 +100,17 @@ func parseConnectInfo(b []byte) (*connectInfo, []byte, error) {
 }
 
 // holds reports whether a block can be at an offset.
-func (o *connectInfo) holds(off uint64) bool {
-	return off >= uint64(blocksAt) && off%blockSize == 0 && off < o.arena
+func (o *connectInfo) holds(off uint64) bool { return mayBeBlock(off, o.arena) }
+
+// mayBeBlock reports whether a block can be at an offset of an arena of a size.
+func mayBeBlock(off, size uint64) bool {
+	front, rest := off >= uint64(frontAt) && off < keysAt, off >= uint64(blocksAt) && off < size
+	return (front || rest) && off%blockSize == 0
 }
 
 // holdsDoorbell reports whether a doorbell can be at an offset.
 func (o *connectInfo) holdsDoorbell(off uint64) bool {
-	return o.holds(off) || off >= doorbellsAt && off < keysAt && off%blockSize == 0
+	return o.holds(off) || off >= doorbellsAt && off < firstKeysAt && off%blockSize == 0
 }
 
 // offer returns the parameters of a prepared queue pair.

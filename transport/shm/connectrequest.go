@@ -17,12 +17,14 @@ import (
 type requests struct {
 	table   *connectTable
 	here    location
+	fs      uint64           // of all arenas
 	socket  *sys.WakeSocket  // where the goroutine sleeps
 	address *sys.WakeAddress // of socket
 
-	mu      sync.Mutex // serializes what changes connections; held during callbacks
-	closed  bool
-	pending []*connectRequest // own ones, until the table of connections knows how they ended
+	mu       sync.Mutex // serializes what changes connections; held during callbacks
+	closed   bool
+	pending  []*connectRequest  // own ones, until the table of connections knows how they ended
+	answered []*sys.WakeAddress // of goroutines that have answers and sleep: answerRequests wakes them
 }
 
 // connectRequest is a request of this endpoint.
@@ -35,6 +37,7 @@ type connectRequest struct {
 	pid    int
 	owner  *sys.WakeAddress // of the peer's goroutine
 	mine   *prepared
+	told   bool // the peer's goroutine was woken if it slept
 	began  time.Time
 	failed func()
 }
@@ -55,7 +58,8 @@ func (e *endpoint) openRequests() error {
 	}
 	r := &e.requests
 	r.socket, r.address = socket, address
-	r.table, r.here = connectTableOf(e.dev.arena.mem), locationOf(e.dev.arena.fd)
+	r.table = connectTableOf(e.dev.arena.mem)
+	r.here, r.fs = locationOf(e.dev.arena.fd)
 	r.table.open(&e.id, r.here.memory, wake)
 	return nil
 }
@@ -115,12 +119,10 @@ func (own *connectRequest) isAnswered() bool {
 	return own.entry != nil && atomic.LoadUint64(&own.entry.state) != entryAsked
 }
 
-// wake wakes the goroutine of a table's owner, if it sleeps.
-func (r *requests) wake(t *connectTable, owner *sys.WakeAddress) {
+// mustWake reports whether the goroutine of a table's owner sleeps. The caller must wake it then.
+func (t *connectTable) mustWake() bool {
 	sys.FullBarrier()
-	if atomic.LoadUint64(&t.sleeping) != 0 && atomic.SwapUint64(&t.sleeping, 0) != 0 {
-		r.socket.Signal(owner)
-	}
+	return atomic.LoadUint64(&t.sleeping) != 0 && atomic.SwapUint64(&t.sleeping, 0) != 0
 }
 
 var _ transport.Beginner = (*endpoint)(nil)
@@ -156,7 +158,22 @@ func (e *endpoint) Begin(peer uint32, addr string, failed func()) bool {
 	return true
 }
 
-// request makes this end of a connection and asks the peer; nil if that is not possible.
+// Ask wakes the peers that have not seen a request.
+func (e *endpoint) Ask() {
+	r := &e.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, own := range r.pending {
+		if !own.told && own.entry != nil && !own.isAnswered() {
+			own.told = true
+			if connectTableOf(own.mem).mustWake() {
+				r.socket.Signal(own.owner)
+			}
+		}
+	}
+}
+
+// request makes this end of a connection and a request to the peer; nil if that is not possible.
 func (e *endpoint) request(p *cm.Peer[*qp], peer uint32, at location) *connectRequest {
 	mem, err := e.mapArena(at, transport.RankOf(peer))
 	if err != nil {
@@ -185,7 +202,6 @@ func (e *endpoint) request(p *cm.Peer[*qp], peer uint32, at location) *connectRe
 	x.initiator, x.responder = e.id.Facing(peer), peer
 	x.pid, x.fd, x.memory, x.block = here.pid, here.fd, here.memory, uint64(mine.in.off)
 	atomic.StoreUint64(&x.state, entryAsked)
-	e.requests.wake(t, owner)
 	return &connectRequest{entry: x, dialed: p, peer: peer, mem: mem, pid: int(at.pid), owner: owner,
 		mine: mine, began: time.Now()}
 }

@@ -24,6 +24,7 @@ func (d *door) begin(t *testing.T, rank uint32, addr string) (failed chan struct
 	t.Helper()
 	failed = make(chan struct{})
 	require.True(t, d.ep.(*endpoint).Begin(rank, addr, func() { close(failed) }))
+	d.ep.(*endpoint).Ask()
 	return failed
 }
 
@@ -68,6 +69,7 @@ func TestBegin_AllAtOnce(t *testing.T) {
 				if !d.ep.(*endpoint).Begin(peer, addr, wait) {
 					wait()
 				}
+				d.ep.(*endpoint).Ask()
 			}
 		})
 	}
@@ -81,6 +83,24 @@ func TestBegin_AllAtOnce(t *testing.T) {
 		}
 		require.Empty(t, d.made)
 	}
+}
+
+// Ask wakes nobody for a request that is answered: by an offer, or because the peer's own request stays.
+func TestAsk_AfterTheAnswer(t *testing.T) {
+	a, b := openDoor(t, Options{}), openRank(t, 1)
+	owner, asker := a.ep.(*endpoint), b.ep.(*endpoint)
+	require.True(t, asker.Begin(0, a.ep.Addr(), nil))
+	asker.requests.mu.Lock()
+	own := asker.requests.pending[0]
+	require.EqualValues(t, entryAsked, own.entry.state)
+	atomic.StoreUint64(&own.entry.state, entryStays)
+	require.False(t, asker.takeAnswer(own), "it waits for the peer's own request")
+	asker.requests.mu.Unlock()
+	asker.Ask()
+	require.True(t, owner.Begin(1, b.ep.Addr(), nil))
+	owner.Ask()
+	<-a.made
+	<-b.made
 }
 
 // An arena that is not of the rank that is meant is not used, and only the socket remains.
@@ -100,7 +120,7 @@ func TestBegin_OtherMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	pipe, err := sys.SharedID(int(r.Fd()))
+	pipe, _, err := sys.SharedID(int(r.Fd()))
 	require.NoError(t, err)
 	traitor := openEnd(t, Options{}, transport.Identity{Job: "door", Rank: 0, Size: 3, Secret: [32]byte{1}})
 	_, mapped := left(t)
@@ -215,7 +235,9 @@ func TestMaliciousRank_AsksForOtherThings(t *testing.T) {
 			x.memory, x.block = here.memory, uint64(block)
 			change(x)
 			atomic.StoreUint64(&x.state, entryAsked)
-			peer.requests.wake(connectTableOf(mem), owner.requests.address)
+			if connectTableOf(mem).mustWake() {
+				peer.requests.socket.Signal(owner.requests.address)
+			}
 			for atomic.LoadUint64(&x.state) == entryAsked {
 				runtime.Gosched()
 			}
@@ -242,7 +264,9 @@ func TestBegin_OfAProcessThatHasEnded(t *testing.T) {
 	here := peer.requests.here
 	x.initiator, x.responder, x.pid, x.fd, x.memory = 1, 0, uint32(program.Process.Pid), here.fd, here.memory
 	atomic.StoreUint64(&x.state, entryAsked)
-	peer.requests.wake(connectTableOf(mem), owner.requests.address)
+	if connectTableOf(mem).mustWake() {
+		peer.requests.socket.Signal(owner.requests.address)
+	}
 	require.ErrorIs(t, <-a.refused, transport.ErrPeerLost)
 }
 

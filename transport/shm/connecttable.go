@@ -74,7 +74,7 @@ func connectTableOf(mem []byte) *connectTable {
 // proves returns a proof that a rank of a job has made the arena of this number, and what its table says.
 func (t *connectTable) proves(id *transport.Identity, rank uint32, memory uint64) []byte {
 	job := handshake.JobHash(id.Job)
-	b := append([]byte("weft shm arena 1"), 0)
+	b := append(make([]byte, 0, 128), "weft shm arena 1\x00"...)
 	b = append(b, job[:]...)
 	b = binary.LittleEndian.AppendUint32(b, rank)
 	b = binary.LittleEndian.AppendUint64(b, memory)
@@ -104,19 +104,20 @@ func (t *connectTable) take(rank uint32) *connectEntry {
 // location is where processes of this host find an arena.
 type location struct {
 	pid, fd uint32
-	memory  uint64 // its number, which no other file has
+	memory  uint64 // its number, which no other memory has
 	space   string // namespace of pid
 }
 
-// locationOf returns where this process has an arena; "" as the namespace if that cannot be told.
-func locationOf(fd int) location {
-	memory, err := sys.SharedID(fd)
+// locationOf returns where this process has an arena, and the file system of arenas; "" as the namespace if
+// that cannot be told.
+func locationOf(fd int) (at location, fs uint64) {
+	memory, fs, err := sys.SharedID(fd)
 	space, err2 := os.Readlink("/proc/self/ns/pid")
 	if err != nil || err2 != nil {
-		return location{}
+		return location{}, 0
 	}
 	space = strings.Trim(strings.TrimPrefix(space, "pid:"), "[]")
-	return location{uint32(os.Getpid()), uint32(fd), memory, space}
+	return location{uint32(os.Getpid()), uint32(fd), memory, space}, fs
 }
 
 func (p *location) String() string { return fmt.Sprintf("%d.%d.%d.%s", p.pid, p.fd, p.memory, p.space) }
@@ -137,7 +138,7 @@ func parseLocation(text string) (p location, ok bool) {
 
 // mapArena maps the arena of a peer, and checks that it belongs to this rank of the job.
 func (e *endpoint) mapArena(at location, rank uint32) ([]byte, error) {
-	fd, size, err := sys.OpenShared(int(at.pid), int(at.fd), at.memory)
+	fd, size, err := sys.OpenShared(int(at.pid), int(at.fd), at.memory, e.requests.fs)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (e *endpoint) mapArena(at location, rank uint32) ([]byte, error) {
 // writeOffer writes this end's parameters where the peer finds them: in the ring of the block that the peer
 // sends through, which it does only when it has read them.
 func (d *Device) writeOffer(p *prepared, private []byte) {
-	b := append(d.offer(p).append(nil), private...)
+	b := append(d.offer(p).append(make([]byte, 0, maxConnectInfo+len(private))), private...)
 	ring := &p.in.block.ring
 	binary.LittleEndian.PutUint32(ring[:], uint32(len(b)))
 	copy(ring[4:], b)
@@ -169,7 +170,7 @@ func (d *Device) writeOffer(p *prepared, private []byte) {
 
 // readOffer reads the parameters of the peer at the block with this offset in its arena.
 func readOffer(mem []byte, block uint64) (*connectInfo, []byte, error) {
-	if block < uint64(blocksAt) || block%blockSize != 0 || block >= uint64(len(mem)) {
+	if !mayBeBlock(block, uint64(len(mem))) {
 		return nil, nil, fmt.Errorf("%w: parameters in a block at %d", transport.ErrProtocol, block)
 	}
 	ring := &controlBlockAt(mem, block).ring

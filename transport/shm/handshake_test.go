@@ -128,12 +128,12 @@ func TestUnauthenticated_IsTurnedAwayAndBothSidesKnowWhy(t *testing.T) {
 			c.say(append([]byte(magic),
 				bytes.Repeat([]byte{0xfe}, 90)...))
 		}, transport.ErrVersion,
-			"version 254", "this is version 7"},
+			"version 254", "this is version 8"},
 		{"other version", func(_ *door, c *caller) {
 			b := c.appendHello(nil, &secret, c.socket)
 			b[len(magic)] = 9
 			c.say(b)
-		}, transport.ErrVersion, "version 9, here 7", "this is version 7"},
+		}, transport.ErrVersion, "version 9, here 8", "this is version 8"},
 		{"other job", func(_ *door, c *caller) {
 			c.job = handshake.JobHash("another")
 			c.say(c.appendHello(nil, &secret, c.socket))
@@ -398,7 +398,7 @@ func TestGolden_Handshake(t *testing.T) {
 	o := &connectInfo{arena: 1 << 27, block: 0x4010000, domain: 3, recv: 5, reads: 6,
 		asymmetric: true, probe: 7,
 		queues: []queueInfo{{0x4000000, 8, wakeName{[16]byte{0xaa}, [16]byte{0xbb}}}}}
-	const prefix = "776566742d73686d07"
+	const prefix = "776566742d73686d08"
 	offer := "0000000800000000" + "0000010400000000" + "03000000" + "05000000" + "0600" +
 		"01" + "01" +
 		"0700000000000000" + strings.Repeat("00", 32) +

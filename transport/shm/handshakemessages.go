@@ -25,7 +25,7 @@ import (
 // closed.
 
 // handshakeVersion is the version of the handshake and of all shared memory.
-const handshakeVersion = 7
+const handshakeVersion = 8
 
 const (
 	magic       = "weft-shm"

@@ -10,13 +10,13 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/place"
 )
 
-// WriteInline writes into the region of the last Write, or of the last Write to another region, under the
-// same conditions as PostSend carries one out at once. Do not keep values alive across a call here: the
+// WriteInline writes into a region in the peer's arena under the same conditions as PostSend carries a Write
+// out at once. Do not keep values alive across a call here: the
 // compiler would spill them to the stack from the first instruction on, also on the common path, which makes
 // no call.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	if to.Key != q.key {
-		return q.swapTarget(to.Key) && q.WriteInline(to, head, payload, tail)
+		return q.aim(to.Key) && q.WriteInline(to, head, payload, tail)
 	}
 	n, offset := to.Length, to.Offset
 	if !q.open || q.key == 0 || uint64(len(head)+len(payload)+wordSize) > n || offset > q.length ||
@@ -63,6 +63,23 @@ func (q *qp) endInline(end unsafe.Pointer, tail uint64) bool {
 	if atomic.LoadUint64(q.notifyEnable) != 0 {
 		q.tellWrote()
 	}
+	return true
+}
+
+// aim makes the region with a key the target of WriteInline; false if that is not possible.
+func (q *qp) aim(key transport.Key) bool {
+	if q.swapTarget(key) {
+		return true
+	}
+	if !q.open || q.fenced {
+		return false
+	}
+	t, err := q.peer.find(key, transport.RemoteWrite, 0, 0)
+	if err != nil || !t.shared || t.counted {
+		return false
+	}
+	q.before = q.writeTarget
+	q.writeTo(key, &t)
 	return true
 }
 

@@ -35,7 +35,15 @@ func doorbellAt(mem []byte, off uint64) *doorbell {
 	return (*doorbell)(unsafe.Pointer(&mem[off : off+blockSize][0]))
 }
 
+// entryOffset returns the offset of an entry of the table of keys.
+func entryOffset(index int) int64 {
+	if index < firstKeys {
+		return firstKeysAt + int64(index)*entrySize
+	}
+	return keysAt + int64(index-firstKeys)*entrySize
+}
+
 func entryAt(mem []byte, index int) *entry {
-	off := keysAt + int64(index)*entrySize
+	off := entryOffset(index)
 	return (*entry)(unsafe.Pointer(&mem[off : off+entrySize][0]))
 }

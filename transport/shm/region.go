@@ -18,7 +18,7 @@ func (m memory) Closed() bool { return m.Device.Closed() }
 
 // NewEntry reserves the page of a table entry.
 func (m memory) NewEntry(index int) error {
-	at := keysAt + int64(index)*entrySize
+	at := entryOffset(index)
 	if at%minPage != 0 {
 		return nil
 	}
@@ -27,14 +27,18 @@ func (m memory) NewEntry(index int) error {
 	return m.arena.reserve(sys.Reserve, at, minPage)
 }
 
-// Map returns memory in the arena, or ordinary memory, whose pages appear on use, if no peer will ever access
-// it and it is not small.
+// Map returns memory in the arena, or, if no peer will ever access it and it is not small, ordinary memory.
+// The pages of what no peer accesses appear on use: most mirrors of a connection's first ring are not used.
 func (m memory) Map(n int, access transport.Access) ([]byte, error) {
 	reached := access&(verbs.RemoteRights|transport.Mappable) != 0
 	if !reached && n > maxSmall {
 		return sys.Map(n)
 	}
-	s, err := m.arena.alloc(n)
+	alloc := m.arena.alloc
+	if !reached {
+		alloc = m.arena.allocUnused
+	}
+	s, err := alloc(n)
 	if err != nil {
 		return nil, err
 	}

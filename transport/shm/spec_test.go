@@ -91,7 +91,8 @@ func TestSpec_ConnectTable(t *testing.T) {
 	})
 	require.Zero(t, unsafe.Offsetof(x.state))
 	require.EqualValues(t, 64, unsafe.Sizeof(x))
-	require.EqualValues(t, 16384+4*4096, keysAt)
+	require.Equal(t, []int64{16384, 32768, 65536, 2 << 20, 66<<20 - 512*64},
+		[]int64{doorbellsAt, firstKeysAt, frontAt, keysAt, blocksAt})
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, []int{entryFree, entryTaken, entryAsked, entryWithdrawn,
 		entryStays, entryRefused})
 }

@@ -32,6 +32,7 @@ type connections struct {
 	connecting    sync.WaitGroup   // goroutines of connects
 	underWay      atomic.Int32     // peers that are neither connected nor failed
 	waiting       []*peer          // to which connectWaiting is yet to connect
+	begun         int              // connects that a device has begun, and of which no peer knows
 	connects      chan struct{}    // Hub.connects
 	emptyRecv     transport.RecvWR // for a message without bytes
 }
@@ -57,14 +58,36 @@ const (
 func (d *connections) acquire(ctx context.Context) (leave func()) {
 	select {
 	case d.connects <- struct{}{}:
-	case <-ctx.Done():
-		return func() {}
+	default:
+		d.ask()
+		select {
+		case d.connects <- struct{}{}:
+		case <-ctx.Done():
+			return func() {}
+		}
 	}
 	end := sync.OnceFunc(func() { <-d.connects })
 	timer := time.AfterFunc(connectShare, end)
 	return func() {
 		timer.Stop()
 		end()
+	}
+}
+
+// askAtOnce is how many connects a rank that shares its core begins before it wakes their peers: each of them
+// might take the core at once, find one request, and sleep again.
+const askAtOnce = 64
+
+// ask wakes the peers of the connects that a device has begun.
+func (d *connections) ask() {
+	if d.begun == 0 {
+		return
+	}
+	d.begun = 0
+	for _, f := range d.e.fabrics {
+		if b, ok := f.listener.(transport.Beginner); ok {
+			b.Ask()
+		}
 	}
 }
 
@@ -91,9 +114,15 @@ func (d *connections) settledLocked(p *peer) {
 // connectWaiting begins the connections to all peers that wait for it.
 func (d *connections) connectWaiting() {
 	defer d.connecting.Done()
-	for next, ahead := 0, 0; ; next++ {
+	for next, ahead := 0, 0; ; {
 		d.e.mu.Lock()
-		if next == len(d.waiting) {
+		switch {
+		case next < len(d.waiting):
+		case d.begun > 0:
+			d.e.mu.Unlock()
+			d.ask()
+			continue
+		default:
 			d.waiting = nil
 			d.e.mu.Unlock()
 			return
@@ -110,9 +139,14 @@ func (d *connections) connectWaiting() {
 		}
 		d.e.mu.Unlock()
 		if len(ranks) > 1 && d.lookupAhead != nil {
+			d.ask()
 			d.lookupAhead(ranks)
 		}
+		next++
 		d.connect(p)
+		if d.begun == askAtOnce || d.e.waiting.spinTime > 0 {
+			d.ask()
+		}
 	}
 }
 
@@ -143,6 +177,7 @@ func (d *connections) connect(p *peer) {
 		}
 	}
 	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, connectAndWait) {
+		d.begun++
 		leave()
 		return
 	}

@@ -3,10 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport"
 )
 
 // So many connects run at once, and no more; one that has no end keeps nobody waiting for long.
@@ -55,6 +58,54 @@ func TestConnects_LookUpNobodyWhoHasConnected(t *testing.T) {
 	}
 	e.connections.connecting.Wait()
 	require.Zero(t, e.connections.underWay.Load())
+}
+
+// beginner is an endpoint that begins connections, and notes in which order it does what.
+type beginner struct {
+	transport.Endpoint
+	done string
+}
+
+func (*beginner) Reaches(string) bool { return true }
+
+func (b *beginner) Begin(peer uint32, _ string, _ func()) bool {
+	b.done += fmt.Sprint("begin ", peer, " ")
+	return true
+}
+
+func (b *beginner) Ask() { b.done += "ask " }
+
+// A rank that shares its core wakes its peers when it has begun all connects, another one each at once. Neither
+// keeps them waiting for its launcher, or for a turn.
+func TestConnects_WakePeersTogether(t *testing.T) {
+	for spin, want := range map[time.Duration]string{
+		0:           "begin 1 begin 2 begin 3 ask ",
+		time.Second: "begin 1 ask begin 2 ask begin 3 ask ",
+	} {
+		b := &beginner{}
+		e := &Engine{hub: &Hub{connects: make(chan struct{}, connectsAtOnce)}}
+		e.waiting.life, e.waiting.spinTime = t.Context(), spin
+		e.fabrics = []*fabric{{device: &device{name: "memory", listener: b}}}
+		e.connections.init(e, Config{ConnectTimeout: time.Minute, SpinTime: spin,
+			Lookup:      func(uint32, string) (string, error) { return "there", nil },
+			LookupAhead: func([]uint32) { require.Empty(t, b.done) }})
+		e.mu.Lock()
+		for rank := range 3 {
+			e.connections.connectLocked(&peer{rank: rank + 1})
+		}
+		e.mu.Unlock()
+		e.connections.connecting.Wait()
+		require.Equal(t, want, b.done)
+
+		for range connectsAtOnce {
+			e.connections.connects <- struct{}{}
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		e.connections.begun, b.done = 1, ""
+		e.connections.acquire(over)()
+		require.Equal(t, "ask ", b.done)
+	}
 }
 
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.

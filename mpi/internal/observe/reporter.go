@@ -340,13 +340,20 @@ func (r *Reporter) change() (k snapshot.Kind, changed bool) {
 	if !ok {
 		return 0, false
 	}
+	return r.found(sleepers)
+}
+
+// found is change for a poll that found so many goroutines that wait.
+func (r *Reporter) found(sleepers int) (k snapshot.Kind, changed bool) {
 	was := r.sleepers
 	r.sleepers = sleepers
 	switch {
 	case sleepers == 0 && r.quiet:
 		r.quiet = false
 		return snapshot.Moving, true
-	case sleepers > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter &&
+	// A rank that has computed for long, and is found in a short wait, is not quiet: the search would take
+	// time from it.
+	case sleepers > 0 && was > 0 && (!r.quiet || sleepers != was) && time.Since(r.moved) >= quietAfter &&
 		// Otherwise the next poll reports it. Many ranks that start at once have no CPU time to spare for a
 		// search.
 		(r.latestPhase == snapshot.Starting || program.Searched(searchWithin)):

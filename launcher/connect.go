@@ -119,7 +119,7 @@ func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node
 	if h.Slots == 0 {
 		h.Slots = far.Cores
 	}
-	return &node{name: h.Name, agent: far, remote: far, via: via}, nil
+	return &node{name: h.Name, agent: far, remote: far, via: via, processors: far.Processors}, nil
 }
 
 // connectAgent starts the agent of a host, or finds it in the trunk, and returns it once it is up, with the

@@ -18,7 +18,11 @@ import (
 // A planRequest is what a host's plan is made from: how many ranks of the job run there, and what the user
 // wants for them. Agents of other hosts receive it from the launcher.
 type planRequest struct {
-	Ranks   int
+	Ranks int
+	// Beside is how many ranks other hosts of the job have on the same processors (see processorsID). The plan
+	// places them, too, after this host's ranks.
+	Beside  int
+	Placed  bool // another host of the job has placed this host's ranks
 	Binding Binding
 	CQCores CQCores
 	Each    int // cores for each rank, as Job.CoresPerRank
@@ -55,11 +59,12 @@ type plan struct {
 
 // check checks a plan of another host.
 func (p *plan) check(r *planRequest) error {
-	if n := len(p.CPUs); p.CPUs != nil && n != r.Ranks {
-		return fmt.Errorf("processors for %d ranks of %d", n, r.Ranks)
+	ranks := r.Ranks + r.Beside
+	if n := len(p.CPUs); p.CPUs != nil && n != ranks {
+		return fmt.Errorf("processors for %d ranks of %d", n, ranks)
 	}
-	if n := len(p.Handlers); p.Handlers != nil && n != r.Ranks {
-		return fmt.Errorf("completion handlers for %d ranks of %d", n, r.Ranks)
+	if n := len(p.Handlers); p.Handlers != nil && n != ranks {
+		return fmt.Errorf("completion handlers for %d ranks of %d", n, ranks)
 	}
 	for _, list := range slices.Concat(p.Cores, p.CPUs, p.Handlers) {
 		if len(list) == 0 || slices.Min(list) < 0 || slices.Max(list) >= maxProcessors {
@@ -135,8 +140,10 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 	out := new(plan)
 	if r.Ranks > 0 {
 		out.Cores = p.machine.Cores
+	}
+	if r.Ranks > 0 && !r.Placed {
 		place, err := p.locks.Place(placement.Request{
-			Machine: p.machine, Ranks: r.Ranks, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
+			Machine: p.machine, Ranks: r.Ranks + r.Beside, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
 			Handlers: r.Endpoints,
 		})
 		if err != nil {
@@ -174,6 +181,18 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 func (p *plan) take(from placement.Placement) {
 	p.CPUs, p.Handlers, p.CoresPerRank = from.CPUs, from.Handlers, from.CoresPerRank
 	p.Unbound, p.OwnCore, p.Notes = from.Unbound, from.OwnCore, from.Notes
+}
+
+// takePart takes over where another host's plan places n ranks, from the first on.
+func (p *plan) takePart(from *plan, first, n int) {
+	part := func(byRank [][]int) [][]int {
+		if byRank == nil {
+			return nil
+		}
+		return byRank[first : first+n]
+	}
+	p.CPUs, p.Handlers, p.CoresPerRank = part(from.CPUs), part(from.Handlers), from.CoresPerRank
+	p.Unbound, p.OwnCore = from.Unbound, from.OwnCore
 }
 
 // find looks for a program on this host, or says why it cannot run. If it returns neither, the program must

@@ -18,6 +18,8 @@ type node struct {
 	via    *node         // through whose agent this one is reached; nil where none is
 	ranks  []int
 	plan   *plan
+	// which processors the host has (see processorsID); empty if unknown
+	processors string
 }
 
 // nodes are the hosts of a job, and which ranks run where.
@@ -34,7 +36,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	for _, app := range j.Apps {
 		n += app.Ranks
 	}
-	here := &node{name: j.host, agent: j.local}
+	here := &node{name: j.host, agent: j.local, processors: processorsID(j.planner.machine)}
 	j.nodes.all = []*node{here}
 	if len(j.Hosts) == 0 {
 		for id := range n {

@@ -24,6 +24,9 @@ type Hello struct {
 	Version string // of weft
 	Host    string // the host's own name
 	Cores   int    // that ranks can use
+	// Processors is equal for agents with the same processors: of one machine, in namespaces or under several
+	// names. It is empty if unknown.
+	Processors string
 }
 
 // Agent represents an agent on another host.

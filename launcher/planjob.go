@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -208,11 +209,24 @@ func (p *programs) wantedOn(n *node) []programRequest {
 	for _, id := range n.ranks {
 		i := p.of[id]
 		list[i] = programRequest{Name: p.files[i], Dir: p.dirOf(&p.apps[i])}
-		if n.remote != nil && p.hashes != nil {
-			list[i].Hash = p.hashes[i]
+		if n.remote == nil {
+			continue
+		}
+		_, err := os.Stat(p.files[i])
+		list[i].Away, list[i].There = true, err == nil
+		if p.hashes != nil {
+			list[i].Hash, list[i].AnyDir = p.hashes[i], p.apps[i].Dir == ""
 		}
 	}
 	return list
+}
+
+// dirOn returns the working folder of a program's ranks on another host.
+func (p *programs) dirOn(n *node, program int) string {
+	if n.plan.Dirs != nil && n.plan.Dirs[program] != "" {
+		return n.plan.Dirs[program]
+	}
+	return p.dirOf(&p.apps[program])
 }
 
 // dirOf returns the working folder of a program's ranks, as other hosts can find it.

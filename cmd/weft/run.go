@@ -335,7 +335,7 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 		"`FILE`: write a trace of all ranks, in Perfetto's format; weft show sums it up")
 }
 
-// check returns an error if one option makes another useless, and warns if it may.
+// check returns an error if one option makes another useless.
 func (o *jobOptions) check() error {
 	if o.label && o.output != "" {
 		return errors.New("--label marks the ranks' lines where they come together, and with " +
@@ -352,6 +352,12 @@ func (o *jobOptions) check() error {
 	if o.min > 0 && o.restarts == 0 {
 		return errors.New("--min says how many ranks there are at least after a restart: add --restarts")
 	}
+	return nil
+}
+
+// checkNetwork returns an error if an option concerns the network and no connection goes over it, and warns
+// if there may be none.
+func (o *jobOptions) checkNetwork(hosts int) error {
 	var concern []string
 	for _, option := range []struct {
 		name  string
@@ -379,6 +385,9 @@ func (o *jobOptions) check() error {
 		case !f.Local:
 			network = append(network, f.Name)
 		}
+	}
+	if hosts > 1 {
+		return nil
 	}
 	warn(fmt.Sprintf("%s %s only connections over a network, and ranks of one host use shared memory "+
 		"where they can; --fabric %s has all of them use the network", names, verb,
@@ -418,6 +427,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		return job, fmt.Errorf("--stdin: %w", err)
 	}
 	if err := o.hosts(&job); err != nil {
+		return job, err
+	}
+	if err := o.checkNetwork(len(job.Hosts)); err != nil {
 		return job, err
 	}
 	settings, err := o.settings()

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -240,7 +241,8 @@ type jobOptions struct {
 // defineHosts defines the options that say where the ranks run, and what starts them there.
 func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 	flags.Var(&o.host, "host",
-		"`LIST`: hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
+		"`LIST`: hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores (also -H, "+
+			"--hosts)")
 	flags.Var(&o.hostfile, "hostfile", "`FILE`: one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")
@@ -358,6 +360,9 @@ func (o *jobOptions) check() error {
 // checkNetwork returns an error if an option concerns the network and no connection goes over it, and warns
 // if there may be none.
 func (o *jobOptions) checkNetwork(hosts int) error {
+	if hosts > 1 && isLoopback(o.iface) {
+		warn(fmt.Sprintf("--iface %s: ranks of other hosts cannot be reached at a loopback interface", o.iface))
+	}
 	var concern []string
 	for _, option := range []struct {
 		name  string
@@ -393,6 +398,14 @@ func (o *jobOptions) checkNetwork(hosts int) error {
 		"where they can; --fabric %s has all of them use the network", names, verb,
 		strings.Join(network, " or ")))
 	return nil
+}
+
+// isLoopback reports whether a list of interfaces and networks has a loopback one.
+func isLoopback(list string) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
+		network, err := netip.ParsePrefix(strings.TrimSpace(name))
+		return strings.TrimSpace(name) == "lo" || err == nil && network.Addr().IsLoopback()
+	})
 }
 
 func (o *jobOptions) job() (launcher.Job, error) {

@@ -19,8 +19,8 @@ import (
 // wants for them. Agents of other hosts receive it from the launcher.
 type planRequest struct {
 	Ranks int
-	// Beside is how many ranks other hosts of the job have on the same processors (see processorsID). The plan
-	// places them, too, after this host's ranks.
+	// Beside is how many ranks other hosts of the job have on the same processors (see processorsID). The
+	// plan places them, too, after this host's ranks.
 	Beside  int
 	Placed  bool // another host of the job has placed this host's ranks
 	Binding Binding
@@ -165,8 +165,8 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 		var file, problem string
 		if program.AnyDir && !isFolder(program.Dir) {
 			if dir, err := os.Getwd(); err == nil {
-				out.Notes = append(out.Notes, fmt.Sprintf("there is no folder %s: %s starts in %s; --wdir names "+
-					"another", program.Dir, filepath.Base(program.Name), dir))
+				out.Notes = append(out.Notes, fmt.Sprintf("there is no folder %s: %s starts in %s; --wdir "+
+					"names another", program.Dir, filepath.Base(program.Name), dir))
 				out.Dirs[i], program.Dir = dir, dir
 			}
 		}
@@ -216,8 +216,8 @@ func (p *plan) takePart(from *plan, first, n int) {
 // be copied.
 func (p *programRequest) find() (file, problem string) {
 	if p.Dir != "" && !isFolder(p.Dir) {
-		return "", fmt.Sprintf("there is no folder %s to start %s in; create it, or name one that every host "+
-			"has with --wdir", p.Dir, filepath.Base(p.Name))
+		return "", fmt.Sprintf("there is no folder %s to start %s in; create it, or name one that every "+
+			"host has with --wdir", p.Dir, filepath.Base(p.Name))
 	}
 	if p.Hash != "" {
 		info, err := os.Stat(p.Name)
@@ -232,7 +232,8 @@ func (p *programRequest) find() (file, problem string) {
 		file, err := exec.LookPath(p.Name)
 		switch {
 		case err != nil && p.Away:
-			return "", fmt.Sprintf("%s is not in the PATH that weft's agent has there; write its path", p.Name)
+			return "", fmt.Sprintf("%s is not in the PATH that weft's agent has there; write its path",
+				p.Name)
 		case err != nil:
 			return "", fmt.Sprintf("%s is not in PATH", p.Name)
 		}

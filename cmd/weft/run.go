@@ -361,7 +361,8 @@ func (o *jobOptions) check() error {
 // if there may be none.
 func (o *jobOptions) checkNetwork(hosts int) error {
 	if hosts > 1 && isLoopback(o.iface) {
-		warn(fmt.Sprintf("--iface %s: ranks of other hosts cannot be reached at a loopback interface", o.iface))
+		warn(fmt.Sprintf("--iface %s: ranks of other hosts cannot be reached at a loopback interface",
+			o.iface))
 	}
 	var concern []string
 	for _, option := range []struct {

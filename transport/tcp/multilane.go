@@ -211,8 +211,8 @@ func (m *multiLane) logLosses() {
 	}
 	m.unlogged = slices.DeleteFunc(m.unlogged, func(l *lostLane) bool {
 		if l.older {
-			q.dev.opts.Log.Warn("a lane is lost", "peer", q.Attr.Peer, "interface", interfaceOf(l.own), "address", q.Attr.Remote,
-				"lane", l.number, "left", l.left, "cause", l.cause)
+			q.dev.opts.Log.Warn("a lane is lost", "peer", q.Attr.Peer, "address", q.Attr.Remote,
+				"interface", interfaceOf(l.own), "lane", l.number, "left", l.left, "cause", l.cause)
 		}
 		told := l.older
 		l.older = true

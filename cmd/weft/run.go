@@ -241,8 +241,7 @@ type jobOptions struct {
 // defineHosts defines the options that say where the ranks run, and what starts them there.
 func (o *jobOptions) defineHosts(flags *pflag.FlagSet) {
 	flags.Var(&o.host, "host",
-		"`LIST`: hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores (also -H, "+
-			"--hosts)")
+		"`LIST`: hosts to run on, such as a:4,b:4; a host without :N has as many slots as cores")
 	flags.Var(&o.hostfile, "hostfile", "`FILE`: one host per line, as \"name:4\" or \"name slots=4\"")
 	flags.StringVar(&o.mapBy, "map-by", "",
 		"`core|node|ppr:N:node`: fill a host's slots first, one rank to each host in turn, or N to each")

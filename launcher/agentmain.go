@@ -48,7 +48,8 @@ func AgentMain(numberIn string) error {
 	var ranks *local.Agent
 	staged := &stager{folder: func() (string, error) { return ranks.TempDir() }}
 	return remote.Serve(os.Stdin, os.Stdout, remote.ServerConfig{
-		Hello: remote.Hello{Version: weftVersion(), Host: host, Cores: planner.machine.UsableCores()},
+		Hello: remote.Hello{Version: weftVersion(), Host: host, Cores: planner.machine.UsableCores(),
+			Processors: processorsID(planner.machine)},
 		Open: func(job string) (_ agent.Agent, err error) {
 			ranks, err = local.New(local.Options{Job: job, Sole: true})
 			return ranks, err

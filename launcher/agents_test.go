@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
 
 // onHosts has the ranks of a job run behind agents, which are processes of the test's own binary.
@@ -101,10 +103,41 @@ func TestProgramsOfAHost(t *testing.T) {
 	}
 	require.Equal(t, []programRequest{{Name: "x", Dir: "/here"}, {Name: "/y", Dir: "/here/sub"}, {}}, p.wantedOn(a))
 	require.Equal(t, []programRequest{{}, {}, {Name: "/z", Dir: "/abs"}}, p.wantedOn(b))
-	plan, err := new(planner).plan(&planRequest{Programs: []programRequest{{}, {Name: "/nosuch"}}})
+	t.Setenv("PATH", "/nowhere")
+	plan, err := new(planner).plan(&planRequest{Programs: []programRequest{{}, {Name: "/nosuch"},
+		{Name: "/nosuch", Away: true}, {Name: "/nosuch", Away: true, There: true}, {Name: "x"},
+		{Name: "x", Away: true}, {Name: "/y/x", Dir: "/nosuch"}}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"there is no /nosuch; --stage copies the program to each host"}, plan.Problems)
-	require.Equal(t, []string{"", ""}, plan.Files)
+	require.Equal(t, []string{
+		"there is no /nosuch",
+		"there is no /nosuch, and none on the host of weft run",
+		"there is no /nosuch; --stage copies the program to each host",
+		"x is not in PATH",
+		"x is not in the PATH that weft's agent has there; write its path",
+		"there is no folder /nosuch to start x in; create it, or name one that every host has with --wdir",
+	}, plan.Problems)
+	require.Equal(t, make([]string, 7), plan.Files)
+}
+
+// A program that is copied to a host starts where its agent does if the host does not have the folder of weft
+// run, and the user has named none.
+func TestStagedProgramStartsWhereItCan(t *testing.T) {
+	p := &programs{apps: []App{{}, {Dir: "sub"}}, dir: "/nosuch", files: []string{"/x", "/y"},
+		hashes: []string{"h", "h"}, of: []int{0, 1}}
+	n := &node{ranks: []int{0, 1}, remote: new(remote.Agent)}
+	request := planRequest{Programs: p.wantedOn(n)}
+	plan, err := new(planner).plan(&request)
+	require.NoError(t, err)
+	own, err := os.Getwd()
+	require.NoError(t, err)
+	require.Equal(t, []string{"there is no folder /nosuch: x starts in " + own + "; --wdir names another"}, plan.Notes)
+	require.Equal(t, []string{"there is no folder /nosuch/sub to start y in; create it, or name one that every " +
+		"host has with --wdir"}, plan.Problems)
+	require.Equal(t, []int{0}, plan.Missing)
+	require.NoError(t, plan.check(&request))
+	n.plan = plan
+	require.Equal(t, own, p.dirOn(n, 0))
+	require.Equal(t, "/nosuch/sub", p.dirOn(n, 1))
 }
 
 // A host finds its route to other hosts with ranks, of which the launcher's need not be one.
@@ -133,6 +166,7 @@ func TestPlanThatMakesNoSense(t *testing.T) {
 		"[65536] for processors":               func(p *plan) { p.Cores[1] = []int{1 << 16} },
 		"-1 cores for each rank":               func(p *plan) { p.CoresPerRank = -1 },
 		"files for 1 programs of 2":            func(p *plan) { p.Files = p.Files[:1] },
+		"folders for 1 programs of 2":          func(p *plan) { p.Dirs = []string{"/x"} },
 		"program 0 is to be copied, which was": func(p *plan) { p.Missing[0] = 0 },
 		"program 2 is to be copied, which was": func(p *plan) { p.Missing[0] = 2 },
 		"no '/'":                               func(p *plan) { p.Interface = "eth0" },

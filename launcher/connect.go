@@ -20,6 +20,9 @@ const (
 	startsAtOnce = 64
 )
 
+// connectQuiet is the time after which the user is told which agents have not come up. Tests change it.
+var connectQuiet = 4 * time.Second
+
 // A connector starts the agents of the hosts of a job.
 type connector struct {
 	spec    *Job
@@ -29,6 +32,7 @@ type connector struct {
 	cores   int  // usable, here
 	restart bool // the job is started again
 	tell    func(text string, args ...any)
+	notice  func(text string, args ...any)
 	started []*node // new nodes, also if connect fails
 }
 
@@ -78,7 +82,9 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 			nodes[i], problems[i] = c.connectOne(ctx, &hosts[i], at)
 		})
 	}
+	quiet := time.AfterFunc(connectQuiet, func() { c.tellMissing(hosts, up, limit) })
 	all.Wait()
+	quiet.Stop()
 	for _, n := range nodes {
 		if n != nil && n.remote != nil {
 			c.started = append(c.started, n)
@@ -92,6 +98,25 @@ func (c *connector) connect(ctx context.Context, hosts []Host) ([]*node, error) 
 		return nil, cause
 	}
 	return nodes, err
+}
+
+// tellMissing tells the user which agents have not come up.
+func (c *connector) tellMissing(hosts []Host, up []chan struct{}, limit time.Duration) {
+	const most = 4
+	var names []string
+	for i, h := range hosts {
+		select {
+		case <-up[i]:
+		default:
+			names = append(names, h.Name)
+		}
+	}
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	if names != nil {
+		c.notice("waiting for weft to start on %s, for up to %v", strings.Join(names, ", "), limit)
+	}
 }
 
 // connectOne returns the node of a host: c.here for this host, otherwise a new one.
@@ -119,7 +144,7 @@ func (c *connector) connectOne(ctx context.Context, h *Host, at position) (*node
 	if h.Slots == 0 {
 		h.Slots = far.Cores
 	}
-	return &node{name: h.Name, agent: far, remote: far, via: via}, nil
+	return &node{name: h.Name, agent: far, remote: far, via: via, processors: far.Processors}, nil
 }
 
 // connectAgent starts the agent of a host, or finds it in the trunk, and returns it once it is up, with the
@@ -146,7 +171,27 @@ func (c *connector) connectAgent(ctx context.Context, h Host, at position) (*rem
 	at.slots <- struct{}{}
 	defer func() { <-at.slots }()
 	far, err := remote.Connect(ctx, h.Name, id, command)
-	return far, nil, err
+	if c.restart {
+		return far, nil, err // it has started before
+	}
+	return far, nil, advise(err, command)
+}
+
+// advise adds to the error of an agent that did not start, what to do about it. command has started it.
+func advise(err error, command []string) error {
+	failed, is := errors.AsType[*remote.StartError](err)
+	if !is || len(command) < 3 {
+		return err
+	}
+	starter, file := command[:len(command)-2], command[len(command)-2]
+	ended := errors.Is(err, remote.ErrEnded)
+	switch {
+	case ended && (failed.Said == "" || strings.Contains(failed.Said, file)):
+		return fmt.Errorf("%w; install weft there as %s, or name its path there with --agent-path", err, file)
+	case ended || failed.Late:
+		return fmt.Errorf("%w; try: %s true", err, strings.Join(starter, " "))
+	}
+	return err
 }
 
 // IsThisHost reports whether a host's name, or an address that it resolves to, belongs to this host. It may

@@ -18,7 +18,11 @@ import (
 // A planRequest is what a host's plan is made from: how many ranks of the job run there, and what the user
 // wants for them. Agents of other hosts receive it from the launcher.
 type planRequest struct {
-	Ranks   int
+	Ranks int
+	// Beside is how many ranks other hosts of the job have on the same processors (see processorsID). The
+	// plan places them, too, after this host's ranks.
+	Beside  int
+	Placed  bool // another host of the job has placed this host's ranks
 	Binding Binding
 	CQCores CQCores
 	Each    int // cores for each rank, as Job.CoresPerRank
@@ -33,6 +37,10 @@ type programRequest struct {
 	Name string // a command, or the path of a file; empty where the host needs no such program
 	Dir  string // the folder to start it in
 	Hash string // of what is to be copied to a host that does not have it; else empty
+	// AnyDir, on a host that has no such folder, starts the program where the host's agent runs.
+	AnyDir bool
+	Away   bool // this host is not the launcher's
+	There  bool // the launcher's host has such a file
 }
 
 // A plan says how a host runs its ranks.
@@ -47,7 +55,9 @@ type plan struct {
 	OwnCore   bool
 	Notes     []string
 	Files     []string // by program of the job: what is executed
-	Missing   []int    // the programs that have to be copied to this host
+	// by program of the job: the folder to start it in, if that is not the one that was asked for
+	Dirs    []string
+	Missing []int // the programs that have to be copied to this host
 	// at which the job's other hosts reach this one, as a CIDR; empty where there are none
 	Interface string
 	Problems  []string // why the job cannot run here
@@ -55,11 +65,12 @@ type plan struct {
 
 // check checks a plan of another host.
 func (p *plan) check(r *planRequest) error {
-	if n := len(p.CPUs); p.CPUs != nil && n != r.Ranks {
-		return fmt.Errorf("processors for %d ranks of %d", n, r.Ranks)
+	ranks := r.Ranks + r.Beside
+	if n := len(p.CPUs); p.CPUs != nil && n != ranks {
+		return fmt.Errorf("processors for %d ranks of %d", n, ranks)
 	}
-	if n := len(p.Handlers); p.Handlers != nil && n != r.Ranks {
-		return fmt.Errorf("completion handlers for %d ranks of %d", n, r.Ranks)
+	if n := len(p.Handlers); p.Handlers != nil && n != ranks {
+		return fmt.Errorf("completion handlers for %d ranks of %d", n, ranks)
 	}
 	for _, list := range slices.Concat(p.Cores, p.CPUs, p.Handlers) {
 		if len(list) == 0 || slices.Min(list) < 0 || slices.Max(list) >= maxProcessors {
@@ -71,6 +82,9 @@ func (p *plan) check(r *planRequest) error {
 	}
 	if n := len(p.Files); n != len(r.Programs) {
 		return fmt.Errorf("files for %d programs of %d", n, len(r.Programs))
+	}
+	if n := len(p.Dirs); n > 0 && n != len(r.Programs) {
+		return fmt.Errorf("folders for %d programs of %d", n, len(r.Programs))
 	}
 	for _, i := range p.Missing {
 		if i < 0 || i >= len(r.Programs) || r.Programs[i].Hash == "" {
@@ -135,8 +149,10 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 	out := new(plan)
 	if r.Ranks > 0 {
 		out.Cores = p.machine.Cores
+	}
+	if r.Ranks > 0 && !r.Placed {
 		place, err := p.locks.Place(placement.Request{
-			Machine: p.machine, Ranks: r.Ranks, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
+			Machine: p.machine, Ranks: r.Ranks + r.Beside, Each: r.Each, Binding: r.Binding, CQ: r.CQCores,
 			Handlers: r.Endpoints,
 		})
 		if err != nil {
@@ -144,8 +160,16 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 		}
 		out.take(place)
 	}
+	out.Dirs = make([]string, len(r.Programs))
 	for i, program := range r.Programs {
 		var file, problem string
+		if program.AnyDir && !isFolder(program.Dir) {
+			if dir, err := os.Getwd(); err == nil {
+				out.Notes = append(out.Notes, fmt.Sprintf("there is no folder %s: %s starts in %s; --wdir "+
+					"names another", program.Dir, filepath.Base(program.Name), dir))
+				out.Dirs[i], program.Dir = dir, dir
+			}
+		}
 		if program.Name != "" {
 			file, problem = program.find()
 		}
@@ -176,13 +200,24 @@ func (p *plan) take(from placement.Placement) {
 	p.Unbound, p.OwnCore, p.Notes = from.Unbound, from.OwnCore, from.Notes
 }
 
+// takePart takes over where another host's plan places n ranks, from the first on.
+func (p *plan) takePart(from *plan, first, n int) {
+	part := func(byRank [][]int) [][]int {
+		if byRank == nil {
+			return nil
+		}
+		return byRank[first : first+n]
+	}
+	p.CPUs, p.Handlers, p.CoresPerRank = part(from.CPUs), part(from.Handlers), from.CoresPerRank
+	p.Unbound, p.OwnCore = from.Unbound, from.OwnCore
+}
+
 // find looks for a program on this host, or says why it cannot run. If it returns neither, the program must
 // be copied.
 func (p *programRequest) find() (file, problem string) {
-	if p.Dir != "" {
-		if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() {
-			return "", fmt.Sprintf("there is no folder %s to start %s in", p.Dir, p.Name)
-		}
+	if p.Dir != "" && !isFolder(p.Dir) {
+		return "", fmt.Sprintf("there is no folder %s to start %s in; create it, or name one that every "+
+			"host has with --wdir", p.Dir, filepath.Base(p.Name))
 	}
 	if p.Hash != "" {
 		info, err := os.Stat(p.Name)
@@ -195,18 +230,31 @@ func (p *programRequest) find() (file, problem string) {
 	}
 	if !strings.ContainsRune(p.Name, filepath.Separator) {
 		file, err := exec.LookPath(p.Name)
-		if err != nil {
+		switch {
+		case err != nil && p.Away:
+			return "", fmt.Sprintf("%s is not in the PATH that weft's agent has there; write its path",
+				p.Name)
+		case err != nil:
 			return "", fmt.Sprintf("%s is not in PATH", p.Name)
 		}
 		return file, ""
 	}
 	switch info, err := os.Stat(p.Name); {
-	case err != nil:
+	case err != nil && p.Away && p.There:
 		return "", fmt.Sprintf("there is no %s; --stage copies the program to each host", p.Name)
+	case err != nil && p.Away:
+		return "", fmt.Sprintf("there is no %s, and none on the host of weft run", p.Name)
+	case err != nil:
+		return "", fmt.Sprintf("there is no %s", p.Name)
 	case info.IsDir():
 		return "", fmt.Sprintf("%s is a folder", p.Name)
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Sprintf("%s is not executable", p.Name)
 	}
 	return p.Name, ""
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 	"unicode"
@@ -56,6 +57,10 @@ func parseHost(word string) (h Host, err error) {
 		}
 	} else if strings.Count(word, ":") == 1 {
 		name, slots, hasSlots = strings.Cut(word, ":")
+	}
+	address := name[strings.LastIndexByte(name, '@')+1:]
+	if _, err := netip.ParseAddr(address); err != nil && strings.Contains(name, ":") {
+		return h, fmt.Errorf("%q is no IPv6 address, and a name has no ':' but that before its slots", word)
 	}
 	if hasSlots {
 		if h.Slots, err = parseSlots(slots); err != nil {
@@ -123,7 +128,9 @@ func parseHostLine(line string) (h Host, column int, err error) {
 		}
 		end := at + strings.IndexAny(line[at:]+" ", " \t\r")
 		word := line[at:end]
-		if h.Name == "" {
+		if h.Name == "" && strings.Contains(word, ",") {
+			err = fmt.Errorf("%q: a line names one host", word)
+		} else if h.Name == "" {
 			h, err = parseHost(word)
 		} else {
 			err = h.setKey(word)

@@ -21,7 +21,7 @@ func TestParseHosts(t *testing.T) {
 		require.Equal(t, want, hosts, text)
 	}
 	for _, text := range []string{"", "a,", ":4", "a:", "a:x", "a:-1", "a:0", "-a", "a b", "a;b", "$(x)",
-		"[::1", "[::1]4", "[::1]:", "[::1]:0"} {
+		"a:1:b:1", "user@a:b:c", "[::1", "[::1]4", "[::1]:", "[::1]:0"} {
 		_, err := ParseHosts(text)
 		require.Error(t, err, text)
 	}
@@ -43,6 +43,8 @@ func TestParseHostfile(t *testing.T) {
 		"a\n\nb rack=4":      `hosts:3:3: "rack=4": slots=N, max_slots=N or user=NAME can stand after a host`,
 		"a:4\n-oProxy=x:2\n": `hosts:2:1: "-oProxy=x:2" is no host's name`,
 		"a user=-oProxy=x":   `hosts:1:3: "-oProxy=x" is no user's name`,
+		"a:1,b:1":            `hosts:1:1: "a:1,b:1": a line names one host`,
+		"a:1:b:1":            `hosts:1:1: "a:1:b:1" is no IPv6 address, and a name has no ':' but that before its slots`,
 		"a user=0\"0":        `hosts:1:3: "0\"0" is no user's name`,
 	} {
 		_, err := ParseHostfile(strings.NewReader(text), "hosts")
@@ -84,4 +86,11 @@ func TestProcessMapping(t *testing.T) {
 	h := nodes{all: []*node{a, b}}
 	h.locate()
 	require.Equal(t, "(vector,(0,2,2),(0,1,1))", h.processMapping())
+}
+
+func TestCrowded(t *testing.T) {
+	hosts := []Host{{"a", 1}, {"b", 2}, {"c", 1}}
+	require.Empty(t, crowded(hosts, []int{0, 1, 1, 2}))
+	require.Equal(t, "host b", crowded(hosts, []int{0, 1, 1, 1, 2}))
+	require.Equal(t, "host a and 1 more", crowded(hosts, []int{0, 0, 2, 2}))
 }

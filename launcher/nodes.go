@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 	"github.com/weft-mpi/weft/launcher/internal/remote"
 )
@@ -18,6 +19,8 @@ type node struct {
 	via    *node         // through whose agent this one is reached; nil where none is
 	ranks  []int
 	plan   *plan
+	// which processors the host has (see processorsID); empty if unknown
+	processors string
 }
 
 // nodes are the hosts of a job, and which ranks run where.
@@ -34,7 +37,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	for _, app := range j.Apps {
 		n += app.Ranks
 	}
-	here := &node{name: j.host, agent: j.local}
+	here := &node{name: j.host, agent: j.local, processors: processorsID(j.planner.machine)}
 	j.nodes.all = []*node{here}
 	if len(j.Hosts) == 0 {
 		for id := range n {
@@ -56,7 +59,7 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mapping := j.MapBy
+	mapping, given := j.MapBy, slices.Clone(hosts)
 	if mapping.PerNode > 0 {
 		for i := range hosts {
 			hosts[i].Slots = mapping.PerNode
@@ -72,15 +75,16 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	for i, h := range hosts {
 		slots[i] = h.Slots
 	}
-	of, over, err := mapping.Assign(slots, n)
+	of, err := mapping.Assign(slots, n)
 	if err != nil {
 		return &RequestError{err.Error()}
 	}
 	if err := j.checkInput(len(of)); err != nil {
 		return err
 	}
-	if over {
-		j.output.Notice("%d ranks on %d slots: some share a core", len(of), sumSlots(hosts))
+	if text := crowded(given, of); text != "" {
+		j.output.Notice("%s on %s: more ranks than slots on %s", plural.Count(len(of), "rank"),
+			plural.Count(sumSlots(given), "slot"), text)
 	}
 	if len(j.Apps) == 1 {
 		j.Apps[0].Ranks = n
@@ -93,9 +97,32 @@ func (j *job) setUpNodes(ctx context.Context) error {
 	return nil
 }
 
+// crowded names the hosts that get more ranks than they have slots. of has the host of each rank, by index.
+func crowded(hosts []Host, of []int) string {
+	ranks := make([]int, len(hosts))
+	for _, i := range of {
+		ranks[i]++
+	}
+	first, more := "", 0
+	for i, h := range hosts {
+		switch {
+		case ranks[i] <= h.Slots:
+		case first == "":
+			first = "host " + h.Name
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		return fmt.Sprintf("%s and %d more", first, more)
+	}
+	return first
+}
+
 func (j *job) connector() *connector {
 	return &connector{spec: &j.Job, id: j.id, host: j.host, here: j.nodes.all[0],
-		cores: j.planner.machine.UsableCores(), restart: j.past.restarts > 0, tell: j.tellStep}
+		cores: j.planner.machine.UsableCores(), restart: j.past.restarts > 0,
+		tell: j.tellStep, notice: j.output.Notice}
 }
 
 // closeIdleAgents ends the agents of hosts without ranks, except those through which others are reached.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,10 +21,11 @@ type planReply struct {
 
 // planAll makes every host plan its ranks, concurrently. The error names every host that cannot run them.
 func (j *job) planAll(ctx context.Context) error {
-	problems := make([]error, len(j.nodes.all))
+	groups := j.nodes.byProcessors()
+	problems := make([]error, len(groups))
 	var all sync.WaitGroup
-	for i, n := range j.nodes.all {
-		all.Go(func() { problems[i] = j.planOne(ctx, n) })
+	for i, hosts := range groups {
+		all.Go(func() { problems[i] = j.planTogether(ctx, hosts) })
 	}
 	all.Wait()
 	if err := errors.Join(problems...); err != nil {
@@ -91,9 +93,62 @@ func (h *nodes) peersOf(n *node) (names []string) {
 	return names
 }
 
-func (j *job) planOne(ctx context.Context, n *node) (err error) {
-	request := planRequest{Ranks: len(n.ranks), Binding: j.BindTo, CQCores: j.CQCores, Each: j.CoresPerRank,
-		Endpoints: j.wantedEndpoints()}
+// planTogether makes hosts with the same processors plan, the first one for the ranks of all of them. If only
+// a program is missing on the first host, the others still plan, so that the error names them, too.
+func (j *job) planTogether(ctx context.Context, hosts []*node) error {
+	beside := 0
+	for _, n := range hosts[1:] {
+		beside += len(n.ranks)
+	}
+	problems := make([]error, len(hosts))
+	problems[0] = j.planOne(ctx, hosts[0], planRequest{Beside: beside})
+	if hosts[0].plan == nil {
+		return problems[0]
+	}
+	whole := *hosts[0].plan
+	next := 0
+	var all sync.WaitGroup
+	for i, n := range hosts {
+		first := next
+		next += len(n.ranks)
+		all.Go(func() {
+			if i > 0 {
+				problems[i] = j.planOne(ctx, n, planRequest{Placed: true})
+			}
+			if problems[i] != nil {
+				return
+			}
+			n.plan.takePart(&whole, first, len(n.ranks))
+			if !j.DryRun {
+				problems[i] = n.stageAll(ctx, j.programs.files, j.tellStep)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(problems...)
+}
+
+// byProcessors returns the job's hosts in groups with the same processors; a host without ranks is alone.
+func (h *nodes) byProcessors() (groups [][]*node) {
+	group := make(map[string]int)
+	for _, n := range h.all {
+		i, known := group[n.processors]
+		if known && len(n.ranks) > 0 {
+			groups[i] = append(groups[i], n)
+			continue
+		}
+		if n.processors != "" && len(n.ranks) > 0 {
+			group[n.processors] = len(groups)
+		}
+		groups = append(groups, []*node{n})
+	}
+	return groups
+}
+
+// planOne makes a host plan its ranks, and completes the request.
+func (j *job) planOne(ctx context.Context, n *node, request planRequest) (err error) {
+	request.Ranks, request.Binding, request.CQCores = len(n.ranks), j.BindTo, j.CQCores
+	request.Each, request.Endpoints = j.CoresPerRank, j.wantedEndpoints()
 	if len(j.nodes.all) > 1 {
 		request.Peers = j.nodes.peersOf(n)
 		request.Programs = j.programs.wantedOn(n)
@@ -106,10 +161,7 @@ func (j *job) planOne(ctx context.Context, n *node) (err error) {
 	if err == nil && len(n.plan.Problems) > 0 {
 		err = fmt.Errorf("host %s: %s", n.name, strings.Join(n.plan.Problems, "; "))
 	}
-	if err != nil || j.DryRun {
-		return err
-	}
-	return n.stageAll(ctx, j.programs.files, j.tellStep)
+	return err
 }
 
 // planThere makes the agent of another host plan.
@@ -157,11 +209,24 @@ func (p *programs) wantedOn(n *node) []programRequest {
 	for _, id := range n.ranks {
 		i := p.of[id]
 		list[i] = programRequest{Name: p.files[i], Dir: p.dirOf(&p.apps[i])}
-		if n.remote != nil && p.hashes != nil {
-			list[i].Hash = p.hashes[i]
+		if n.remote == nil {
+			continue
+		}
+		_, err := os.Stat(p.files[i])
+		list[i].Away, list[i].There = true, err == nil
+		if p.hashes != nil {
+			list[i].Hash, list[i].AnyDir = p.hashes[i], p.apps[i].Dir == ""
 		}
 	}
 	return list
+}
+
+// dirOn returns the working folder of a program's ranks on another host.
+func (p *programs) dirOn(n *node, program int) string {
+	if n.plan.Dirs != nil && n.plan.Dirs[program] != "" {
+		return n.plan.Dirs[program]
+	}
+	return p.dirOf(&p.apps[program])
 }
 
 // dirOf returns the working folder of a program's ranks, as other hosts can find it.

@@ -202,7 +202,11 @@ func (p *past) size(hosts []Host, ranks int) (int, error) {
 	}
 	n := min(max(slots, p.spec.Min), p.ranks)
 	if n < p.ranks {
-		p.output.Notice("%s in place of %d, for there are %s", plural.Count(n, "rank"), p.ranks,
+		verb := "are"
+		if slots == 1 {
+			verb = "is"
+		}
+		p.output.Notice("%s in place of %d, for there %s %s", plural.Count(n, "rank"), p.ranks, verb,
 			plural.Count(slots, "slot"))
 	}
 	return n, nil

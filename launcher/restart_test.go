@@ -112,10 +112,10 @@ func TestRestart_HostsThatAreLeft(t *testing.T) {
 		ranks             int
 		says              string
 	}{
-		{0, 0, 4, "weft: 4 ranks on 2 slots: some share a core"},
+		{0, 0, 4, "weft: 4 ranks on 2 slots: more ranks than slots on host a"},
 		{1, 0, 2, "weft: 2 ranks in place of 4, for there are 2 slots"},
 		{3, 0, 3, "weft: 3 ranks in place of 4, for there are 2 slots"},
-		{0, 2, 4, "weft: 4 ranks on 2 slots: some share a core"},
+		{0, 2, 4, "weft: 4 ranks on 2 slots: more ranks than slots on host a"},
 	} {
 		t.Run(fmt.Sprintf("min=%d,ppn=%d", c.minRanks, c.perNode), func(t *testing.T) {
 			down := t.TempDir()

@@ -439,7 +439,7 @@ func (j *job) startCommand(n *node, secret []byte, mapping string) agent.Start {
 			to.Path = n.plan.Files[program]
 		}
 		if n.remote != nil {
-			to.Dir = j.programs.dirOf(app)
+			to.Dir = j.programs.dirOn(n, program)
 			addSettings(to, environ)
 		} else if j.OutputDir != "" {
 			for stream := range to.Files {

@@ -98,7 +98,7 @@ func TestRestart_AnAgentOfASlurmEnds(t *testing.T) {
 	b, text := restartOfASlurm(t, "$PPID")
 	require.Contains(t, text, "a of 2\n")
 	require.Contains(t, text, "c of 2\n")
-	require.Contains(t, b.stderr(), "weft: host b is lost: the connection to its agent has ended\n")
+	require.Contains(t, b.stderr(), "weft: host b is lost: the connection to its agent has ended (rank 1)\n")
 }
 
 // If the starter ends its agents, all hosts are named, with the starter's reason, and the next start is on all.

@@ -157,7 +157,7 @@ func (r *rank) init(ctx context.Context, conf []Config) (*Comm, error) {
 	}
 	if unreachable != nil {
 		world.job.log.Warn("the launcher cannot ask this rank for its state: reports of a hang, and what "+
-			"the rank measures, are without it", "rank", world.rank, "error", unreachable)
+			"the rank measures, are without it", "error", unreachable)
 	}
 	r.stage = stageRunning
 	if r.place != nil {

@@ -130,7 +130,7 @@ func TestHosts_Restarts(t *testing.T) {
 	c := newCluster(t, 4)
 	c.limit = 10 * time.Minute
 	c.must("go", "build", "-o", c.dir+"/", "../../examples/heat")
-	args := []string{c.dir + "/heat", "-width", "293", "-height", "211", "-steps", "800", "-check=false"}
+	args := []string{c.dir + "/heat", "-width", "293", "-height", "211", "-steps", "4000", "-check=false"}
 	j := c.start(2, append(args, "-output", c.dir+"/undisturbed.png")...)
 	began := time.Now()
 	require.Zero(t, j.wait(), j.err.String())
@@ -144,7 +144,7 @@ func TestHosts_Restarts(t *testing.T) {
 	for n := range jobs {
 		file := fmt.Sprintf("%s/%d.png", c.dir, n)
 		h := &heatJob{c, c.start(2, append(append([]string{"--restarts", "100", args[0]}, args[1:]...), "-output", file,
-			"-checkpoint", c.dir+"/"+disk, "-checkpoint-every", "50")...), random, make(chan struct{})}
+			"-checkpoint", c.dir+"/"+disk, "-checkpoint-every", "100")...), random, make(chan struct{})}
 		status := 0
 		go func() { status = h.wait(); close(h.over) }()
 		for struck, last := 0, -1; h.waitSaved(last); struck++ {

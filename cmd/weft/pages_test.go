@@ -251,7 +251,7 @@ func testNames(t *testing.T) string {
 // parses parses a command line of weft up to the program that it runs.
 func parses(name, line string) error {
 	args := []string{"weft", name}
-	for _, word := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1) {
+	for _, word := range regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`).FindAllString(line, -1) {
 		args = append(args, strings.Trim(word, `'",.:`))
 	}
 	root := newRoot(commands(args))

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -335,7 +336,7 @@ func (o *jobOptions) defineMeasuring(flags *pflag.FlagSet) {
 		"`FILE`: write a trace of all ranks, in Perfetto's format; weft show sums it up")
 }
 
-// check returns an error if one option makes another useless, and warns if it may.
+// check returns an error if one option makes another useless.
 func (o *jobOptions) check() error {
 	if o.label && o.output != "" {
 		return errors.New("--label marks the ranks' lines where they come together, and with " +
@@ -351,6 +352,16 @@ func (o *jobOptions) check() error {
 	}
 	if o.min > 0 && o.restarts == 0 {
 		return errors.New("--min says how many ranks there are at least after a restart: add --restarts")
+	}
+	return nil
+}
+
+// checkNetwork returns an error if an option concerns the network and no connection goes over it, and warns
+// if there may be none.
+func (o *jobOptions) checkNetwork(hosts int) error {
+	if hosts > 1 && isLoopback(o.iface) {
+		warn(fmt.Sprintf("--iface %s: ranks of other hosts cannot be reached at a loopback interface",
+			o.iface))
 	}
 	var concern []string
 	for _, option := range []struct {
@@ -380,10 +391,21 @@ func (o *jobOptions) check() error {
 			network = append(network, f.Name)
 		}
 	}
+	if hosts > 1 {
+		return nil
+	}
 	warn(fmt.Sprintf("%s %s only connections over a network, and ranks of one host use shared memory "+
 		"where they can; --fabric %s has all of them use the network", names, verb,
 		strings.Join(network, " or ")))
 	return nil
+}
+
+// isLoopback reports whether a list of interfaces and networks has a loopback one.
+func isLoopback(list string) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
+		network, err := netip.ParsePrefix(strings.TrimSpace(name))
+		return strings.TrimSpace(name) == "lo" || err == nil && network.Addr().IsLoopback()
+	})
 }
 
 func (o *jobOptions) job() (launcher.Job, error) {
@@ -418,6 +440,9 @@ func (o *jobOptions) job() (launcher.Job, error) {
 		return job, fmt.Errorf("--stdin: %w", err)
 	}
 	if err := o.hosts(&job); err != nil {
+		return job, err
+	}
+	if err := o.checkNetwork(len(job.Hosts)); err != nil {
 		return job, err
 	}
 	settings, err := o.settings()

@@ -86,5 +86,8 @@ func (j Job) cycleText(cycle []int) string {
 	case 2:
 		end = "neither can go on"
 	}
+	if j.InFlight(cycle) {
+		end = "messages between them are under way, or the network has lost them"
+	}
 	return strings.Join(parts, "; ") + ": " + end
 }

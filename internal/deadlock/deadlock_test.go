@@ -170,6 +170,15 @@ func TestReport_NamesTheCycle(t *testing.T) {
 		"\n"), strings.Join(j.Report(), "\n"))
 }
 
+// A rank may wait for a message that is under way, or lost with the network: that is no deadlock.
+func TestReport_AMessageUnderWay(t *testing.T) {
+	j := jobOf(recv(1, 5, 41), recv(0, 6, 41))
+	j[0].Channels = []snapshot.Channel{{Peer: 1, Sent: 3, Received: 2}}
+	j[1].Channels = []snapshot.Channel{{Peer: 0, Sent: 2, Received: 2}}
+	require.Equal(t, "  rank 0 waits in Recv from 1, tag 5, at solver.go:41; rank 1 waits in Recv from 0, tag 6, at "+
+		"solver.go:41: messages between them are under way, or the network has lost them", j.Report()[2])
+}
+
 func TestReport_FewestFirst(t *testing.T) {
 	j := jobOf(collective("Allreduce", 1), collective("Allreduce", 1), nil, collective("Allreduce", 1)).begun(1, 1, 0, 1)
 	j[2].At = "solver.go:70"

@@ -28,10 +28,10 @@ var Restarted = &Setting{"WEFT_RESTARTED", "0", "how often the job has been rest
 var (
 	Fabric = &Setting{"WEFT_FABRIC", "auto",
 		"fabric (transport between ranks), by name"}
-	Interface = &Setting{"WEFT_IFACE", "lo",
+	Interface = &Setting{"WEFT_IFACE", "",
 		"network interfaces for the TCP fabric, by name or as CIDR, separated by commas; peers reach " +
-			"the rank at the first, and lanes use all of them; if not set and ranks are on several hosts, " +
-			"the interface on the route to those hosts"}
+			"the rank at the first, and lanes use all of them; empty for the interface on the route to the " +
+			"other hosts, and lo where there are none"}
 	Lanes = &Setting{"WEFT_LANES", "1",
 		"number of TCP connections to each peer, 1 to 8, which share its messages; if one is lost, " +
 			"the others resend what it carried; of two ranks, the smaller number applies"}

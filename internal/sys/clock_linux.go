@@ -12,7 +12,7 @@ import (
 // Monotonic returns the reading of Go's monotonic clock at a moment, in ns. Processes with an equal clock
 // read the same clock.
 func Monotonic(at time.Time) (ns int64, clock uint64, err error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := BootID()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -22,7 +22,7 @@ func Monotonic(at time.Time) (ns int64, clock uint64, err error) {
 		return 0, 0, err
 	}
 	h := fnv.New64a()
-	h.Write(id)
+	h.Write([]byte(id))
 	h.Write([]byte(namespace))
 	best := time.Duration(1 << 62)
 	for range 32 { // between two readings of which this thread may have been kept from running

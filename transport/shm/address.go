@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -22,7 +23,7 @@ const socketPrefix = "weft-"
 // Host returns the HOST part of the addresses of this process. Endpoints of processes with the same Host can
 // reach each other: they run on one kernel, in one network namespace.
 func Host() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := sys.BootID()
 	if err != nil {
 		return "", fmt.Errorf("identifying this host: %w", err)
 	}
@@ -31,7 +32,7 @@ func Host() (string, error) {
 		return "", fmt.Errorf("identifying the network namespace: %w", err)
 	}
 	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
-	return strings.ReplaceAll(strings.TrimSpace(string(boot)), "-", "") + "." + space, nil
+	return strings.ReplaceAll(boot, "-", "") + "." + space, nil
 }
 
 func newAddress() (addr string, err error) {

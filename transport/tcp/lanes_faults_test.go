@@ -249,6 +249,7 @@ func TestLanes_LossIsToldIfTheQueuePairGoesOn(t *testing.T) {
 	require.NotContains(t, text.String(), "a lane is lost")
 	tick(list[:], 3)
 	require.Equal(t, 2, strings.Count(text.String(), "a lane is lost"), "%s", text.String())
+	require.Contains(t, text.String(), " interface=lo ") // of the end that still had its address
 
 	text.Reset()
 	list = newCouple(t, options, 64, nil)

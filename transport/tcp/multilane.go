@@ -3,7 +3,9 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -142,11 +144,13 @@ func (m *multiLane) lose(l *laneConn, cause error) {
 		return
 	}
 	l.forget()
+	own := localIP(l.fd)
 	m.closeLane(l)
 	m.conns = slices.DeleteFunc(m.conns, func(o *laneConn) bool { return o == l })
 	m.failover.Closed(l.number)
 	m.stats.Down++
-	m.unlogged = append(m.unlogged, &lostLane{number: l.number, left: len(m.conns), cause: cause})
+	m.unlogged = append(m.unlogged, &lostLane{number: l.number, own: own, left: len(m.conns),
+		cause: cause})
 	if len(m.conns) > 0 {
 		m.dial.dialMissing()
 		return
@@ -162,9 +166,39 @@ func (m *multiLane) lose(l *laneConn, cause error) {
 // lostLane is a lost lane that is to be logged.
 type lostLane struct {
 	number uint16
-	left   int // remaining lanes
+	own    net.IP // its address at this end
+	left   int    // remaining lanes
 	cause  error
 	older  bool // lost before the last tick
+}
+
+// localIP returns a connection's address at this end; nil if it is unknown.
+func localIP(fd int) net.IP {
+	name, _ := syscall.Getsockname(fd)
+	switch a := name.(type) {
+	case *syscall.SockaddrInet4:
+		return a.Addr[:]
+	case *syscall.SockaddrInet6:
+		return a.Addr[:]
+	}
+	return nil
+}
+
+// interfaceOf names the interface with an address, or returns the address where none has it.
+func interfaceOf(own net.IP) string {
+	if own == nil {
+		return "unknown"
+	}
+	all, _ := net.Interfaces()
+	for _, i := range all {
+		addrs, _ := i.Addrs()
+		for _, a := range addrs {
+			if network, is := a.(*net.IPNet); is && network.IP.Equal(own) {
+				return i.Name
+			}
+		}
+	}
+	return own.String()
 }
 
 // logLosses logs, at a tick, the lanes that were lost before the previous tick. A peer that closes its end,
@@ -177,8 +211,8 @@ func (m *multiLane) logLosses() {
 	}
 	m.unlogged = slices.DeleteFunc(m.unlogged, func(l *lostLane) bool {
 		if l.older {
-			q.dev.opts.Log.Warn("a lane is lost", "rank", q.Attr.Peer, "address", q.Attr.Remote,
-				"lane", l.number, "left", l.left, "cause", l.cause)
+			q.dev.opts.Log.Warn("a lane is lost", "peer", q.Attr.Peer, "address", q.Attr.Remote,
+				"interface", interfaceOf(l.own), "lane", l.number, "left", l.left, "cause", l.cause)
 		}
 		told := l.older
 		l.older = true

@@ -113,7 +113,7 @@ func build(ctx context.Context, name string, stderr *os.File, tempDir func() (st
 }
 
 // quiet is the time after which a build is announced. Most take less, as the go command has a cache.
-const quiet = time.Second
+const quiet = 3 * time.Second
 
 // compile builds the package or Go file at path into out with the go command.
 func compile(ctx context.Context, tool, path, out, name string, stderr *os.File) error {

@@ -33,22 +33,21 @@ func ParseMapping(text string) (m Mapping, err error) {
 }
 
 // Assign returns the host, by index, of each of n ranks; slots has the slots of each host. If there are more
-// ranks than slots, the hosts take more in turn, and over is true; with PerNode, which are the slots then,
-// that is an error.
-func (m Mapping) Assign(slots []int, n int) (of []int, over bool, err error) {
+// ranks than slots, the hosts take more in turn; with PerNode, which are the slots then, that is an error.
+func (m Mapping) Assign(slots []int, n int) (of []int, err error) {
 	total := 0
 	for _, s := range slots {
 		total += s
 	}
 	if m.PerNode > 0 && n > total {
-		return nil, false, fmt.Errorf("%d ranks at %d a host need %d hosts, and there are %d",
+		return nil, fmt.Errorf("%d ranks at %d a host need %d hosts, and there are %d",
 			n, m.PerNode, (n+m.PerNode-1)/m.PerNode, len(slots))
 	}
 	of = make([]int, 0, n)
 	for len(of) < n {
 		of = m.deal(of, slices.Clone(slots), n)
 	}
-	return of, n > total, nil
+	return of, nil
 }
 
 // deal assigns ranks until there are n or the slots are used up.

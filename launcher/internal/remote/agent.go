@@ -24,6 +24,9 @@ type Hello struct {
 	Version string // of weft
 	Host    string // the host's own name
 	Cores   int    // that ranks can use
+	// Processors is equal for agents with the same processors: of one machine, in namespaces or under several
+	// names. It is empty if unknown.
+	Processors string
 }
 
 // Agent represents an agent on another host.
@@ -76,20 +79,24 @@ func connectStream(ctx context.Context, host, job string, p *process, via *Agent
 		unsent: make(chan error, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go a.out.run(p.stdin)
+	began := time.Now()
 	var err error
+	late := false
 	said := make(chan error, 1)
 	go func() { said <- a.greet(job) }()
 	select {
 	case err = <-said:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("neither %s nor weft has answered there in time", p.cmd.Args[0])
+		if late = errors.Is(err, context.DeadlineExceeded); late {
+			err = fmt.Errorf("neither %s nor weft has answered there within %v", p.cmd.Args[0],
+				time.Since(began).Round(time.Second))
 		}
 	}
 	if err != nil {
 		a.out.close()
-		return nil, fmt.Errorf("host %s: %w", host, p.explain(err))
+		err = p.explain(err)
+		return nil, &StartError{Host: host, Err: err, Late: late, Said: p.stderr.last()}
 	}
 	go a.read()
 	go a.live()
@@ -227,7 +234,8 @@ func (a *Agent) read() {
 			missed := silent.tick(now)
 			a.missed.Store(int32(missed))
 			if missed >= agentSilence && (a.via == nil || !a.via.isMissed()) {
-				err, isSilent = fmt.Errorf("nothing was heard from it for %v", agentSilence*period), true
+				err, isSilent = fmt.Errorf("nothing was heard from it for %v: it is down or cut off",
+					agentSilence*period), true
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must speak the same.
-const Version = 6
+const Version = 7
 
 // maxBanner is how much a login shell may print before the agent speaks.
 const maxBanner = 64 << 10

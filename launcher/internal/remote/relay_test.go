@@ -73,7 +73,7 @@ func TestAgentThatEndsTakesThoseBehindItAlong(t *testing.T) {
 		"killed": {func(a *Agent) { a.Do(agent.Input{Rank: 1, Data: []byte("die")}) },
 			"host far is lost: the connection to its agent has ended", false},
 		"silent": {func(a *Agent) { syscall.Kill(a.process.cmd.Process.Pid, syscall.SIGSTOP) },
-			"host far is lost: nothing was heard from it for 1.75s", true},
+			"host far is lost: nothing was heard from it for 1.75s: it is down or cut off", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

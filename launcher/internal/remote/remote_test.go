@@ -210,7 +210,7 @@ func farSide(in io.Reader, out io.Writer) {
 	}()
 	var content bytes.Buffer
 	err := Serve(in, out, ServerConfig{
-		Hello: Hello{Version: "v", Host: "far", Cores: 3},
+		Hello: Hello{Version: "v", Host: "far", Cores: 3, Processors: "0-2"},
 		Open:  func(string) (agent.Agent, error) { return fake, nil },
 		Prepare: func(request []byte) ([]byte, error) {
 			if string(request) == "1234" { // it takes longer than a host may be silent
@@ -259,7 +259,7 @@ func TestMain(m *testing.M) {
 func connect(t *testing.T) *Agent {
 	a, err := Connect(t.Context(), "far", "job", []string{os.Args[0], "far"})
 	require.NoError(t, err)
-	require.Equal(t, Hello{"v", "far", 3}, a.Hello)
+	require.Equal(t, Hello{"v", "far", 3, "0-2"}, a.Hello)
 	return a
 }
 

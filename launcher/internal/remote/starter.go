@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -81,24 +82,36 @@ func startProcess(command []string) (*process, error) {
 	return p, nil
 }
 
+// ErrEnded is the end of the stream to an agent that has not closed it.
+var ErrEnded = errors.New("the connection to its agent has ended")
+
 // explain puts the starter's own words in place of an error that only says that the stream has ended. It ends
 // the starter.
 func (p *process) explain(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) {
 		p.waitForLastWords()
-		err = errors.New("the connection to its agent has ended")
+		err = ErrEnded
 	}
 	text := p.stderr.last()
 	p.stop()
 	if text != "" {
-		err = fmt.Errorf("%w (%s: %s)", err, p.cmd.Args[0], text)
-		if strings.Contains(text, "No such file") || strings.Contains(text, "not found") {
-			err = fmt.Errorf("%w; install weft there, or name its path there with --agent-path", err)
-		}
-		return err
+		// Most programs begin their messages with their names.
+		name := filepath.Base(p.cmd.Args[0]) + ": "
+		err = fmt.Errorf("%w (%s: %s)", err, p.cmd.Args[0], strings.TrimPrefix(text, name))
 	}
 	return err
 }
+
+// A StartError says why an agent did not start.
+type StartError struct {
+	Host string
+	Err  error
+	Late bool   // nothing has come in time
+	Said string // the last line that the starter has written to its standard error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("host %s: %v", e.Host, e.Err) }
+func (e *StartError) Unwrap() error { return e.Err }
 
 // wait waits for the starter to end by itself.
 func (p *process) wait(limit time.Duration) {

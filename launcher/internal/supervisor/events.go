@@ -2,11 +2,14 @@ package supervisor
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
@@ -126,8 +129,12 @@ func (s *Supervisor) stopped(now time.Time, e agent.Stopped) {
 		return // an agent may report it after the end
 	}
 	r.stopped, r.stopSign = e.Signal, s.nextSign()
-	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d continues it",
-		s.who(e.Rank), sys.SignalName(e.Signal), r.pid)
+	there := ""
+	if s.config.Ranks[e.Rank].Agent > 0 {
+		there = " there"
+	}
+	s.notice("%s is stopped (%s): the job waits for it; kill -CONT %d%s continues it",
+		s.who(e.Rank), sys.SignalName(e.Signal), r.pid, there)
 	r.stoppedAt = now
 	s.barrier.ask()
 	s.timers.add(now.Add(stopTimeout), stoppedLong, e.Rank)
@@ -172,12 +179,16 @@ func (s *Supervisor) lost(now time.Time, e agent.Lost) {
 		s.barrier.gone(id)
 		if s.config.Survive && s.phase == running {
 			f := s.failure(id, HostLost)
-			f.Detail = "is lost with its host: " + e.Reason
+			f.Detail = "is lost with its host: " + strings.TrimPrefix(e.Reason, "host "+f.Host+" is lost: ")
 			s.fail(now, f, s.nextSign())
 		}
 	}
 	if s.config.Survive && s.phase == running || len(left) == 0 && len(e.Ranks) > 0 {
 		return
 	}
-	s.failAll(now, &Failure{How: AgentLost, Rank: -1, Detail: e.Reason})
+	reason := e.Reason
+	if len(left) > 0 && !e.OfAll {
+		reason += fmt.Sprintf(" (rank%s %s)", plural.S(len(left)), topology.FormatCPUList(left))
+	}
+	s.failAll(now, &Failure{How: AgentLost, Rank: -1, Detail: reason})
 }

@@ -352,9 +352,15 @@ func TestRanksThatHaveEndedAreNotLostWithTheirHost(t *testing.T) {
 	p.event(lost)
 	require.Equal(t, []string{"rank 2 on host (pid 102, prog) is lost with its host: the host is gone: " +
 		"the job goes on without it"}, p.notices)
+	p = start(true)
+	finish(p, 1)
+	p.event(agent.Lost{Ranks: lost.Ranks, Reason: "host host is lost: it is silent"})
+	require.Equal(t, []string{"rank 2 on host (pid 102, prog) is lost with its host: it is silent: " +
+		"the job goes on without it"}, p.notices)
 	p = start(false)
 	finish(p, 1)
 	p.event(lost).cause(AgentLost, -1)
+	require.Equal(t, "the host is gone (rank 2)", p.s.Cause().Error())
 	p = start(false)
 	p.event(agent.Lost{Reason: "lost before it was to start ranks"}).cause(AgentLost, -1)
 }
@@ -376,6 +382,14 @@ func TestRanksThatHaveLostEachOther(t *testing.T) {
 // A kill is known to be the cause at once.
 func TestKillNeedsNoSecondThought(t *testing.T) {
 	play(t, 2).closed(1).killed(1, syscall.SIGKILL).cause(Killed, 1)
+}
+
+// A rank of another host is continued there.
+func TestStoppedRankOfAnotherHost(t *testing.T) {
+	p := beginOn(t, Config{}, 0, 1).event(agent.Started{Rank: 1, PID: 101})
+	p.event(agent.AllStarted{}, agent.Stopped{Rank: 1, Signal: syscall.SIGSTOP})
+	require.Equal(t, []string{"rank 1 on host (pid 101, prog) is stopped (SIGSTOP): the job waits for it; " +
+		"kill -CONT 101 there continues it"}, p.notices)
 }
 
 // A rank that is stopped is said to be; if others fail meanwhile it is the cause, with their status.

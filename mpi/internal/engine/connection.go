@@ -294,6 +294,6 @@ func (a *acceptor) Refused(remote string, err error) {
 		errors.Is(err, ErrProcFailed) {
 		level = slog.LevelInfo
 	}
-	a.hub.log.Log(context.Background(), level, "connection turned away", "rank", a.hub.rank, "fabric",
+	a.hub.log.Log(context.Background(), level, "connection turned away", "fabric",
 		a.hub.devices[a.fabric].name, "from", remote, "reason", err)
 }

@@ -12,7 +12,7 @@ func (h *Hub) engineOf(context uint32) *Engine { return h.engines[contextid.Endp
 func (h *Hub) HasEndpoint(number int) bool {
 	_, err := h.Endpoint(number)
 	if err != nil && number < h.conf.Endpoints {
-		h.log.Warn("an endpoint cannot be made", "rank", h.rank, "endpoint", number, "error", err)
+		h.log.Warn("an endpoint cannot be made", "endpoint", number, "error", err)
 	}
 	return err == nil
 }

@@ -54,7 +54,7 @@ func TestRankWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 	m.Serve()
 	r := launchertest.RunSurviving(t, launchertest.Ranks(3, withholdsMemory, "WEFT_FABRIC=shm",
 		"WEFT_PEER_TIMEOUT=4s"))
-	// What rank 0 returns may be that the launcher has seen the killed process end.
+	// What rank 0 returns may be that the launcher has reported the loss of the killed process.
 	require.Regexp(t, "a peer is given up, and its process killed.*a copy of memory of process", r.Err)
 	require.NotContains(t, r.Err, "got ")
 	require.NotContains(t, r.Err, "rank 0 ")

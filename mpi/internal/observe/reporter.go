@@ -221,12 +221,12 @@ func (r *Reporter) peerFailed(rank int) {
 
 func (r *Reporter) peerEnded(h *engine.Hub, rank int) {
 	if rank < h.Size() {
-		h.PeerFailed(rank, errLauncherSaw)
+		h.PeerFailed(rank, errReported)
 	}
 }
 
-// errLauncherSaw is the failure of a rank whose end the launcher has seen.
-var errLauncherSaw = fmt.Errorf("%w: the launcher has seen it end", transport.ErrPeerLost)
+// errReported is the failure of a rank whose end, or loss with its host, the launcher has reported.
+var errReported = fmt.Errorf("%w: the launcher has reported its loss", transport.ErrPeerLost)
 
 // launcherConn returns the connection to the launcher, or nil.
 func launcherConn() (*os.File, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport/fabric"
 	"github.com/weft-mpi/weft/transport/fabrics"
 )
@@ -39,7 +40,7 @@ const unknownKernel = "unknown"
 // names and containers with their own networks. It only says where an attempt is worthwhile: ranks share
 // memory if one has received the other's descriptor.
 var kernel = sync.OnceValue(func() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := sys.BootID()
 	if err != nil {
 		return unknownKernel
 	}
@@ -47,6 +48,6 @@ var kernel = sync.OnceValue(func() string {
 	if err != nil {
 		namespace = "unknown"
 	}
-	sum := sha256.Sum256(append(boot, namespace...))
+	sum := sha256.Sum256([]byte(boot + namespace))
 	return hex.EncodeToString(sum[:8])
 })

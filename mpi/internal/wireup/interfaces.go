@@ -72,9 +72,13 @@ func interfaces(set setting.Values) ([]netip.Addr, error) {
 		}
 		known = append(known, n)
 	}
-	addrs, err := choose(set.Of(setting.Interface).String(), known)
+	list := "lo"
+	if set.IsSet(setting.Interface) {
+		list = set.Of(setting.Interface).String()
+	}
+	addrs, err := choose(list, known)
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q: %w", setting.Interface.Name, set.Of(setting.Interface), err)
+		return nil, fmt.Errorf("%s=%q: %w", setting.Interface.Name, list, err)
 	}
 	return addrs, nil
 }

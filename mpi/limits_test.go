@@ -78,7 +78,7 @@ func onWires(t *testing.T, test func(t *testing.T, wire []string)) {
 // collectives, where every limit is tiny: all of it completes. The environment variable TINY_MESSAGES asks
 // for another number of messages.
 func TestTinyLimits(t *testing.T) {
-	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "200")
+	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "100")
 	onWires(t, func(t *testing.T, wire []string) {
 		for name, limits := range tiny {
 			t.Run(name, func(t *testing.T) {

@@ -196,6 +196,7 @@ func TestLongLinesComeWhole(t *testing.T) {
 }
 
 func TestPromptIsShownWithoutANewline(t *testing.T) {
+	t.Parallel()
 	inR, inW, err := os.Pipe()
 	require.NoError(t, err)
 	defer inR.Close()

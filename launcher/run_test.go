@@ -163,6 +163,7 @@ func TestRunKilledRankIsTheCause(t *testing.T) {
 }
 
 func TestRunNamesHowARankFailed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		mode   string
 		how    How

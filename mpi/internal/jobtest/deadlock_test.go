@@ -295,6 +295,7 @@ var goroutineStuck = body("a goroutine that is stuck beside one that works", fun
 
 // What is not proven is told, too, when nothing has moved for long.
 func TestDeadlock_TellsOfAStuckGoroutine(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, w, err := os.Pipe()
@@ -374,6 +375,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 // Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get
 // the processor seldom.
 func TestDeadlock_IsNoneInTheMixture(t *testing.T) {
+	t.Parallel()
 	r := launchertest.Run(t, launchertest.Ranks(6, busyBody))
 	require.NoError(t, r.Failure, r.Err)
 	require.NotContains(t, r.Err, "deadlock")

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +18,8 @@ import (
 
 func TestMain(m *testing.M) {
 	launcher.Watchdog()
+	// The scripts wait for jobs most of the time: more run at once than there are processors.
+	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
 		"sleeper": sleeper, "checkpointer": checkpointer,

@@ -74,6 +74,7 @@ func weftTop(env []string, args ...string) (string, error) {
 
 // For programs, the table is JSON.
 func TestTop_JSON(t *testing.T) {
+	t.Parallel()
 	job, _, env, _ := startSleeper(t)
 	out, err := weftTop(env, "--once", "--json")
 	require.NoError(t, err, out)
@@ -88,6 +89,7 @@ func TestTop_JSON(t *testing.T) {
 
 // weft top finds the job, shows its ranks on a terminal, and ends with it.
 func TestTop_OnATerminal(t *testing.T) {
+	t.Parallel()
 	job, input, env, _ := startSleeper(t)
 	cmd := exec.Command("weft", "top", "sleeper")
 	cmd.Env = env
@@ -159,6 +161,7 @@ func screenOf(term vt.MockTerm, width vt.Col, height vt.Row) string {
 
 // A rank that was in Init when it was first asked is shown as starting, and then as what it does.
 func TestTop_InInit(t *testing.T) {
+	t.Parallel()
 	dir, late := t.TempDir(), filepath.Join(t.TempDir(), "late")
 	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+t.TempDir(), "WEFT_TEST_LATE="+late)
 	job := exec.Command("weft", "run", "-n", "2", "sleeper")
@@ -191,6 +194,7 @@ func TestTop_InInit(t *testing.T) {
 
 // A job that is killed outright leaves a socket behind, which whoever looks next removes.
 func TestTop_AfterKill(t *testing.T) {
+	t.Parallel()
 	job, input, env, dir := startSleeper(t)
 	defer input.Close()
 	sockets := func() int {

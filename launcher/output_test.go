@@ -108,6 +108,7 @@ func TestOutputThatTurnsNonBlockingArrives(t *testing.T) {
 
 // Nobody reads what the job writes: it ends in time all the same.
 func TestStalledReaderDoesNotHoldTheEndUp(t *testing.T) {
+	t.Parallel()
 	stalled := func(t *testing.T) *os.File {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)

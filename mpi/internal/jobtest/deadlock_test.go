@@ -256,6 +256,7 @@ func TestDeadlock_ExplainsItself(t *testing.T) {
 }
 
 func TestDeadlock_ExplainsItselfToTheLauncher(t *testing.T) {
+	t.Parallel()
 	turn := 0
 	for _, h := range slices.Concat(hangings, hangingsInCalls) {
 		if hangingBodies[h.name] == "" {

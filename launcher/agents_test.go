@@ -180,6 +180,7 @@ func TestPlanThatMakesNoSense(t *testing.T) {
 // A host whose agent repeats what it says, or is cut off, is lost, and the error names it. What may come twice
 // does no harm.
 func TestAgentThatGarbles(t *testing.T) {
+	t.Parallel()
 	names := map[string]int{}
 	for _, how := range []string{"double", "cut"} {
 		for n := range 9 {

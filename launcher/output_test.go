@@ -108,6 +108,7 @@ func TestOutputThatTurnsNonBlockingArrives(t *testing.T) {
 
 // Nobody reads what the job writes: it ends in time all the same.
 func TestStalledReaderDoesNotHoldTheEndUp(t *testing.T) {
+	t.Parallel()
 	stalled := func(t *testing.T) *os.File {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
@@ -196,6 +197,7 @@ func TestLongLinesComeWhole(t *testing.T) {
 }
 
 func TestPromptIsShownWithoutANewline(t *testing.T) {
+	t.Parallel()
 	inR, inW, err := os.Pipe()
 	require.NoError(t, err)
 	defer inR.Close()

@@ -6,11 +6,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -31,6 +33,8 @@ func TestMain(m *testing.M) {
 		// or every rank of a test with the race detector sleeps for a second at its end
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		sys.UnignoreForChildren() // tests interrupt them
+		// parallel tests wait for processes: more run at once than there are processors
+		flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.

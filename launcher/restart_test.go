@@ -96,6 +96,7 @@ func TestRestart_OutputOfEachStart(t *testing.T) {
 
 // The timeout is that of the job with all its starts, and holds while it is being started, too.
 func TestRestart_Timeout(t *testing.T) {
+	t.Parallel()
 	b := start(t, 2, "fails-until", failsUntil(1_000_000, func(j *Job) {
 		j.Restarts, j.Timeout = 1_000_000, time.Second
 	}))
@@ -157,6 +158,7 @@ func TestRestart_HostsThatAreLeft(t *testing.T) {
 
 // Where every host is lost there is nothing to start on. The restarts are used up, for one may come back.
 func TestRestart_NoHostIsLeft(t *testing.T) {
+	t.Parallel()
 	down := t.TempDir()
 	b := start(t, 1, "", func(j *Job) {
 		onHosts(Host{"a", 1})(j)

@@ -66,6 +66,7 @@ var unlikeBody = body("unlike lengths", func(_ context.Context, world *mpi.Comm)
 // TestCollectivesOfUnlikeLengthsFail: ranks that carry a collective out in different ways, because their
 // lengths differ, find out.
 func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
+	t.Parallel()
 	for name := range unlike {
 		for odd := range unlikeLengths {
 			for others := range unlikeLengths {

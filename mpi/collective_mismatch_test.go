@@ -172,6 +172,7 @@ var mistaken = body("mistaken", func(_ context.Context, world *mpi.Comm) error {
 // Calls that do not fit together end with an error that says so, at a rank that can know, and that ends the
 // others.
 func TestCollectivesThatDoNotFitTogetherFail(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for name, m := range mistakes {
 			n := 2 + len(name)%2 // two ranks on one fabric, three on the other

@@ -21,6 +21,7 @@ import (
 // TestEndpoint_FailureIsOfAll: a rank that is killed while messages move on all endpoints has failed on all of
 // them, once: the others shrink every communicator, and one line tells of it.
 func TestEndpoint_FailureIsOfAll(t *testing.T) {
+	t.Parallel()
 	onEndpoints(t, func(t *testing.T, env ...string) {
 		r := launchertest.RunSurviving(t, launchertest.Ranks(4, endpointsLose, env...))
 		require.Equal(t, launcher.RanksLost, r.Cause(t).How, "%s%s", r.Out, r.Err)
@@ -90,6 +91,7 @@ func survived(world, c *mpi.Comm, victim int, why error) error {
 // Calls on communicators of several endpoints end when the rank that they wait for is killed, and nothing is
 // left of them.
 func TestEndpoint_FailedRankEndsEveryCall(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", "WEFT_ENDPOINTS=4", fabric)
 		j.strike(func() { j.signal(1, syscall.SIGKILL) })
@@ -166,6 +168,7 @@ var endpointsRevoke = body("endpoints-revoke", func(_ context.Context, world *mp
 
 // TestEndpoint_DifferentNumbers: a rank with one endpoint beside ranks with four shares the first with them.
 func TestEndpoint_DifferentNumbers(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		one := launchertest.Ranks(1, endpointsDiffer, fabric, "WEFT_ENDPOINTS=1")
 		four := launchertest.Ranks(3, endpointsDiffer, fabric, "WEFT_ENDPOINTS=4")

@@ -263,6 +263,7 @@ func (j *processes) strike(fault func()) {
 
 // A killed rank is known by the end of its connections: no timeout has a part in it.
 func TestKilledRankEndsEveryCall(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1h", fabric)
 		j.strike(func() { j.signal(1, syscall.SIGKILL) })
@@ -271,6 +272,7 @@ func TestKilledRankEndsEveryCall(t *testing.T) {
 
 // A stopped rank's kernel goes on acknowledging. When the rank goes on it learns that it was given up.
 func TestStoppedRankEndsEveryCall(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		j := begin(t, 2, failing, "WEFT_PEER_TIMEOUT=1s", fabric)
 		j.strike(func() {
@@ -336,7 +338,10 @@ var exchange = body("exchange", func(_ context.Context, world *mpi.Comm) error {
 
 // A job that is stopped as a whole, as Ctrl-Z does it, for much longer than the timeout, goes on: who was not
 // running himself holds nobody's silence against him.
-func TestStoppedJobGoesOn(t *testing.T) { fabricsInTurn(t, stoppedJobGoesOn) }
+func TestStoppedJobGoesOn(t *testing.T) {
+	t.Parallel()
+	fabricsInTurn(t, stoppedJobGoesOn)
+}
 
 func stoppedJobGoesOn(t *testing.T, fabric string) {
 	t.Parallel()
@@ -415,6 +420,7 @@ var starved = body("starved", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestStarvedRankIsNotLost(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		flag := filepath.Join(t.TempDir(), "flag")
 		require.NoError(t, os.WriteFile(flag, make([]byte, 8), 0o600))

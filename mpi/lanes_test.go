@@ -173,6 +173,7 @@ func whole(ranks, lanes int) int { return ranks * (ranks - 1) * lanes }
 // in the middle of what they carry, one by one, two at a time, and all of a pair at once. Every byte is
 // right, and each cut is told by both ends of its connection.
 func TestLanes_H5_CutAtRandom(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ ranks, lanes, cuts int }{{2, 2, 6}, {3, 3, 6}, {2, 4, 6}} {
 		t.Run(fmt.Sprintf("%d ranks, %d lanes", c.ranks, c.lanes), func(t *testing.T) {
 			seed := uint64(c.ranks*10 + c.lanes)

@@ -130,6 +130,7 @@ var survivesFor = body("survives for some time", func(_ context.Context, world *
 
 // A rank that dies in Init under Hydra ends the others' Init: they would wait for it in Hydra's barrier.
 func TestUnderHydra_DeathInInit(t *testing.T) {
+	t.Parallel()
 	out, err := bodyUnderHydra(t, diesAfterHello, []string{"WEFT_SURVIVE=1"},
 		append([]string{"-disable-auto-cleanup", "-n", "3"}, unkilled...)...)
 	require.Equal(t, 2, strings.Count(out, "a rank has failed before all ranks had come to Init"), "%v\n%s", err, out)

@@ -21,6 +21,7 @@ import (
 // keeps 128 KiB, do not keep a pair of partners from completing after them. The environment variable UNRECEIVED asks for
 // another number with the default limit, such as 300000.
 func TestUnreceivedSends(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		env := []string{fabric, "UNRECEIVED=2000", "WEFT_UNEXPECTED_MAX=128K"}
 		if n := os.Getenv("UNRECEIVED"); n != "" {
@@ -35,6 +36,7 @@ func TestUnreceivedSends(t *testing.T) {
 // TestUnreceivedSends_OverLanes: the same where a request leaves the send queue only when the peer has
 // acknowledged it, so that the queue is full long before the socket is.
 func TestUnreceivedSends_OverLanes(t *testing.T) {
+	t.Parallel()
 	for _, setting := range []string{"WEFT_LANES=2", "WEFT_RECONNECT=on"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +80,7 @@ func onWires(t *testing.T, test func(t *testing.T, wire []string)) {
 // collectives, where every limit is tiny: all of it completes. The environment variable TINY_MESSAGES asks
 // for another number of messages.
 func TestTinyLimits(t *testing.T) {
-	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "200")
+	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "100")
 	onWires(t, func(t *testing.T, wire []string) {
 		for name, limits := range tiny {
 			t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ var mixtures = map[string]struct {
 		"refused shrunk", 0},
 }
 
-// TestMixture_E2_E4_E10_E11 is 8,000 messages among 4 ranks under each of these: sizes, vectors, tags, wildcards
+// TestMixture_E2_E4_E10_E11 is 4,000 messages among 4 ranks under each of these: sizes, vectors, tags, wildcards
 // and probes at random, blocking and not, every byte and the order of every sender and tag checked. The
 // environment variable MIXTURE_MESSAGES asks for another number, such as 100000.
 func TestMixture_E2_E4_E10_E11(t *testing.T) { fabricsInTurn(t, mixed) }
@@ -53,7 +53,7 @@ func TestMixture_E2_E4_E10_E11(t *testing.T) { fabricsInTurn(t, mixed) }
 func mixed(t *testing.T, fabric string) {
 	seed := 0
 	for name, m := range mixtures {
-		messages := 8_000
+		messages := 4_000
 		if n, err := strconv.Atoi(os.Getenv("MIXTURE_MESSAGES")); err == nil {
 			messages = n
 		}

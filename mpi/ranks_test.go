@@ -22,11 +22,16 @@ import (
 // bodies are the programs by name.
 var bodies = map[string]mpitest.Body{}
 
-// body registers a program, whose world lives on another endpoint where endpointtest.Variable says so.
+// body registers a program, whose world lives on another endpoint where endpointtest.Variable says so. Inlined
+// into the hundreds of variables it would take the compiler ten seconds: for each call it reads all others.
+//
+//go:noinline
 func body(name string, run mpitest.Body) string { return worldBody(name, endpointtest.Body(run)) }
 
 // worldBody registers a program for which only the world itself will do: it relies on what the world is
 // called and has, counts connections, or chooses endpoints.
+//
+//go:noinline
 func worldBody(name string, run mpitest.Body) string {
 	bodies[name] = run
 	return launchertest.Body(name, func() error { return mpi.Run(context.Background(), run) })

@@ -404,7 +404,7 @@ func counted(t *testing.T, body string) {
 }
 
 // allocationRounds is how often allocationsPerRound calls its function.
-const allocationRounds = 120
+const allocationRounds = 60
 
 // allocationsPerRound is how many allocations each call of a function makes. A pool may grow once, and what
 // else the process does allocates now and then, such as looking at a peer that has no processor. What each

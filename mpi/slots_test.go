@@ -23,6 +23,7 @@ var everyKind = []struct {
 // weft's own needs larger ones. Where only the slots of the first phase are, the kinds take turns, unless
 // WEFT_TEST_FORCED is set.
 func TestEveryKindOfCall_InSmallSlots(t *testing.T) {
+	t.Parallel()
 	for turn, env := range [][]string{{"WEFT_PHASES=100"}, {"WEFT_PHASES=200,1000"}, {"WEFT_PHASES=640,16384"},
 		{"WEFT_PHASES=100,4000", "WEFT_KEEP_SMALL=1"}} {
 		for i, k := range everyKind {

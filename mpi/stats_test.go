@@ -128,6 +128,7 @@ var statistics = worldBody("statistics", func(_ context.Context, world *mpi.Comm
 
 // TestSettings_E9_NonsenseIsRefused at the start, with the reason, by every rank that reads it.
 func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
+	t.Parallel()
 	for setting, text := range map[string]string{
 		"WEFT_PHASES=640,64":         "phase 2: a slot of 64 bytes",
 		"WEFT_PHASES=640,1000,900":   "phase 3: a slot of 900 bytes",

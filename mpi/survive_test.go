@@ -181,6 +181,7 @@ func hasStrike(list []strike, name string) bool {
 // communicator, and go on to the right result. With SURVIVE_ROUNDS that is done so often, from round
 // SURVIVE_FROM on, on both fabrics: each rank has its turn in five rounds.
 func TestSurvivors(t *testing.T) {
+	t.Parallel()
 	from, rounds, all := 0, 1, false
 	if text := os.Getenv("SURVIVE_ROUNDS"); text != "" {
 		var err error
@@ -214,6 +215,7 @@ func TestSurvivors(t *testing.T) {
 
 // All ranks but one die, one after another or at once.
 func TestSurvivors_OneIsLeft(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for seed, call := range []string{"AllreduceShort", "Shrink", "RingLong", "WinFence"} {
 			t.Run(call, func(t *testing.T) {
@@ -225,6 +227,7 @@ func TestSurvivors_OneIsLeft(t *testing.T) {
 
 // The steps of agreements fit the smallest slots.
 func TestSurvivors_SmallestSlots(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		survive(t, 3, "Shrink", []string{"1"}, 1, fabric, "WEFT_PHASES=100")
 	})

@@ -56,6 +56,7 @@ func shrinkTo(c *mpi.Comm, size int) (*mpi.Comm, error) {
 
 // A rank dies before Init, and in it.
 func TestSurvivors_DeathInInit(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for _, within := range []string{"0", "5ms", "20ms"} {
 			requireSurvivors(t, 3, launchertest.Ranks(4, diesInInit, fabric, "TEST_WITHIN="+within))
@@ -81,6 +82,7 @@ var diesInInit = launchertest.Body("dies in Init", func() error {
 
 // A rank dies while others are in Finalize, and while it is itself.
 func TestSurvivors_DeathInFinalize(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for victim := range 2 {
 			requireSurvivors(t, 3, launchertest.Ranks(4, diesInFinalize, fabric, fmt.Sprint("TEST_VICTIM=", victim)))
@@ -110,6 +112,7 @@ var diesInFinalize = launchertest.Body("dies in Finalize", func() error {
 // A failure concerns the communicators of the rank alone: those who have none of them with it go on without an
 // error.
 func TestSurvivors_OtherHalf(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) { requireSurvivors(t, 5, launchertest.Ranks(6, halves, fabric)) })
 }
 
@@ -165,6 +168,7 @@ var halves = body("halves", func(_ context.Context, world *mpi.Comm) error {
 // A server that receives from any source goes on with the clients that are left, whenever it learns of the
 // others' failures.
 func TestAckFailed_Server(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) { requireSurvivors(t, 4, launchertest.Ranks(6, serves, fabric)) })
 }
 
@@ -236,6 +240,7 @@ var serves = body("serves", func(_ context.Context, world *mpi.Comm) error {
 // Ten ranks die one after another, each in the middle of a call and when the ranks have shrunk without the one
 // before. SURVIVE_ROUNDS is how often.
 func TestSurvivors_OneAfterAnother(t *testing.T) {
+	t.Parallel()
 	rounds, _ := strconv.Atoi(os.Getenv("SURVIVE_ROUNDS"))
 	onFabrics(t, func(t *testing.T, fabric string) {
 		for range max(rounds, 1) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -163,7 +164,11 @@ func TestViews_LongDistances(t *testing.T) {
 		t.Skip()
 	}
 	const far = 1 << 31
-	data := make([]byte, far+2)
+	// of the heap, it might have to be cleared first
+	data, err := syscall.Mmap(-1, 0, far+2, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	require.NoError(t, err)
+	defer syscall.Munmap(data)
 	copy(data, "ab")
 	copy(data[far:], "cd")
 	blocks := mpi.Strided(data, 2, 2, far)

@@ -28,7 +28,7 @@ func TestWindowHistories(t *testing.T) {
 		"tcp with lanes": {"WEFT_FABRIC=tcp", "WEFT_LANES=3"},
 		"tcp with tls":   {"WEFT_FABRIC=tcp", "WEFT_TLS=on"},
 	} {
-		operations := fewer(6000, 4000)
+		operations := fewer(3000, 2000)
 		if name == "shm" {
 			operations *= 10 // which overlap less
 		}

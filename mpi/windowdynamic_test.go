@@ -451,6 +451,7 @@ var manyAttachments = body("many attachments", func(_ context.Context, world *mp
 })
 
 func TestDetachFromAKilledRank(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		j := begin(t, 2, detachKilled, fabric, "WEFT_PEER_TIMEOUT=2s")
 		j.says(1, "has put")

@@ -60,6 +60,7 @@ func TestProcesses_Wrong(t *testing.T) {
 		t.Run("no rank", func(t *testing.T) { mpitest.Processes(t, 0, sums) })
 		return
 	}
+	t.Parallel()
 	out := outputOf(t, "TestProcesses_Wrong")
 	for _, want := range []string{
 		`--- FAIL: TestProcesses_Wrong/an_error .*\n(.*\n)*.*processes_test.go:\d+: rank 1: boom\n`,

@@ -317,6 +317,7 @@ func TestWrong(t *testing.T) {
 		}
 		return
 	}
+	t.Parallel()
 	listing, failed, _ := strings.Cut(outputOf(t, "TestWrong", "-test.v"), "--- FAIL: TestWrong ")
 	said := map[string]string{}
 	for part := range strings.SplitSeq(listing, "=== RUN   TestWrong/") {

@@ -47,6 +47,7 @@ var (
 
 // The rank that has exited is the cause, though the others are in Finalize and notice.
 func TestCauseIsTheRankThatExits(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		r := launchertest.Run(t, launchertest.Ranks(4, exitsInFinalize))
 		f := r.Cause(t)

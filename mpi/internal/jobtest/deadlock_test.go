@@ -256,6 +256,7 @@ func TestDeadlock_ExplainsItself(t *testing.T) {
 }
 
 func TestDeadlock_ExplainsItselfToTheLauncher(t *testing.T) {
+	t.Parallel()
 	turn := 0
 	for _, h := range slices.Concat(hangings, hangingsInCalls) {
 		if hangingBodies[h.name] == "" {
@@ -295,6 +296,7 @@ var goroutineStuck = body("a goroutine that is stuck beside one that works", fun
 
 // What is not proven is told, too, when nothing has moved for long.
 func TestDeadlock_TellsOfAStuckGoroutine(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, w, err := os.Pipe()
@@ -374,6 +376,7 @@ func TestDeadlock_TellsWhoHasNotCalledInit(t *testing.T) {
 // Programs that communicate at random, and much, are never taken for a deadlock, also where their ranks get
 // the processor seldom.
 func TestDeadlock_IsNoneInTheMixture(t *testing.T) {
+	t.Parallel()
 	r := launchertest.Run(t, launchertest.Ranks(6, busyBody))
 	require.NoError(t, r.Failure, r.Err)
 	require.NotContains(t, r.Err, "deadlock")

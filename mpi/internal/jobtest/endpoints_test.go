@@ -37,6 +37,7 @@ var endpointsStuck = worldBody("stuck on another endpoint", func(_ context.Conte
 // A job that hangs on another endpoint than the world's says so in its report, in the latest events of its ranks,
 // and in its trace.
 func TestEndpoints_AreShown(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	report, err := os.Create(filepath.Join(dir, "report"))
 	require.NoError(t, err)

@@ -67,6 +67,7 @@ const (
 // the malicious one has lost it. Nothing that the others say to each other is changed; none of them panics,
 // waits for ever, or takes more memory than it may.
 func TestMaliciousRankOfAJob(t *testing.T) {
+	t.Parallel()
 	runs := *maliceRuns
 	if runs == 0 {
 		if runs = 2; testing.Short() {

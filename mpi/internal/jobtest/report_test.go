@@ -25,6 +25,7 @@ func TestStats_OfAJobThatFails(t *testing.T) {
 
 // They are printed when the job takes too long: here, once the timeout is so long that the ranks have started.
 func TestStats_OfAJobThatTimesOut(t *testing.T) {
+	t.Parallel()
 	for timeout := time.Second; ; timeout *= 2 {
 		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{launchertest.Ranks(2, waitingBody, "WEFT_STATS=1")},
 			Timeout: timeout, Grace: time.Minute})

@@ -34,6 +34,7 @@ var restarted = launchertest.Body("restarted", func() error {
 
 // The ranks of each start reach each other, whoever was killed in the one before.
 func TestRestarted(t *testing.T) {
+	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		r := launchertest.RunAgain(t, 2, launchertest.Ranks(4, restarted, fabric))
 		require.NoError(t, r.Failure, r.Err)

@@ -30,6 +30,7 @@ var goexitBody = body("goexit", func(_ context.Context, world *mpi.Comm) error {
 // One rank's body fails while the others are in Finalize: the error is printed once, and no rank adds one of
 // its own.
 func TestRun_OneErrorForOneCause(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		r := launch(t, 3, oneFails)
 		require.Equal(t, 1, r.Cause(t).Status)

@@ -163,6 +163,7 @@ const slowRounds = "MPI_TEST_SLOW_RUNS"
 
 // A program that is slow is not taken for a deadlock.
 func TestDeadlock_IsNoneWhereSomethingMayHappen(t *testing.T) {
+	t.Parallel()
 	runs := len(slowPrograms) // without the debugger, which not every system lets its user have
 	if n, err := strconv.Atoi(os.Getenv(slowRounds)); err == nil {
 		runs = n

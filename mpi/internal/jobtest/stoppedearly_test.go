@@ -38,6 +38,7 @@ var stopsFirst = launchertest.Body("a rank stops before it is connected", func()
 
 // A rank that stops before it is connected with the one that waits for it is given up too.
 func TestStoppedBeforeItIsConnected(t *testing.T) {
+	t.Parallel()
 	for _, fabric := range []string{"shm", "tcp"} {
 		for name, any := range map[string]string{"": "FROM_ANY=", " from any source": "FROM_ANY=1"} {
 			t.Run(fabric+name, func(t *testing.T) {

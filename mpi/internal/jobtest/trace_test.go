@@ -132,6 +132,7 @@ func tracedJob(t *testing.T, ranks int, body, fabric string, settings ...string)
 }
 
 func TestTrace_HasEveryMessageAtBothEnds(t *testing.T) {
+	t.Parallel()
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
 			trace := tracedJob(t, 3, tracedBody, fabric)

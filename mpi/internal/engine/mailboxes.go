@@ -58,6 +58,8 @@ type Mailboxes struct {
 	staged    [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed   [exposedBytes]byte // their keys, which each message has for its payload
 
+	fetch lineFetch
+
 	// of the current Write; here, so that they are not allocated
 	segment [1]transport.Segment
 	head    [mailboxHead]byte
@@ -145,7 +147,8 @@ func (mc *MailboxCalls) New(context uint32, tag int, ranks []int32, rank, size, 
 		depth = mailboxDepthMany
 	}
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
-		longest: longest, depth: depth, slot: slot, area: mailboxLine + depth*slot}
+		longest: longest, depth: depth, slot: slot, area: mailboxLine + depth*slot,
+		fetch: newLineFetch(size)}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {
@@ -229,6 +232,9 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
 	n := messageBytes(len(payload))
+	if m.fetch.on {
+		m.fetch.sends(m.exchange, n)
+	}
 	if !m.writeLocked(b, m.slotEnd(m.exchange)-n, n, payload, m.head[:], mailboxFlag(m.exchange, tag)) {
 		return false
 	}

@@ -101,6 +101,9 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	e.mu.Lock()
 	m.exchange++
 	mc.begun++
+	if m.fetch.on {
+		m.fetch.begins()
+	}
 	c.mailboxes = m
 	c.begin()
 	err := e.stopped
@@ -122,7 +125,7 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	if m.done, err = m.exchange, c.err; err == nil {
 		m.acknowledgeSendersLocked(c)
 		if m.fetch.on {
-			m.fetchNextLocked()
+			m.fetchNextLocked(c)
 		}
 	} else {
 		mc.giveUpLocked(m)

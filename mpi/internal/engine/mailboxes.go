@@ -58,12 +58,12 @@ type Mailboxes struct {
 	staged    [2][]byte          // the copies that others read instead; nil where they read the buffer itself
 	exposed   [exposedBytes]byte // their keys, which each message has for its payload
 
-	fetch lineFetch
-
 	// of the current Write; here, so that they are not allocated
 	segment [1]transport.Segment
 	head    [mailboxHead]byte
 	post    transport.SendWR
+
+	fetch lineFetch
 }
 
 // mailboxState is the state of the set-up of mailboxes.
@@ -232,9 +232,6 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	}
 	binary.LittleEndian.PutUint64(m.head[:], m.done)
 	n := messageBytes(len(payload))
-	if m.fetch.on {
-		m.fetch.sends(m.exchange, n)
-	}
 	if !m.writeLocked(b, m.slotEnd(m.exchange)-n, n, payload, m.head[:], mailboxFlag(m.exchange, tag)) {
 		return false
 	}

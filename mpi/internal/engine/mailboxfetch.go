@@ -5,11 +5,12 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
 
 // lineFetch decides whether a rank that ends an exchange fetches the lines of its next message, which its
 // peer has read, for writing. That pays where a line takes longer from core to core than the rank takes to
-// that message: the store then finds the line on its way. Otherwise the line comes early, and the peer, which
+// the next exchange: the store then finds the line on its way. Otherwise the line comes early, and the peer, which
 // polls it, takes it back. So both times are sampled. This is for two ranks with a core each.
 type lineFetch struct {
 	due   uint64 // the first exchange that waits from this one on is a sample
@@ -40,6 +41,8 @@ func newLineFetch(size int) lineFetch {
 func (f *lineFetch) pays() bool { return f.votes > 0 }
 
 // timeLookLocked polls for the message of a sample, for a while.
+//
+//go:noinline
 func (m *Mailboxes) timeLookLocked(word *uint64) {
 	m.e.mu.assertHeld()
 	f := &m.fetch
@@ -56,17 +59,17 @@ func (m *Mailboxes) timeLookLocked(word *uint64) {
 	}
 }
 
-// sends notes, if f is on, that a message of an exchange is about to be written, with its length in a
-// mailbox.
-func (f *lineFetch) sends(exchange uint64, n int) {
+// begins is called at the beginning of an exchange, if f is on.
+//
+//go:noinline
+func (f *lineFetch) begins() {
 	if f.ended != 0 {
 		f.vote(sys.Ticks() - f.ended)
 		f.ended = 0
 	}
-	f.sent[exchange&1] = n
 }
 
-// vote counts a sample: the rank took so many ticks from the end of one exchange to the message of the next.
+// vote counts a sample: the rank took so many ticks from one exchange to the next.
 func (f *lineFetch) vote(turn int64) {
 	if turn < f.look {
 		f.votes = min(f.votes+1, fetchVotes)
@@ -76,22 +79,34 @@ func (f *lineFetch) vote(turn int64) {
 }
 
 // fetchNextLocked ends an exchange, if m.fetch is on.
-func (m *Mailboxes) fetchNextLocked() {
+//
+//go:noinline
+func (m *Mailboxes) fetchNextLocked(c *Collective) {
 	m.e.mu.assertHeld()
 	f := &m.fetch
+	f.sent[m.exchange&1] = c.sentBytes(m)
 	f.ended = 0
 	if f.found {
 		f.ended, f.found = sys.Ticks(), false
 	}
 	f.on = f.ended != 0 || f.pays()
 	first, n := m.nextMessageLocked()
-	f.sent[(m.exchange+1)&1] = 0
 	if first == 0 {
 		return
 	}
 	for at := 0; at < n; at += mailboxLine {
 		prefetch(first + uintptr(at))
 	}
+}
+
+// sentBytes returns the length in its mailbox of the message of this exchange; 0 if none was sent. Sends come
+// after receives.
+func (c *Collective) sentBytes(m *Mailboxes) int {
+	last := len(c.exchange) - 1
+	if last < 0 || c.exchange[last].Kind != coll.Send {
+		return 0
+	}
+	return messageBytes(len(c.payload(m, &c.exchange[last])))
 }
 
 // nextMessageLocked returns the address and the length in its mailbox of this rank's message of the next

@@ -56,21 +56,36 @@ func TestMailboxes_SampleOfTwoExchanges(t *testing.T) {
 		m.timeLookLocked(&word)
 		require.True(t, f.on)
 		require.Positive(t, f.look)
-		m.fetchNextLocked()
+		c := &Collective{exchange: []coll.Step{{Kind: coll.Recv}}}
+		m.fetchNextLocked(c)
 		require.True(t, f.on)
+		require.Zero(t, f.votes)
 		m.exchange++
-		f.sends(m.exchange, mailboxLine)
+		f.begins()
 		require.NotZero(t, f.votes)
 		f.votes = -1
-		m.fetchNextLocked()
+		m.fetchNextLocked(c)
 		require.False(t, f.on)
 		f.votes = 1
-		m.fetchNextLocked()
+		m.fetchNextLocked(c)
 		require.True(t, f.on, "fetching pays")
 		return nil
 	})
 	more := newLineFetch(3)
 	require.EqualValues(t, uint64(math.MaxUint64), more.due, "ranks without a single peer do not fetch")
+}
+
+// TestCollective_SentBytes: of the message of an exchange with its flag, in whole lines.
+func TestCollective_SentBytes(t *testing.T) {
+	c := &Collective{Call: coll.Call{Operation: coll.OpBcast}}
+	c.memory[coll.Output] = make([]byte, 100)
+	recv := coll.Step{Kind: coll.Recv, Dst: coll.Span{Buf: coll.Output, Len: 100}}
+	send := coll.Step{Kind: coll.Send, Src: coll.Span{Buf: coll.Output, Len: 100}}
+	require.Zero(t, c.sentBytes(nil))
+	c.exchange = []coll.Step{recv}
+	require.Zero(t, c.sentBytes(nil))
+	c.exchange = []coll.Step{recv, send}
+	require.Equal(t, 2*mailboxLine, c.sentBytes(nil))
 }
 
 // TestMailboxes_NextMessage: a rank expects to send as many bytes as two exchanges ago.
@@ -84,19 +99,20 @@ func TestMailboxes_NextMessage(t *testing.T) {
 		defer e.mu.Unlock()
 		b := &m.peers[1-m.rank]
 		area := b.peer.ch.QP().PrefetchAddr(b.mine)
+		next := (m.exchange + 1) & 1
 		m.fetch.votes = 1
-		m.fetch.sends(m.exchange+1, 3*mailboxLine)
+		m.fetch.sent[next] = 3 * mailboxLine
 		first, n := m.nextMessageLocked()
 		require.Equal(t, 3*mailboxLine, n)
 		require.EqualValues(t, m.slotEnd(m.exchange+1)-n, first-area, "the message ends where its slot does")
-		m.fetch.sends(m.exchange+1, fetchMost+mailboxLine)
+		m.fetch.sent[next] = fetchMost + mailboxLine
 		first, _ = m.nextMessageLocked()
 		require.Zero(t, first, "too long")
-		m.fetch.sends(m.exchange, mailboxLine)
-		m.fetch.sends(m.exchange+1, 0)
+		m.fetch.sent = [2]int{mailboxLine, mailboxLine}
+		m.fetch.sent[next] = 0
 		first, _ = m.nextMessageLocked()
 		require.Zero(t, first, "it sends nothing in every other exchange")
-		m.fetch.sends(m.exchange+1, mailboxLine)
+		m.fetch.sent[next] = mailboxLine
 		m.fetch.votes = 0
 		first, _ = m.nextMessageLocked()
 		require.Zero(t, first, "it does not pay")

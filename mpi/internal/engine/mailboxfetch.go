@@ -10,8 +10,8 @@ import (
 
 // lineFetch decides whether a rank that ends an exchange fetches the lines of its next message, which its
 // peer has read, for writing. That pays where a line takes longer from core to core than the rank takes to
-// the next exchange: the store then finds the line on its way. Otherwise the line comes early, and the peer, which
-// polls it, takes it back. So both times are sampled. This is for two ranks with a core each.
+// the next exchange: the store then finds the line on its way. Otherwise the line comes early, and the peer,
+// which polls it, takes it back. So both times are sampled. This is for two ranks with a core each.
 type lineFetch struct {
 	due   uint64 // the first exchange that waits from this one on is a sample
 	on    bool   // a sample is under way, or fetching pays

@@ -16,12 +16,12 @@ func TestLineFetch_PaysWhereLinesTakeLonger(t *testing.T) {
 	f := newLineFetch(2)
 	f.look = 100
 	require.False(t, f.pays())
-	f.vote(100)
+	f.vote(67)
 	require.False(t, f.pays(), "the line would come early")
-	f.vote(99)
+	f.vote(66)
 	require.False(t, f.pays(), "one sample for it, one against it")
 	for range 10 {
-		f.vote(99)
+		f.vote(66)
 	}
 	require.True(t, f.pays())
 	f.vote(1000)
@@ -31,7 +31,7 @@ func TestLineFetch_PaysWhereLinesTakeLonger(t *testing.T) {
 	}
 	require.False(t, f.pays())
 	for range fetchVotes + 1 {
-		f.vote(99)
+		f.vote(66)
 	}
 	require.True(t, f.pays())
 }

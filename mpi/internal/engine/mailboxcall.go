@@ -101,6 +101,9 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	e.mu.Lock()
 	m.exchange++
 	mc.begun++
+	if m.fetch.on {
+		m.fetch.begins()
+	}
 	c.mailboxes = m
 	c.begin()
 	err := e.stopped
@@ -121,6 +124,9 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 	}
 	if m.done, err = m.exchange, c.err; err == nil {
 		m.acknowledgeSendersLocked(c)
+		if m.fetch.on {
+			m.fetchNextLocked(c)
+		}
 	} else {
 		mc.giveUpLocked(m)
 	}
@@ -162,6 +168,9 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	m := c.mailboxes
 	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
 	word, room := c.awaited()
+	if m.exchange >= m.fetch.due {
+		m.timeLookLocked(word)
+	}
 	exchange := uint32(m.exchange)
 	looks := min(mailboxLooks, e.waiting.maxLooks)
 	for look := 1; look < looks && !e.mu.wanted(); look++ {

@@ -62,6 +62,8 @@ type Mailboxes struct {
 	segment [1]transport.Segment
 	head    [mailboxHead]byte
 	post    transport.SendWR
+
+	fetch lineFetch
 }
 
 // mailboxState is the state of the set-up of mailboxes.
@@ -145,7 +147,8 @@ func (mc *MailboxCalls) New(context uint32, tag int, ranks []int32, rank, size, 
 		depth = mailboxDepthMany
 	}
 	return &Mailboxes{e: e, context: context, tag: tag, ranks: ranks, rank: rank, size: size,
-		longest: longest, depth: depth, slot: slot, area: mailboxLine + depth*slot}
+		longest: longest, depth: depth, slot: slot, area: mailboxLine + depth*slot,
+		fetch: newLineFetch(size)}
 }
 
 func (m *Mailboxes) worldRank(rank int) int {

@@ -144,7 +144,7 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_REPLY_TIMEOUT=soon":    "must be a duration such as 10s, or never",
 		"WEFT_TAIL_LOOKS=0":          "not a whole number from 1 to 1000000",
 		"WEFT_EAGER_MAX=0":           "not a number of bytes from 1 on",
-		"WEFT_RENDEZVOUS=push":       "must be read or write",
+		"WEFT_RENDEZVOUS=push":       "must be auto, read or write",
 		"WEFT_CHECKSUM=crc32":        "must be auto, on or off",
 		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
 		"WEFT_PEER_TIMEOUT=99ms":     "must be at least 100ms",

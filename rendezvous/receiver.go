@@ -16,6 +16,9 @@ type ReceiverConfig struct {
 	// Grant disables Reads: receivers grant their buffers, and senders write. A device without Reads always
 	// works like this.
 	Grant bool
+	// GrantContiguous does so for contiguous buffers. Its sender need not wait for a FIN: it is done when its
+	// Writes are, which a provider that copies what it sends completes at once.
+	GrantContiguous bool
 	// Share lets the senders of long messages copy a part of them, if queue pairs copy immediately. It is for
 	// ranks with a core each.
 	Share bool
@@ -41,8 +44,10 @@ func orDefault(n, without int) int {
 type Receiver struct {
 	pd        transport.PD
 	piece     int
-	depth     int
-	grants    bool // receivers grant their buffers, and senders write
+	depth     int  // of Reads
+	maxGrants int  // of a channel, open
+	grants    bool // there are no Reads
+	grantsAll bool // contiguous buffers are granted
 	copies    bool // queue pairs can copy the peer's memory immediately
 	shares    bool // and senders copy a part
 	budget    int  // bytes that this pass may still copy
@@ -91,6 +96,7 @@ type fetch struct {
 	token      uint64 // the caller's cookie, returned unchanged, as a wr_id
 	next       *fetch
 	method     transferMethod
+	depth      int      // how many Reads or grants of the channel may be under way for it to ask for another
 	into       segments // the user's buffer, if the message is received directly
 	staged     staged   // otherwise
 }
@@ -134,14 +140,12 @@ func (t *fetch) wrID() uint64 {
 
 // NewReceiver makes the receiving side of a rank whose channels use pd.
 func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
-	attr, depth := pd.DeviceAttr(), orDefault(c.Depth, defaultDepth)
+	attr := pd.DeviceAttr()
 	grant := c.Grant || attr.MaxReads == 0
-	if grant {
-		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
-	}
 	copies := attr.DirectCopies && !grant
-	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
-		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
+	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: orDefault(c.Depth, defaultDepth),
+		maxGrants: min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants), grants: grant,
+		grantsAll: grant || c.GrantContiguous, copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite},
 		views: transport.ViewRegistrarOf(pd)}
 }
@@ -156,8 +160,9 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	t := r.start(s, token)
 	rights := transport.LocalWrite
 	switch {
-	case r.grants:
-		t.method, rights = byGrants{}, rights|transport.RemoteWrite
+	case r.grantsAll:
+		t.method, t.depth = byGrants{}, r.maxGrants
+		rights |= transport.RemoteWrite | transport.SoleWriter // the key goes to one peer, for one Write
 	case len(bufs) == 1 && l.shareable(&s, len(bufs[0])):
 		t.method, rights = byBothEnds{}, rights|transport.RemoteWrite
 	}
@@ -187,7 +192,7 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 // start allocates a fetch for an announced message, by Reads unless the caller changes the method.
 func (r *Receiver) start(s Source, token uint64) *fetch {
 	t := r.alloc()
-	t.source, t.token, t.method = s, token, byReads{}
+	t.source, t.token, t.method, t.depth = s, token, byReads{}, r.depth
 	t.want, t.asked, t.arrived = 0, 0, 0
 	return t
 }
@@ -266,7 +271,7 @@ func (r *Receiver) Progress(c *channel.Channel) (err error) {
 			return err
 		}
 	}
-	for l.first != nil && l.inFlight < r.depth {
+	for l.first != nil && l.inFlight < l.first.depth {
 		t := l.first
 		if asked, err := t.method.ask(r, l, t); !asked {
 			return err

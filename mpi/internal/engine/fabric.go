@@ -74,7 +74,7 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err
 	}
-	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
+	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && c.Rendezvous != RendezvousWrite
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
 		if f.handler, err = e.completionHandler.start(f.Device); err != nil {
@@ -90,7 +90,8 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	share := c.SpinTime > 0 // the sender can copy while it waits
 	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece, Share: share})
 	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Share: share,
-		Grant: c.Grant || f.reads == 0, Place: e.views.place})
+		Grant:           c.Rendezvous == RendezvousWrite || f.reads == 0,
+		GrantContiguous: c.Rendezvous == RendezvousAuto && !attr.DirectCopies, Place: e.views.place})
 	return f, nil
 }
 

@@ -140,7 +140,7 @@ func TestCTS_OfNothing(t *testing.T) {
 	l.settle(t, false)
 	refused(l.a.ch, same) // it is over
 
-	l.a.snd = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1})
+	l.a.snd = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1, Piece: 1})
 	_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
 	require.NoError(t, err)
 	require.True(t, ok)

@@ -44,14 +44,15 @@ func orDefault(n, without int) int {
 type Receiver struct {
 	pd        transport.PD
 	piece     int
-	depth     int  // of Reads
-	maxGrants int  // of a channel, open
-	grants    bool // there are no Reads
-	grantsAll bool // contiguous buffers are granted
-	copies    bool // queue pairs can copy the peer's memory immediately
-	shares    bool // and senders copy a part
-	budget    int  // bytes that this pass may still copy
-	stopped   bool // the budget was too small for the next copy
+	depth     int              // of Reads
+	maxGrants int              // of a channel, open
+	grants    bool             // there are no Reads
+	grantsAll bool             // contiguous buffers are granted
+	copies    bool             // queue pairs can copy the peer's memory immediately
+	shares    bool             // and senders copy a part
+	budget    int              // bytes that this pass may still copy
+	stopped   bool             // the budget was too small for the next copy
+	gathering *channel.Channel // see Gather
 	table     []*fetch
 	free      *fetch
 	inUse     int // fetches, and unsent ends of announcements
@@ -73,6 +74,7 @@ type channelQueue struct {
 	finsSent    int    // of these
 	spareRecvs  int    // receive requests posted for grants that failed
 	queueFull   bool   // the send queue was full, or the pass may copy no more: try again in the next pass
+	held        bool   // CTSs were posted that may share a write with others
 
 	shared  sharedCopies
 	ends    finWriter
@@ -258,20 +260,33 @@ func (r *Receiver) queue(c *channel.Channel) *channelQueue {
 	return l
 }
 
+// Gather makes Progress of a channel do nothing until Gather(nil), so that what several messages that arrived
+// together give occasion to goes out together. Call Progress then.
+func (r *Receiver) Gather(c *channel.Channel) { r.gathering = c }
+
 // Progress posts the Reads and FINs, and sends the CTSs, for which there is room. Call it after completions
 // of the channel's QP, and when credits have arrived.
 func (r *Receiver) Progress(c *channel.Channel) (err error) {
 	l := r.queues[c]
-	if l == nil {
+	if l == nil || c == r.gathering {
 		return nil
 	}
+	err = r.advance(c, l)
+	if l.held {
+		l.held = false
+		c.QP().Flush()
+	}
+	return err
+}
+
+func (r *Receiver) advance(c *channel.Channel, l *channelQueue) (err error) {
 	l.queueFull = false
 	if len(l.pendingFINs) > 0 {
 		if err := r.sendFINs(c, l); err != nil || l.queueFull {
 			return err
 		}
 	}
-	for l.first != nil && l.inFlight < l.first.depth {
+	for l.first != nil && l.inFlight < l.first.depth && !l.granted.enough() {
 		t := l.first
 		if asked, err := t.method.ask(r, l, t); !asked {
 			return err
@@ -301,7 +316,7 @@ func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 		switch {
 		case d.Withdrawn || d.ID&endsWithATS != 0:
 			var sent bool
-			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, d); !sent && !l.queueFull &&
+			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, false, d); !sent && !l.queueFull &&
 				err == nil {
 				return nil
 			}
@@ -330,11 +345,11 @@ func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
 	return l != nil && l.queueFull
 }
 
-// sendControl sends a control message with a body of n bytes. If it was not sent, full says that the send
-// queue was full; otherwise credits are missing.
-func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
+// sendControl sends a control message with a body of n bytes; with more set, Flush of the QP must follow. If
+// it was not sent, full says that the send queue was full; otherwise credits are missing.
+func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int, more bool,
 	m M) (sent, full bool, err error) {
-	sent, err = c.TrySendControl(k, n, false, func(body []byte) error {
+	sent, err = c.TrySendControl(k, n, more, func(body []byte) error {
 		full = true
 		m.Append(body[:0])
 		return nil

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -123,6 +124,13 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 // HugePages reports whether memory of this process that others often read is moved to huge pages.
 func (e *Engine) HugePages() bool {
 	return slices.ContainsFunc(e.fabrics, func(f *fabric) bool { return f.Device.Query().HugePages })
+}
+
+// gather makes announced messages of a channel wait, until gather(nil), for the progress that follows then:
+// what goes out for several of them goes together.
+func (f *fabric) gather(c *channel.Channel) {
+	f.sender.Gather(c)
+	f.receiver.Gather(c)
 }
 
 // rendezvousIdle reports whether no announced message is under way.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/transport/shm"
 )
 
 // TestRandomMixture has every rank send to every other, sizes and tags at random, through blocking and
@@ -47,12 +49,13 @@ func TestRandomMixture_OfGrants(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for how, granted := range map[Rendezvous]bool{RendezvousAuto: true, RendezvousRead: false, RendezvousWrite: true} {
+	for how, granted := range map[Rendezvous]bool{RendezvousAuto: true, RendezvousRead: false,
+		RendezvousWrite: true} {
 		w := worldOf(t, fabrics["tcp"](t, 1, 3), Config{EagerLimit: 100, Rendezvous: how})
 		ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
 		requireGranted(t, w, granted)
 	}
-	w := worldOf(t, fabrics["shm"](t, 1, 3), Config{EagerLimit: 100})
+	w := worldOf(t, shmDevices(t, 3, shm.Options{}), Config{EagerLimit: 100})
 	ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
 	requireGranted(t, w, false)
 }

@@ -60,7 +60,8 @@ func TestStatistics_H5_Lanes(t *testing.T) {
 // TestStatistics_R2_BytesCopied: between hosts, where frames have checksums, no byte of a message that the
 // receiver reads is copied before it goes out; the table says so. Seen to fail without transport.Unchanging.
 func TestStatistics_R2_BytesCopied(t *testing.T) {
-	r := launch(t, 2, longMessages, "WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on", "WEFT_STATS=1")
+	r := launch(t, 2, longMessages, "WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on", "WEFT_STATS=1",
+		"WEFT_RENDEZVOUS=read")
 	require.NoError(t, r.Failure, r.Err)
 	require.Contains(t, r.Err,
 		"weft: rank 1 read 4194304 bytes; 0 of them were copied first: 0.00 per byte moved")

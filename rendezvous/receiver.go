@@ -145,9 +145,11 @@ func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
 	attr := pd.DeviceAttr()
 	grant := c.Grant || attr.MaxReads == 0
 	copies := attr.DirectCopies && !grant
-	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: orDefault(c.Depth, defaultDepth),
-		maxGrants: min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants), grants: grant,
-		grantsAll: grant || c.GrantContiguous, copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
+	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece),
+		depth:     orDefault(c.Depth, defaultDepth),
+		maxGrants: min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants),
+		grants:    grant, grantsAll: grant || c.GrantContiguous,
+		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite},
 		views: transport.ViewRegistrarOf(pd)}
 }
@@ -316,8 +318,8 @@ func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 		switch {
 		case d.Withdrawn || d.ID&endsWithATS != 0:
 			var sent bool
-			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, false, d); !sent && !l.queueFull &&
-				err == nil {
+			sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, false, d)
+			if !sent && !l.queueFull && err == nil {
 				return nil
 			}
 		case d.ID&endsWithWord != 0:
@@ -347,8 +349,8 @@ func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
 
 // sendControl sends a control message with a body of n bytes; with more set, Flush of the QP must follow. If
 // it was not sent, full says that the send queue was full; otherwise credits are missing.
-func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int, more bool,
-	m M) (sent, full bool, err error) {
+func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
+	more bool, m M) (sent, full bool, err error) {
 	sent, err = c.TrySendControl(k, n, more, func(body []byte) error {
 		full = true
 		m.Append(body[:0])

@@ -128,7 +128,8 @@ func (s *Sender) advance(c *channel.Channel, of *channelSends) (err error) {
 // mayWrite reports whether a Write of n bytes may be posted beside those in flight: more of them if they are
 // short.
 func (s *Sender) mayWrite(of *channelSends, n uint64) bool {
-	return of.inFlight < s.depth || of.inFlight < MaxOpenGrants && uint64(of.inFlight)*n < uint64(s.depth)*s.piece
+	return of.inFlight < s.depth ||
+		of.inFlight < MaxOpenGrants && uint64(of.inFlight)*n < uint64(s.depth)*s.piece
 }
 
 // Idle reports whether nothing is in progress, on any channel: Progress then has nothing to do.

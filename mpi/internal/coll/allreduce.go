@@ -88,7 +88,8 @@ func allreduceRing(s *Schedule, rank, size, count, elemSize int) {
 }
 
 // pairBlock is the longest block of an Allreduce of two ranks, in bytes. Each of its messages has half of it;
-// longer ones leave the second-level cache before the other core reads them, and over TCP take a tenth longer.
+// longer ones leave the second-level cache before the other core reads them, and take a tenth longer over
+// TCP.
 const pairBlock = 1 << 20
 
 // allreducePair is allreduceHalving of two ranks, in blocks: while the ranks exchange what they have combined

@@ -31,3 +31,15 @@ func TestAllreducePair(t *testing.T) {
 		}
 	}
 }
+
+// TestAllreduceOfTwoRanksOverLoopback goes in one exchange up to the length from which halves pay, and then in
+// blocks.
+func TestAllreduceOfTwoRanksOverLoopback(t *testing.T) {
+	for bytes, want := range map[int]string{256 << 10: "recursive-doubling", 512 << 10: "recursive-doubling",
+		1 << 20: "rabenseifner", 4 << 20: "rabenseifner"} {
+		c := Call{Operation: OpAllreduce, Size: 2, Count: bytes / 4, ElemSize: 4, Commutative: true,
+			Fabric: Loopback}
+		i, _ := operations[OpAllreduce].cheapest(&c)
+		require.Equal(t, want, operations[OpAllreduce].algorithms[i].name, "%d bytes", bytes)
+	}
+}

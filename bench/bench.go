@@ -320,7 +320,7 @@ var ofTheJob = []*Benchmark{
 		},
 		Besides: []map[string]string{{setting.Checksum.Name: "on"}},
 		defaults: map[string]string{setting.Fabric.Name: "tcp", setting.Checksum.Name: "off",
-			setting.EagerMax.Name: "512"}},
+			setting.EagerMax.Name: "512", setting.Rendezvous.Name: "read"}},
 	{Name: "holes", Short: "what a lost lane costs, placed at once and for a receiver that waits", Ranks: 1,
 		Start: 1,
 		title: "Holes", spec: gaps, runAll: holes,

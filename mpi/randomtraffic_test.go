@@ -25,7 +25,8 @@ var mixtures = map[string]struct {
 	// one is a rendezvous, and no other
 	limit int
 }{
-	"AsIs": {nil, "acked", "refused shrunk granted", 0},
+	"AsIs": {nil, "acked", "refused shrunk", 0},
+	"Read": {[]string{"WEFT_RENDEZVOUS=read"}, "acked", "refused shrunk granted", 0},
 	"FourPhases": {[]string{"WEFT_PHASES=200,1000,4000,131072", "WEFT_VECTOR=largest", "WEFT_CHECKSUM=on"},
 		"acked", "refused shrunk", 0},
 	// three small channels fit, and nothing more

@@ -60,7 +60,8 @@ func TestStatistics_H5_Lanes(t *testing.T) {
 // TestStatistics_R2_BytesCopied: between hosts, where frames have checksums, no byte of a message that the
 // receiver reads is copied before it goes out; the table says so. Seen to fail without transport.Unchanging.
 func TestStatistics_R2_BytesCopied(t *testing.T) {
-	r := launch(t, 2, longMessages, "WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on", "WEFT_STATS=1")
+	r := launch(t, 2, longMessages, "WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on", "WEFT_STATS=1",
+		"WEFT_RENDEZVOUS=read")
 	require.NoError(t, r.Failure, r.Err)
 	require.Contains(t, r.Err,
 		"weft: rank 1 read 4194304 bytes; 0 of them were copied first: 0.00 per byte moved")
@@ -145,7 +146,7 @@ func TestSettings_E9_NonsenseIsRefused(t *testing.T) {
 		"WEFT_REPLY_TIMEOUT=soon":    "must be a duration such as 10s, or never",
 		"WEFT_TAIL_LOOKS=0":          "not a whole number from 1 to 1000000",
 		"WEFT_EAGER_MAX=0":           "not a number of bytes from 1 on",
-		"WEFT_RENDEZVOUS=push":       "must be read or write",
+		"WEFT_RENDEZVOUS=push":       "must be auto, read or write",
 		"WEFT_CHECKSUM=crc32":        "must be auto, on or off",
 		"WEFT_UNEXPECTED_MAX=64 KiB": "not a number of bytes",
 		"WEFT_PEER_TIMEOUT=99ms":     "must be at least 100ms",

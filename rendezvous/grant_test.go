@@ -140,7 +140,7 @@ func TestCTS_OfNothing(t *testing.T) {
 	l.settle(t, false)
 	refused(l.a.ch, same) // it is over
 
-	l.a.snd = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1})
+	l.a.snd = rendezvous.NewSender(l.A.PD(), rendezvous.SenderConfig{Depth: 1, Piece: 1})
 	_, ok, err := l.a.snd.TrySendRTS(l.a.ch, eager.Envelope{}, pattern(0, 1, 90), 0, false)
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -377,4 +377,66 @@ func FuzzGrantEnd(f *testing.F) {
 		require.Equal(t, len(imms), given)
 		l.close(t)
 	})
+}
+
+// TestGrant_OfMessagesThatArriveTogether: their CTSs, and the Writes of several CTSs, are posted together, and
+// flushed once.
+func TestGrant_OfMessagesThatArriveTogether(t *testing.T) {
+	l := open(t, rendezvous.ReceiverConfig{Grant: true})
+	var posted []string
+	l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
+		if name := nameOf(wr); name == "CTS" || wr.Op == transport.OpWriteImm {
+			require.NotZero(t, wr.Flags&transport.FlagMore)
+			posted = append(posted, name)
+		}
+	}
+	const messages = 3
+	for i := range messages {
+		ok, err := l.a.announce(pattern(0, i, 30), false)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	require.NoError(t, l.Drive())
+	l.b.rcv.Gather(l.b.ch)
+	require.NoError(t, l.b.receive(messages))
+	require.NoError(t, l.Drive())
+	require.Empty(t, posted)
+	l.b.rcv.Gather(nil)
+	require.NoError(t, l.b.rcv.Progress(l.b.ch))
+	require.NoError(t, l.Drive())
+	require.Len(t, posted, messages)
+	l.a.snd.Gather(l.a.ch)
+	require.NoError(t, l.a.receive(messages))
+	require.NoError(t, l.Drive())
+	require.Equal(t, messages, l.a.granted)
+	require.Len(t, posted, messages, "no Write yet")
+	l.a.snd.Gather(nil)
+	l.settle(t, false)
+	require.Len(t, posted, 2*messages)
+	l.close(t)
+}
+
+// TestGrant_AtMost2MiBOrTwoMessages are granted at once.
+func TestGrant_AtMost2MiBOrTwoMessages(t *testing.T) {
+	for n, want := range map[int]int{100 << 10: 21, 1 << 20: 2, 3 << 20: 2} {
+		l := openPhases(t, []int{2000}, rendezvous.ReceiverConfig{Grant: true})
+		open, maxOpen := 0, 0
+		l.Carried = func(_ *channeltest.End, wr *transport.SendWR, _ []byte) {
+			switch {
+			case wr.Op == transport.OpWriteImm:
+				open--
+			case wr.Op == transport.OpWrite && len(wr.Local) == 1 && nameOf(wr) == "CTS":
+				open++
+				maxOpen = max(maxOpen, open)
+			}
+		}
+		for i := range 25 {
+			ok, err := l.a.announce(pattern(0, i, n), false)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		l.settle(t, false)
+		require.Equal(t, want, maxOpen, "of %d bytes", n)
+		l.close(t)
+	}
 }

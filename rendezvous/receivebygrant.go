@@ -12,6 +12,7 @@ import (
 // that a duplicate end names no grant.
 type openGrants struct {
 	open  uint64 // one bit per index
+	bytes int    // that are granted
 	count uint32
 	list  []openGrant // MaxOpenGrants entries, once there is a grant
 }
@@ -40,8 +41,15 @@ func (g *openGrants) add(to *fetch, bytes int) {
 	place := number % MaxOpenGrants
 	g.list[place] = openGrant{number, to, bytes}
 	g.open |= 1 << place
+	g.bytes += bytes
 	g.count++
 }
+
+// enough reports whether no more should be granted now: what is under way fills caches and socket buffers.
+// Two grants are always open, so that one follows the other without a pause.
+func (g *openGrants) enough() bool { return g.bytes >= grantWindow && g.open&(g.open-1) != 0 }
+
+const grantWindow = 2 << 20 // bytes
 
 // take removes a grant; its message is nil if no open grant has this number.
 func (g *openGrants) take(number uint32) (o openGrant) {
@@ -49,6 +57,7 @@ func (g *openGrants) take(number uint32) (o openGrant) {
 	if g.open>>place&1 != 0 && g.list[place].number == number {
 		o, g.list[place].to = g.list[place], nil
 		g.open &^= 1 << place
+		g.bytes -= o.bytes
 	}
 	return o
 }
@@ -79,9 +88,10 @@ func (r *Receiver) grant(l *channelQueue, t *fetch, cts CTS) (sent bool, err err
 		l.spareRecvs++
 	}
 	cts.ID, cts.Grant = t.source.ID, uint64(l.granted.next())
-	if sent, l.queueFull, err = sendControl(l.c, channel.CTS, ctsLen, cts); !sent {
+	if sent, l.queueFull, err = sendControl(l.c, channel.CTS, ctsLen, true, cts); !sent {
 		return false, err
 	}
+	l.held = true
 	l.spareRecvs--
 	l.granted.add(t, int(cts.Length))
 	t.asked += int(cts.Length)

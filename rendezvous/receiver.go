@@ -16,6 +16,9 @@ type ReceiverConfig struct {
 	// Grant disables Reads: receivers grant their buffers, and senders write. A device without Reads always
 	// works like this.
 	Grant bool
+	// GrantContiguous does so for contiguous buffers. Its sender need not wait for a FIN: it is done when its
+	// Writes are, which a provider that copies what it sends completes at once.
+	GrantContiguous bool
 	// Share lets the senders of long messages copy a part of them, if queue pairs copy immediately. It is for
 	// ranks with a core each.
 	Share bool
@@ -41,12 +44,15 @@ func orDefault(n, without int) int {
 type Receiver struct {
 	pd        transport.PD
 	piece     int
-	depth     int
-	grants    bool // receivers grant their buffers, and senders write
-	copies    bool // queue pairs can copy the peer's memory immediately
-	shares    bool // and senders copy a part
-	budget    int  // bytes that this pass may still copy
-	stopped   bool // the budget was too small for the next copy
+	depth     int              // of Reads
+	maxGrants int              // of a channel, open
+	grants    bool             // there are no Reads
+	grantsAll bool             // contiguous buffers are granted
+	copies    bool             // queue pairs can copy the peer's memory immediately
+	shares    bool             // and senders copy a part
+	budget    int              // bytes that this pass may still copy
+	stopped   bool             // the budget was too small for the next copy
+	gathering *channel.Channel // see Gather
 	table     []*fetch
 	free      *fetch
 	inUse     int // fetches, and unsent ends of announcements
@@ -68,6 +74,7 @@ type channelQueue struct {
 	finsSent    int    // of these
 	spareRecvs  int    // receive requests posted for grants that failed
 	queueFull   bool   // the send queue was full, or the pass may copy no more: try again in the next pass
+	held        bool   // CTSs were posted that may share a write with others
 
 	shared  sharedCopies
 	ends    finWriter
@@ -91,6 +98,7 @@ type fetch struct {
 	token      uint64 // the caller's cookie, returned unchanged, as a wr_id
 	next       *fetch
 	method     transferMethod
+	depth      int      // how many Reads or grants of the channel may be under way for it to ask for another
 	into       segments // the user's buffer, if the message is received directly
 	staged     staged   // otherwise
 }
@@ -134,13 +142,13 @@ func (t *fetch) wrID() uint64 {
 
 // NewReceiver makes the receiving side of a rank whose channels use pd.
 func NewReceiver(pd transport.PD, c ReceiverConfig) *Receiver {
-	attr, depth := pd.DeviceAttr(), orDefault(c.Depth, defaultDepth)
+	attr := pd.DeviceAttr()
 	grant := c.Grant || attr.MaxReads == 0
-	if grant {
-		depth = min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants)
-	}
 	copies := attr.DirectCopies && !grant
-	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece), depth: depth, grants: grant,
+	return &Receiver{pd: pd, piece: orDefault(c.Piece, defaultPiece),
+		depth:     orDefault(c.Depth, defaultDepth),
+		maxGrants: min(orDefault(c.Depth, MaxOpenGrants), MaxOpenGrants),
+		grants:    grant, grantsAll: grant || c.GrantContiguous,
 		copies: copies, shares: copies && c.Share, queues: map[*channel.Channel]*channelQueue{},
 		place: c.Place, stages: stages{pd: pd, rights: transport.LocalWrite | transport.RemoteWrite},
 		views: transport.ViewRegistrarOf(pd)}
@@ -156,8 +164,9 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 	t := r.start(s, token)
 	rights := transport.LocalWrite
 	switch {
-	case r.grants:
-		t.method, rights = byGrants{}, rights|transport.RemoteWrite
+	case r.grantsAll:
+		t.method, t.depth = byGrants{}, r.maxGrants
+		rights |= transport.RemoteWrite | transport.SoleWriter // the key goes to one peer, for one Write
 	case len(bufs) == 1 && l.shareable(&s, len(bufs[0])):
 		t.method, rights = byBothEnds{}, rights|transport.RemoteWrite
 	}
@@ -187,7 +196,7 @@ func (r *Receiver) Start(c *channel.Channel, s Source, bufs [][]byte, token uint
 // start allocates a fetch for an announced message, by Reads unless the caller changes the method.
 func (r *Receiver) start(s Source, token uint64) *fetch {
 	t := r.alloc()
-	t.source, t.token, t.method = s, token, byReads{}
+	t.source, t.token, t.method, t.depth = s, token, byReads{}, r.depth
 	t.want, t.asked, t.arrived = 0, 0, 0
 	return t
 }
@@ -253,20 +262,33 @@ func (r *Receiver) queue(c *channel.Channel) *channelQueue {
 	return l
 }
 
+// Gather makes Progress of a channel do nothing until Gather(nil), so that what several messages that arrived
+// together give occasion to goes out together. Call Progress then.
+func (r *Receiver) Gather(c *channel.Channel) { r.gathering = c }
+
 // Progress posts the Reads and FINs, and sends the CTSs, for which there is room. Call it after completions
 // of the channel's QP, and when credits have arrived.
 func (r *Receiver) Progress(c *channel.Channel) (err error) {
 	l := r.queues[c]
-	if l == nil {
+	if l == nil || c == r.gathering {
 		return nil
 	}
+	err = r.advance(c, l)
+	if l.held {
+		l.held = false
+		c.QP().Flush()
+	}
+	return err
+}
+
+func (r *Receiver) advance(c *channel.Channel, l *channelQueue) (err error) {
 	l.queueFull = false
 	if len(l.pendingFINs) > 0 {
 		if err := r.sendFINs(c, l); err != nil || l.queueFull {
 			return err
 		}
 	}
-	for l.first != nil && l.inFlight < r.depth {
+	for l.first != nil && l.inFlight < l.first.depth && !l.granted.enough() {
 		t := l.first
 		if asked, err := t.method.ask(r, l, t); !asked {
 			return err
@@ -296,8 +318,8 @@ func (r *Receiver) sendFINs(c *channel.Channel, l *channelQueue) (err error) {
 		switch {
 		case d.Withdrawn || d.ID&endsWithATS != 0:
 			var sent bool
-			if sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, d); !sent && !l.queueFull &&
-				err == nil {
+			sent, l.queueFull, err = sendControl(c, channel.ATS, atsLen, false, d)
+			if !sent && !l.queueFull && err == nil {
 				return nil
 			}
 		case d.ID&endsWithWord != 0:
@@ -325,11 +347,11 @@ func (r *Receiver) SendQueueFull(c *channel.Channel) bool {
 	return l != nil && l.queueFull
 }
 
-// sendControl sends a control message with a body of n bytes. If it was not sent, full says that the send
-// queue was full; otherwise credits are missing.
+// sendControl sends a control message with a body of n bytes; with more set, Flush of the QP must follow. If
+// it was not sent, full says that the send queue was full; otherwise credits are missing.
 func sendControl[M interface{ Append([]byte) []byte }](c *channel.Channel, k channel.Kind, n int,
-	m M) (sent, full bool, err error) {
-	sent, err = c.TrySendControl(k, n, false, func(body []byte) error {
+	more bool, m M) (sent, full bool, err error) {
+	sent, err = c.TrySendControl(k, n, more, func(body []byte) error {
 		full = true
 		m.Append(body[:0])
 		return nil

@@ -26,7 +26,7 @@ func (r *Receiver) StartStaged(c *channel.Channel, s Source, at, want int, token
 	t := r.start(s, token)
 	t.staged.base, t.want, t.method = at, want, stagedReads{}
 	if r.grants || s.Key == 0 {
-		t.method = stagedGrants{}
+		t.method, t.depth = stagedGrants{}, r.maxGrants
 	}
 	if t.staged.in, err = r.stages.take(); err != nil {
 		r.inUse--

@@ -16,6 +16,7 @@ type channelWrites struct {
 	grants    []grant // with Writes to post, in the order of their CTSs
 	inFlight  int     // Writes
 	queueFull bool    // the send queue had no room for the next one
+	held      bool    // Writes were posted that may share a write of the provider with others
 
 	write  transport.SendWR
 	local  [1]transport.SGE
@@ -68,21 +69,36 @@ func (s *Sender) OnCTS(c *channel.Channel, cts CTS) error {
 // the channel's QP, and when credits have arrived.
 func (s *Sender) Progress(c *channel.Channel) (err error) {
 	of := s.channels[c]
-	if of == nil {
+	if of == nil || c == s.gathering {
 		return nil
 	}
+	err = s.advance(c, of)
+	if of.held {
+		of.held = false
+		c.QP().Flush()
+	}
+	return err
+}
+
+// Gather is Receiver.Gather for this side.
+func (s *Sender) Gather(c *channel.Channel) { s.gathering = c }
+
+func (s *Sender) advance(c *channel.Channel, of *channelSends) (err error) {
 	of.queueFull = false
 	if len(of.withdrawals) > 0 {
 		if err := s.sendWithdrawals(c, of); err != nil {
 			return err
 		}
 	}
-	for len(of.grants) > 0 && of.inFlight < s.depth {
+	for len(of.grants) > 0 {
 		g := &of.grants[0]
 		i := indexOf(g.ID)
 		e := &s.table[i]
 		w := &e.written
 		n := min(s.piece, g.Length-g.posted)
+		if !s.mayWrite(of, n) {
+			return nil
+		}
 		of.remote[0] = transport.Segment{Key: g.Key, Offset: g.Offset + g.posted, Length: n}
 		of.write.Local, of.write.Remote = of.local[:], of.remote[:]
 		if e.gathered.from == nil {
@@ -97,6 +113,7 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 		if of.queueFull, err = post(c.QP(), &of.write); of.queueFull || err != nil {
 			return err
 		}
+		of.held = true
 		of.inFlight++
 		w.inFlight++
 		w.asked += n
@@ -106,6 +123,13 @@ func (s *Sender) Progress(c *channel.Channel) (err error) {
 		}
 	}
 	return nil
+}
+
+// mayWrite reports whether a Write of n bytes may be posted beside those in flight: more of them if they are
+// short.
+func (s *Sender) mayWrite(of *channelSends, n uint64) bool {
+	return of.inFlight < s.depth ||
+		of.inFlight < MaxOpenGrants && uint64(of.inFlight)*n < uint64(s.depth)*s.piece
 }
 
 // Idle reports whether nothing is in progress, on any channel: Progress then has nothing to do.

@@ -52,6 +52,7 @@ type Sender struct {
 	stages    stages
 	readable  bool // peers can copy memory immediately, by its key
 	shared    sharing
+	gathering *channel.Channel        // see Gather
 	scratch   []byte                  // for fillers; nil until there is one, and if ranks share cores
 	views     transport.ViewRegistrar // nil if the device does not support views
 }
@@ -59,7 +60,7 @@ type Sender struct {
 // SenderConfig says how messages are written into granted buffers. A zero field selects its default.
 type SenderConfig struct {
 	Piece int // transfer size: bytes of one Write; 1 MiB
-	Depth int // Writes of one channel in flight; 8
+	Depth int // Writes of one channel in flight, 8; more if they are shorter than Piece
 	// Share lets the sender copy a part of long messages while their receivers fetch them, if queue pairs
 	// copy immediately and can map memory. It also lets it bypass the caches for bytes that receivers read
 	// next. It is for ranks with a core each.
@@ -227,7 +228,7 @@ func (s *Sender) sends(c *channel.Channel) *channelSends {
 	of := s.channels[c]
 	if of == nil {
 		of = &channelSends{c: c}
-		of.write.Flags = transport.FlagSignaled
+		of.write.Flags = transport.FlagSignaled | transport.FlagMore
 		s.channels[c] = of
 	}
 	s.lastOf = of

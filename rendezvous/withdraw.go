@@ -61,7 +61,7 @@ func (s *Sender) sendWithdrawals(c *channel.Channel, of *channelSends) error {
 		if _, open := s.find(c, id); !open {
 			continue
 		}
-		ok, full, err := sendControl(c, channel.Withdraw, withdrawLen, Withdraw{ID: id})
+		ok, full, err := sendControl(c, channel.Withdraw, withdrawLen, false, Withdraw{ID: id})
 		of.queueFull = full
 		if !ok {
 			return err

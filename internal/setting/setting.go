@@ -104,9 +104,9 @@ var (
 	EagerMax = &Setting{"WEFT_EAGER_MAX", "",
 		"largest message that is copied through slots, such as 4K; receivers fetch larger ones; empty " +
 			"for what the largest slot carries"}
-	Rendezvous = &Setting{"WEFT_RENDEZVOUS", "read",
-		"how the bytes of large messages move: read by the receiver, or written (write) by the sender " +
-			"into the receiver's buffer"}
+	Rendezvous = &Setting{"WEFT_RENDEZVOUS", "auto",
+		"how the bytes of large messages move: read by the receiver, written (write) by the sender " +
+			"into the receiver's buffer, or auto: read over shared memory and into views, else written"}
 	UnexpectedMax = &Setting{"WEFT_UNEXPECTED_MAX", "64M",
 		"maximum bytes of unexpected messages (those without a receive) that a rank keeps; beyond it, " +
 			"the payload stays with the sender"}

@@ -90,6 +90,26 @@ func (c *Call) time(w work) float64 {
 	return max(path, all/float64(c.Processors))
 }
 
+// inHalves returns the cost of an Allreduce that first combines parts, and then gathers them.
+func inHalves(w func(n, bytes float64, c *Call) work) func(c *Call) float64 {
+	return func(c *Call) float64 {
+		b := float64(c.bytes())
+		return c.time(w(float64(c.Size), b, c)) + c.pairSetup(b)
+	}
+}
+
+// pairSetup returns what the second round of announced messages costs two ranks: each waits for the other's
+// grant.
+func (c *Call) pairSetup(b float64) float64 {
+	if c.Size != 2 || c.Fabric != Loopback || b <= 2*largestSlot {
+		return 0
+	}
+	return 20000
+}
+
+// largestSlot is what the largest slots carry.
+const largestSlot = 64 << 10
+
 // announced estimates the share of messages that are sent by rendezvous, by their mean length.
 func announced(bytes, messages float64) float64 {
 	if messages == 0 {
@@ -226,8 +246,8 @@ var costs = [operationCount]map[string]func(c *Call) float64{
 	},
 	OpAllreduce: {
 		"recursive-doubling": of(doublingWork),
-		"rabenseifner":       of(halvingWork(true)),
-		"ring":               of(ringWork),
+		"rabenseifner":       inHalves(halvingWork(true)),
+		"ring":               inHalves(ringWork),
 		"reduce-bcast": of(func(n, b float64, c *Call) work {
 			return reduceTreeWork(n, b, c).plus(treeWork(n, b, c))
 		}),

@@ -59,14 +59,23 @@ var (
 	ErrLimit    = errors.New("limit reached")
 )
 
+// Rendezvous says how the bytes of large messages move.
+type Rendezvous uint8
+
+const (
+	// RendezvousAuto: receivers read where they can copy the peer's memory immediately, and views; otherwise
+	// they grant their buffers
+	RendezvousAuto Rendezvous = iota
+	RendezvousRead
+	RendezvousWrite // receivers grant memory, and senders write there
+)
+
 // Config has the settings of a rank and its engines.
 type Config struct {
-	Fabrics  []Fabric // at least one; a peer is reached over the first of them that reaches it
-	Identity transport.Identity
-	Channel  channel.Config
-	// rendezvous by writing: receivers grant memory, and senders write large messages there; otherwise
-	// receivers read them
-	Grant bool
+	Fabrics    []Fabric // at least one; a peer is reached over the first of them that reaches it
+	Identity   transport.Identity
+	Channel    channel.Config
+	Rendezvous Rendezvous
 	// length above which a message from one contiguous buffer goes by rendezvous; 0 for each fabric's default
 	EagerLimit int
 	// bytes of unexpected messages that this rank stores before it tells peers to announce payload instead of

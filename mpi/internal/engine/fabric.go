@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -74,7 +75,7 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err
 	}
-	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && !c.Grant
+	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && c.Rendezvous != RendezvousWrite
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {
 		if f.handler, err = e.completionHandler.start(f.Device); err != nil {
@@ -90,7 +91,8 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	share := c.SpinTime > 0 // the sender can copy while it waits
 	f.sender = rendezvous.NewSender(f.pd, rendezvous.SenderConfig{Piece: from.Piece, Share: share})
 	f.receiver = rendezvous.NewReceiver(f.pd, rendezvous.ReceiverConfig{Piece: from.Piece, Share: share,
-		Grant: c.Grant || f.reads == 0, Place: e.views.place})
+		Grant:           c.Rendezvous == RendezvousWrite || f.reads == 0,
+		GrantContiguous: c.Rendezvous == RendezvousAuto && !attr.DirectCopies, Place: e.views.place})
 	return f, nil
 }
 
@@ -122,6 +124,13 @@ func (f *fabric) peerOf(q transport.QPN) *peer {
 // HugePages reports whether memory of this process that others often read is moved to huge pages.
 func (e *Engine) HugePages() bool {
 	return slices.ContainsFunc(e.fabrics, func(f *fabric) bool { return f.Device.Query().HugePages })
+}
+
+// gather makes announced messages of a channel wait, until gather(nil), for the progress that follows then:
+// what goes out for several of them goes together.
+func (f *fabric) gather(c *channel.Channel) {
+	f.sender.Gather(c)
+	f.receiver.Gather(c)
 }
 
 // rendezvousIdle reports whether no announced message is under way.

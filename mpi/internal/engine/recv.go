@@ -289,10 +289,26 @@ func (v *Recvs) drainLocked(p *peer) {
 	if p.state != peerOpen {
 		return
 	}
+	gathers := p.fabric
+	if !p.polled {
+		gathers.gather(p.ch)
+	}
+	open := v.takeArrivedLocked(p)
+	if !p.polled {
+		gathers.gather(nil)
+	}
+	if open {
+		v.progressAfterRecvLocked(p)
+	}
+}
+
+// takeArrivedLocked is drainLocked without the progress at its end; false if the peer has failed.
+func (v *Recvs) takeArrivedLocked(p *peer) (open bool) {
+	v.e.mu.assertHeld()
 	for {
 		kind, body, ok, err := p.ch.Next()
 		if err == nil && !ok {
-			break
+			return true
 		}
 		switch {
 		case err != nil:
@@ -303,19 +319,18 @@ func (v *Recvs) drainLocked(p *peer) {
 		}
 		if err != nil {
 			v.e.failures.failPeer(p, err)
-			return
+			return false
 		}
 		if p.state != peerOpen {
-			return
+			return false
 		}
 		p.ch.Release()
 		if p.polled && p.ch.Due() >= channel.DueNow { // the peer goes on filling the ring meanwhile
 			if v.e.progress.advancePeer(p); p.state != peerOpen {
-				return
+				return false
 			}
 		}
 	}
-	v.progressAfterRecvLocked(p)
 }
 
 // progressAfterRecvLocked advances the protocols after messages were taken from the ring, and returns credits

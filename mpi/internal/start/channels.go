@@ -42,10 +42,13 @@ func (o *Options) readChannels(set setting.Values) error {
 			setting.Budget.Name, set.Of(setting.Budget), err)
 	}
 	switch way := set.Of(setting.Rendezvous).String(); way {
-	case "read", "write":
-		c.Grant = way == "write"
+	case "auto":
+	case "read":
+		c.Rendezvous = engine.RendezvousRead
+	case "write":
+		c.Rendezvous = engine.RendezvousWrite
 	default:
-		return fmt.Errorf("%s=%q: must be read or write", setting.Rendezvous.Name, way)
+		return fmt.Errorf("%s=%q: must be auto, read or write", setting.Rendezvous.Name, way)
 	}
 	if set.Of(setting.ShrinkAfter).String() != "never" {
 		if c.ShrinkAfter, err = set.Of(setting.ShrinkAfter).Duration(); err != nil {

@@ -150,6 +150,10 @@ func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 	passes := 0
 	drive(t, w[1:], func() bool { passes++; return passes > 100 })
 	w[0].Sends.creditSpins, p.burst.previous = directRecvInterval-1, longBurst
+	_, err := w[0].Sends.Isend(world0, buf, 1, 1)
+	require.NoError(t, err)
+	require.True(t, w[0].coalescer.pending)
+	require.Equal(t, 1, p.batch.Count(), "the next one does not fit its slot")
 	q := p.ch.QP().(*loopQP)
 	q.plain = true
 	send()

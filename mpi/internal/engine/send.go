@@ -224,6 +224,11 @@ func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*
 		if more = more && p.burst.coalesced; s.sendNowLocked(p, env, buf, sendFlags(more)) {
 			return nil, nil
 		}
+		if len(buf) > p.eagerLimit {
+			if r, ok := s.streamThroughRingLocked(p, env, buf); ok {
+				return r, nil
+			}
+		}
 		more = more && p.burst.coalesced
 	}
 	return s.requestLocked(env, buf, dst, mode, more)

@@ -103,6 +103,14 @@ func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
 	s.credited, s.wrapStart, s.staleCreditOK, s.windowed = s.sent, s.sent, true, s.bothPolling
 }
 
+// LeavesRoom reports whether a message with a payload of n bytes, in one slot or several, would leave half of
+// the ring to others: now, or when a ring of which it takes more than a quarter has grown for it. A receiver
+// that keeps up lets its sender find that much room.
+func (c *Channel) LeavesRoom(n int) bool {
+	s, lines := &c.send, linesOf(n)
+	return s.large == nil && (2*(int(s.sent-s.credited)+lines) <= s.lines || 4*lines > s.lines)
+}
+
 // MaxBody returns the largest body of a message, which depends on the peer's slot size; 0 before Open.
 func (c *Channel) MaxBody() int { return c.send.maxAnyBody }
 

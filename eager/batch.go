@@ -31,6 +31,10 @@ const (
 	BatchSize = 4 << 10
 	// MaxBatched is the largest payload that is worth batching: a larger one hardly gains by sharing a slot.
 	MaxBatched = 256
+	// MaxBatchedMapped is MaxBatched to a peer whose ring is mapped: three such messages share a slot. Each
+	// message in a slot of its own takes the lines that the peer polls away from it, which between distant
+	// cores takes longer than copying a few KiB.
+	MaxBatchedMapped = (BatchSize - runLen) / 3
 )
 
 // SetMemory makes the batch gather in memory of BatchSize bytes.
@@ -42,6 +46,9 @@ func (b *Batch) TakeMemory() []byte {
 	b.buf = nil
 	return m
 }
+
+// Room returns how many bytes the batch's memory has left.
+func (b *Batch) Room() int { return cap(b.buf) - len(b.buf) }
 
 // Count returns the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
@@ -78,8 +85,8 @@ func (b *Batch) Continue(c *channel.Channel, env Envelope, payload []byte) bool 
 }
 
 // Add copies a message into the batch. False means that the batch is full, that the message is longer than
-// MaxPayload, or that it would not fit a slot of every phase: the channel may go back to small slots before
-// the batch is sent.
+// MaxPayload, or that it would not fit a slot of the first phase and the channel may be about to have these.
+// While a batch has such a message, its channel must not be told to shrink (Channel.ShrinkIfIdle).
 func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	if b.Continue(c, env, payload) {
 		return true
@@ -89,7 +96,8 @@ func (b *Batch) Add(c *channel.Channel, env Envelope, payload []byte) bool {
 	}
 	at := len(b.buf)
 	n := at + runLen + len(payload)
-	if n > cap(b.buf) || n > c.MaxBody() || runLen+len(payload) > c.FirstPhaseBody() {
+	if n > cap(b.buf) || n > c.MaxBody() ||
+		runLen+len(payload) > c.FirstPhaseBody() && c.Due() == channel.DueResize {
 		if n <= cap(b.buf) && b.count > 0 {
 			c.BatchOverflowed()
 		}

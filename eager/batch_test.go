@@ -175,7 +175,15 @@ func TestBatch_E2_UpToAFullSlot(t *testing.T) {
 	}
 	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 68)))
 	b.Reset()
-	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-11)), "it would not fit the small slots")
+	for range 3 {
+		require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, eager.MaxBatchedMapped)), "of a run that fits")
+	}
+	require.Less(t, b.Room(), eager.MaxBatchedMapped)
+	b.Reset()
+	for l.a.Due() != channel.DueResize {
+		require.NoError(t, l.a.ShrinkIfIdle())
+	}
+	require.False(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-11)), "it may not fit the small slots")
 	require.True(t, b.Add(l.a, eager.Envelope{}, pattern(0, 616-12)))
 	b.Reset()
 	require.Len(t, b.TakeMemory()[:1][:eager.BatchSize], eager.BatchSize)

@@ -50,6 +50,10 @@ const (
 	// single copy of a longer one, and its pages are huge.
 	MaxMapped = 128 << 10
 
+	// MaxStreamed is the longest message of a stream that goes through mapped memory. Of the system calls for
+	// longer ones, the time to the first byte is a small part.
+	MaxStreamed = 64 << 10
+
 	minFragment = 8 << 10
 )
 
@@ -83,6 +87,13 @@ func (c Costs) Awaited() int {
 	// The first copy of the first fragment, and the last copy of the last one, overlap with nothing.
 	each := c.MappedKiB * overlapped / 100
 	return max(minFragment, kib(call-(c.MappedKiB-each)*(minFragment>>10), each-c.CallKiB))
+}
+
+// Streamed returns the length up to which messages of a stream should go through mapped memory: each process
+// copies one while the other copies another.
+func (c Costs) Streamed() int {
+	c = c.orDefault()
+	return min(kib(c.Call, c.MappedKiB*overlapped/100-c.CallKiB), MaxStreamed)
 }
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other

@@ -66,3 +66,22 @@ func TestFragment(t *testing.T) {
 		require.Zero(t, f%8, "of whole words")
 	}
 }
+
+// TestStreamed: what the ring moves faster while both processes copy.
+func TestStreamed(t *testing.T) {
+	for _, c := range []struct {
+		costs       Costs
+		least, most int
+	}{
+		{xeon207, 0, 16 << 10},
+		{epycApart, 32 << 10, 48 << 10},
+		{epycTogether, MaxStreamed, MaxStreamed},
+		{epycFar, 24 << 10, 48 << 10},
+		{costs(time.Second, 1, 1), MaxStreamed, MaxStreamed},
+		{costs(1, 1, time.Second), 0, MinAwaited},
+	} {
+		require.LessOrEqual(t, c.least, c.costs.Streamed(), "%v", c.costs)
+		require.LessOrEqual(t, c.costs.Streamed(), c.most, "%v", c.costs)
+	}
+	require.Equal(t, Default.Streamed(), Costs{}.Streamed())
+}

@@ -109,6 +109,14 @@ func (h *coalescer) flush() {
 // little, and the peer takes the first batch while the next is collected.
 const polledBatchLimit = 16
 
+// maxBatched returns the length of the longest message that shares a slot with others.
+func (p *peer) maxBatched() int {
+	if p.polled {
+		return eager.MaxBatchedMapped
+	}
+	return eager.MaxBatched
+}
+
 // continueRun is shouldCoalesce and add for a message that continues the last run of its peer's batch, as
 // most messages of a burst do. It does nothing if it returns false.
 func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
@@ -121,10 +129,10 @@ func (h *coalescer) continueRun(p *peer, env envelope, payload []byte) bool {
 	return true
 }
 
-// add puts a message of at most eager.MaxBatched bytes into its peer's batch; false if it must be sent by
-// itself.
+// add puts a message that may be delayed into its peer's batch; false if it must be sent by itself.
 func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
-	if len(payload) > p.eagerLimit || p.state != peerOpen || p.queued() || p.refusesPayload(len(payload)) {
+	n := len(payload)
+	if n > min(p.maxBatched(), p.eagerLimit) || p.state != peerOpen || p.queued() || p.refusesPayload(n) {
 		return false
 	}
 	if p.batch.Count() == 0 {
@@ -133,8 +141,11 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 	if !p.batch.Continue(p.ch, env, payload) {
 		h.recordRun(p)
 		if !p.batch.Add(p.ch, env, payload) {
-			if sent, err := h.sendBatch(p, true); !sent || err != nil {
+			if sent, err := h.sendBatchAfterCredits(p); !sent || err != nil {
 				return false // retried with the message that waits behind it
+			}
+			if !p.burst.coalesced || p.queued() || p.refusesPayload(n) {
+				return false // a pass has ended the burst, or the peer refuses payload by now
 			}
 			h.openBatch(p)
 			if !p.batch.Add(p.ch, env, payload) {
@@ -142,7 +153,7 @@ func (h *coalescer) add(p *peer, env envelope, payload []byte) bool {
 			}
 		}
 	}
-	h.added(p, env, len(payload))
+	h.added(p, env, n)
 	return true
 }
 
@@ -151,7 +162,7 @@ func (h *coalescer) added(p *peer, env envelope, n int) {
 	p.unrecorded++
 	p.stats.eager(n)
 	h.e.hook.sent(env, p.rank, n)
-	if p.polled && p.batch.Count() >= polledBatchLimit {
+	if p.polled && (p.batch.Count() >= polledBatchLimit || p.batch.Room() < n) {
 		h.sendBatch(p, true) // retried later, where an error is handled too
 	}
 }
@@ -194,6 +205,16 @@ func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 		h.e.Sends.retryIfQueueFullLocked(p)
 	}
 	return sent, err
+}
+
+// sendBatchAfterCredits is sendBatch in the middle of a burst: it waits for credit as a single message does.
+func (h *coalescer) sendBatchAfterCredits(p *peer) (sent bool, err error) {
+	for {
+		sent, err = h.sendBatch(p, true)
+		if sent || err != nil || !h.e.Sends.spinForCreditsLocked(p) {
+			return sent, err
+		}
+	}
 }
 
 func (h *coalescer) releaseBatch(p *peer) {

@@ -14,6 +14,7 @@ type peerCopies struct {
 	// Length up to which it goes through the ring; -1 if the lengths of all messages are decided otherwise.
 	// It need not be the peer's.
 	awaited  int
+	streamed int  // likewise, of a nonblocking send
 	sampled  bool // the costs are measured
 	in, out  copycost.Samples
 	explores copycost.Exploration
@@ -23,19 +24,18 @@ type peerCopies struct {
 // begin begins with a peer of a fabric, and returns the length up to which a blocking send always uses
 // a slot.
 func (c *peerCopies) begin(f *fabric) (shortLimit int) {
-	*c = peerCopies{awaited: -1}
+	*c = peerCopies{awaited: -1, streamed: -1}
 	if !f.awaits {
 		return f.eagerLimit
 	}
 	costs := copycost.Costs(f.Device.Query().CopyCosts)
-	c.awaited, c.sampled = costs.Awaited(), costs.MappedKiB == 0
+	c.awaited, c.streamed, c.sampled = costs.Awaited(), costs.Streamed(), costs.MappedKiB == 0
 	return min(f.eagerLimit, c.awaited, copycost.MinSample-1)
 }
 
-// throughRing reports whether a message of n bytes for which the receiver probably waits goes through the
-// ring.
-func (c *peerCopies) throughRing(n int) bool {
-	return n <= c.awaited ||
+// throughRing reports whether a message of n bytes goes through the ring, where limit is awaited or streamed.
+func (c *peerCopies) throughRing(n, limit int) bool {
+	return n <= limit ||
 		c.sampled && n >= copycost.MinSample && n <= copycost.MaxMapped && c.explores.Next()
 }
 
@@ -59,7 +59,7 @@ func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
 	}
 	costs := copycost.Costs(p.fabric.Device.Query().CopyCosts)
 	costs.MappedKiB = max(1, e.hub.clock.duration(both))
-	p.copies.awaited = costs.Awaited()
+	p.copies.awaited, p.copies.streamed = costs.Awaited(), costs.Streamed()
 	p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
 	e.mappedKiB.Store(int64(costs.MappedKiB))
 }

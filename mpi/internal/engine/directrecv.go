@@ -77,7 +77,7 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 			n, ok := eager.TryRecv(p.ch, env, buf)
 			if !ok {
 				// Part of the message is missing, or it is a control message, or it is for another receive.
-				kind, body, there, err := p.ch.Next()
+				kind, body, there, err := v.nextDirectLocked(p)
 				if there && kind == channel.RTS {
 					return v.recvAnnouncedLocked(p, env, body, buf)
 				}
@@ -87,7 +87,7 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 				if owing = p.workPending(); err == nil && p.ch.Due() != channel.DueNothing {
 					v.e.progress.deferPeer(p) // whether or not a message follows
 				}
-				if there || err != nil {
+				if there || err != nil || p.state != peerOpen {
 					if n, ok = eager.TryRecv(p.ch, env, buf); !ok {
 						return 0, false // draining the channel finds the same
 					}
@@ -115,6 +115,17 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 		}
 	}
 	return 0, false
+}
+
+// nextDirectLocked is Channel.Next for a receive that polls the ring itself. A CREDIT that Next takes is an
+// event that no pass sees any more, so the messages that have waited for it are sent here.
+func (v *Recvs) nextDirectLocked(p *peer) (kind channel.Kind, body []byte, there bool, err error) {
+	v.e.mu.assertHeld()
+	kind, body, there, err = p.ch.Next()
+	if !there && err == nil && p.sendPending() {
+		v.e.progress.advancePeer(p)
+	}
+	return kind, body, there, err
 }
 
 // recvAnnouncedLocked takes an announced message if it has the envelope env, and its bytes can be copied at

@@ -55,7 +55,8 @@ func (b *backoff) failed() {
 // r is nil the send is complete; otherwise the caller waits for r, and sends again if r was withdrawn.
 func (s *Sends) sendLongLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
-	if s.canAnnounceDirectLocked(p) && p.ch.AllConsumed() && p.copies.throughRing(len(buf)) {
+	if s.canAnnounceDirectLocked(p) && p.ch.AllConsumed() &&
+		p.copies.throughRing(len(buf), p.copies.awaited) {
 		if r, ok = s.sendThroughRingLocked(p, env, buf); ok {
 			return r, true
 		}

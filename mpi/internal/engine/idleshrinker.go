@@ -37,9 +37,11 @@ func (q *idleShrinker) tick() {
 		if p == nil || p.state != peerOpen || p.ch.Phase() == 0 {
 			continue
 		}
-		if err := p.ch.ShrinkIfIdle(); err != nil {
-			e.failures.failPeer(p, err)
-			continue
+		if !p.sendPending() { // what waits may need the present slots
+			if err := p.ch.ShrinkIfIdle(); err != nil {
+				e.failures.failPeer(p, err)
+				continue
+			}
 		}
 		e.progress.advancePeer(p)
 		q.arm()

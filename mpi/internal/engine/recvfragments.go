@@ -30,7 +30,7 @@ func (v *Recvs) recvFragmentsLocked(p *peer, env envelope, body, buf []byte) (by
 	// ring is unadvertised that CREDIT can wait for the next pass.
 	if v.e.hub.sleepers.owned.Load() {
 		v.progressAfterRecvLocked(p)
-	} else if p.ch.Due() != channel.DueNothing {
+	} else if p.workPending() {
 		v.e.progress.deferPeer(p)
 	}
 	v.e.recorder.NoteExpected(total)
@@ -44,7 +44,7 @@ func (v *Recvs) recvFragmentLocked(p *peer, buf []byte) int {
 	v.e.mu.assertHeld()
 	for range min(maxRingPolls, v.e.waiting.maxLooks) {
 		if p.ch.Ready() {
-			kind, body, there, err := p.ch.Next()
+			kind, body, there, err := v.nextDirectLocked(p)
 			if there && kind == channel.More && len(body) > 0 && len(body) <= len(buf) {
 				began := p.copies.beginSample(&p.copies.out, len(body))
 				n := copy(buf, body)

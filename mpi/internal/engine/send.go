@@ -218,9 +218,16 @@ func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*
 	s.e.mu.assertHeld()
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
 	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
-		if more && len(buf) <= eager.MaxBatched && s.e.coalescer.add(p, env, buf) ||
-			s.sendNowLocked(p, env, buf, sendFlags(more)) {
+		if more && s.e.coalescer.add(p, env, buf) {
 			return nil, nil
+		}
+		if more = more && p.burst.coalesced; s.sendNowLocked(p, env, buf, sendFlags(more)) {
+			return nil, nil
+		}
+		if len(buf) > p.eagerLimit {
+			if r, ok := s.streamThroughRingLocked(p, env, buf); ok {
+				return r, nil
+			}
 		}
 		more = more && p.burst.coalesced
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -149,10 +150,59 @@ func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 	passes := 0
 	drive(t, w[1:], func() bool { passes++; return passes > 100 })
 	w[0].Sends.creditSpins, p.burst.previous = directRecvInterval-1, longBurst
+	_, err := w[0].Sends.Isend(world0, buf, 1, 1)
+	require.NoError(t, err)
+	require.True(t, w[0].coalescer.pending)
+	require.Equal(t, 1, p.batch.Count(), "the next one does not fit its slot")
 	q := p.ch.QP().(*loopQP)
 	q.plain = true
 	send()
 	require.False(t, w[0].coalescer.pending)
 	require.NotEmpty(t, q.posts)
 	require.Zero(t, q.posts[len(q.posts)-1]&transport.FlagMore)
+}
+
+// TestSendAfterCredits_AReceiveTakesThem: the credit that a receive finds while it polls the ring itself lets the
+// messages go that have waited for it, queued or in a batch. No pass sees that credit.
+func TestSendAfterCredits_AReceiveTakesThem(t *testing.T) {
+	for _, batched := range []bool{false, true} {
+		w := worldOf(t, fabrics["sim"](t, 9, 2), Config{SpinTime: time.Second})
+		connected(t, w)
+		p := w[0].peers[1]
+		w[0].mu.Lock()
+		p.polled = true
+		w[0].mu.Unlock()
+		n := 500
+		if batched {
+			n = eager.MaxBatched
+		}
+		buf, got := make([]byte, n), make([]byte, n)
+		pattern(buf, 0, 1)
+		var wcs [8]transport.WC
+		carry := func() { // without a look at what comes
+			w[0].mu.Lock()
+			defer w[0].mu.Unlock()
+			w[0].coalescer.flush()
+			require.Zero(t, w[0].fabrics[0].cq.Poll(wcs[:]))
+		}
+		for sends := 0; !p.sendPending(); carry() {
+			require.Less(t, sends, 100)
+			for range 2 { // of a burst, all but the first may be batched
+				_, err := w[0].Sends.Isend(world0, buf, 1, 1)
+				require.NoError(t, err)
+				sends++
+			}
+		}
+		require.Equal(t, batched, p.batch.Count() > 0)
+		for received := 0; p.sendPending(); received++ {
+			require.Less(t, received, 50)
+			_, err := w[1].Recvs.Irecv(world0, got, 0, 1, 1)
+			require.NoError(t, err)
+			passes := 0
+			drive(t, w[1:], func() bool { carry(); passes++; return passes > 20 })
+			_, ok := w[0].RecvNext(world0, got, 1, 2)
+			require.False(t, ok, "there is only credit")
+		}
+		require.False(t, p.sendPending())
+	}
 }

@@ -12,7 +12,41 @@ import (
 // false it did nothing. If r is nil the send is complete; otherwise the caller waits for r.
 func (s *Sends) sendThroughRingLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
 	s.e.mu.assertHeld()
-	length := eager.FragmentLen(len(buf), copycost.Fragment(len(buf)))
+	return s.copyThroughRingLocked(p, env, buf, eager.FragmentLen(len(buf), copycost.Fragment(len(buf))))
+}
+
+// streamThroughRingLocked does a nonblocking send of a message longer than eagerLimit through the ring, if
+// costs say so and the receiver keeps up. If ok is false it did nothing. If r is nil the send is complete.
+func (s *Sends) streamThroughRingLocked(p *peer, env envelope, buf []byte) (r *request, ok bool) {
+	s.e.mu.assertHeld()
+	n := len(buf)
+	if n > copycost.MaxStreamed || p.copies.streamed < 0 {
+		return nil, false
+	}
+	for {
+		if !s.canAnnounceDirectLocked(p) || p.refusesPayload(n) {
+			return nil, false
+		}
+		if p.ch.LeavesRoom(n) {
+			break
+		}
+		if !s.spinForCreditsLocked(p) {
+			return nil, false
+		}
+	}
+	if !p.copies.throughRing(n, p.copies.streamed) {
+		return nil, false
+	}
+	if n > eager.MaxPayload(p.ch) {
+		return s.sendThroughRingLocked(p, env, buf)
+	}
+	return s.copyThroughRingLocked(p, env, buf, n)
+}
+
+// copyThroughRingLocked sends a message through the ring in fragments of the given length, or as a whole if
+// it is not longer. Its results are those of sendThroughRingLocked.
+func (s *Sends) copyThroughRingLocked(p *peer, env envelope, buf []byte, length int) (r *request, ok bool) {
+	s.e.mu.assertHeld()
 	if length < len(buf) {
 		fits := length <= eager.MaxPayload(p.ch)
 		if !fits && !p.copies.growth.next() {
@@ -26,7 +60,7 @@ func (s *Sends) sendThroughRingLocked(p *peer, env envelope, buf []byte) (r *req
 		return s.sendFragmentsLocked(p, env, buf, length), true
 	}
 	began := p.copies.beginSample(&p.copies.in, len(buf))
-	if !p.canSendEager(len(buf)) || !s.sendEagerLocked(p, env, buf, 0) {
+	if p.refusesPayload(len(buf)) || !s.sendEagerLocked(p, env, buf, 0) {
 		return nil, false
 	}
 	s.e.endSample(p, &p.copies.in, began, len(buf))

@@ -193,7 +193,7 @@ func (v *viewMessages) sendNowLocked(context uint32, l *layout.Layout, mem unsaf
 	}
 	buf := v.outgoing.room(n)
 	env := envelope{Context: context, Tag: int32(tag)}
-	if more && n <= eager.MaxBatched {
+	if more && n <= p.maxBatched() {
 		l.Gather(mem, buf)
 		if v.e.coalescer.add(p, env, buf) {
 			return true
@@ -203,7 +203,7 @@ func (v *viewMessages) sendNowLocked(context uint32, l *layout.Layout, mem unsaf
 		return false
 	}
 	l.Gather(mem, buf)
-	return v.e.Sends.sendEagerLocked(p, env, buf, sendFlags(more))
+	return v.e.Sends.sendEagerLocked(p, env, buf, sendFlags(more && p.burst.coalesced))
 }
 
 // sendLocked begins a send with a request.

@@ -40,7 +40,7 @@ func theCosts() (*costFacts, error) {
 	var err error
 	if pinned.String() != "" {
 		call, mapped = setting.CopyCosts.Name, setting.CopyCosts.Name
-		if c, err = copycost.Parse(pinned.String()); err != nil {
+		if c, _, err = copycost.Parse(pinned.String()); err != nil {
 			return nil, fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
 		}
 	} else {

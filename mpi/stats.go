@@ -75,6 +75,12 @@ type ChannelStats struct {
 	Rendezvous, RendezvousBytes uint64 // messages and bytes that moved directly between user buffers
 	Granted                     uint64 // announcements whose bytes this rank wrote into the receiver's buffer
 
+	// What both copies of a message through shared memory take for each KiB, as this rank has sampled or else
+	// assumes it, and the length up to which a blocking send whose receiver probably waits therefore goes
+	// through the rings; -1 if that is decided otherwise.
+	MappedKiB time.Duration
+	Awaited   int
+
 	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied before
 	// sending
 	ReadBytes, ReadBytesCopied uint64
@@ -119,6 +125,7 @@ func statsOf(s engine.Stats) Stats {
 			RepliesResent: c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
 			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
+			MappedKiB: c.MappedKiB, Awaited: c.Awaited,
 			ReadBytes: c.ReadBytes, ReadBytesCopied: c.ReadBytesCopied,
 			Lanes: c.Lanes,
 		})

@@ -21,20 +21,23 @@ type Costs struct{ Call, CallKiB, MappedKiB time.Duration }
 var Default = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond,
 	MappedKiB: 205 * time.Nanosecond}
 
-// Parse parses three durations, such as 950ns,65ns,40ns, in the order of the fields.
-func Parse(text string) (Costs, error) {
-	var c Costs
+// startPrefix precedes numbers that hold only until they are measured.
+const startPrefix = "from:"
+
+// Parse parses three durations, such as 950ns,65ns,40ns, in the order of the fields. With from: before them
+// they are only a start: they hold until they are measured.
+func Parse(text string) (c Costs, start bool, err error) {
+	text, start = strings.CutPrefix(text, startPrefix)
 	f := strings.Split(text, ",")
 	if len(f) != 3 {
-		return c, fmt.Errorf("%q has %d durations, not 3", text, len(f))
+		return c, start, fmt.Errorf("%q has %d durations, not 3", text, len(f))
 	}
 	for i, d := range [...]*time.Duration{&c.Call, &c.CallKiB, &c.MappedKiB} {
-		var err error
 		if *d, err = time.ParseDuration(strings.TrimSpace(f[i])); err != nil || *d <= 0 {
-			return c, fmt.Errorf("%q is not a duration such as 500ns, above 0", f[i])
+			return c, start, fmt.Errorf("%q is not a duration such as 500ns, above 0", f[i])
 		}
 	}
-	return c, nil
+	return c, start, nil
 }
 
 const (
@@ -64,9 +67,10 @@ func Fragment(n int) int {
 	return min(max((n/3+63)&^63, minFragment), 24<<10)
 }
 
-func (c Costs) orDefault() Costs {
+// Or returns the numbers, and those of d in place of zero ones.
+func (c Costs) Or(d Costs) Costs {
 	for _, f := range [...][2]*time.Duration{
-		{&c.Call, &Default.Call}, {&c.CallKiB, &Default.CallKiB}, {&c.MappedKiB, &Default.MappedKiB},
+		{&c.Call, &d.Call}, {&c.CallKiB, &d.CallKiB}, {&c.MappedKiB, &d.MappedKiB},
 	} {
 		if *f[0] <= 0 {
 			*f[0] = *f[1]
@@ -78,7 +82,7 @@ func (c Costs) orDefault() Costs {
 // Awaited returns the length up to which a message for which the receiver waits should go through mapped
 // memory, in fragments if it is longer than one.
 func (c Costs) Awaited() int {
-	c = c.orDefault()
+	c = c.Or(Default)
 	call := c.Call + announced
 	whole := kib(call, c.MappedKiB-c.CallKiB)
 	if whole <= minFragment {
@@ -92,16 +96,16 @@ func (c Costs) Awaited() int {
 // Streamed returns the length up to which messages of a stream should go through mapped memory: each process
 // copies one while the other copies another.
 func (c Costs) Streamed() int {
-	c = c.orDefault()
+	c = c.Or(Default)
 	return min(kib(c.Call, c.MappedKiB*overlapped/100-c.CallKiB), MaxStreamed)
 }
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other
 // process has mapped, while that process waits.
-func (c Costs) Staged() int { c = c.orDefault(); return kib(c.Call, c.MappedKiB-c.CallKiB) }
+func (c Costs) Staged() int { c = c.Or(Default); return kib(c.Call, c.MappedKiB-c.CallKiB) }
 
 // StagedByBoth is Staged if both processes do so at the same time, so that neither waits longer.
-func (c Costs) StagedByBoth() int { c = c.orDefault(); return kib(2*c.Call, c.MappedKiB-c.CallKiB) }
+func (c Costs) StagedByBoth() int { c = c.Or(Default); return kib(2*c.Call, c.MappedKiB-c.CallKiB) }
 
 // kib returns the number of bytes, at most MaxMapped, for which a way that takes longer by more for each KiB
 // makes up for t.

@@ -47,12 +47,16 @@ func TestChoices(t *testing.T) {
 // TestForced: each way can be forced, for every length.
 func TestForced(t *testing.T) {
 	for text, want := range map[string]int{"1s,1ns,1ns": MaxMapped, "1ns, 1ns, 1s": MinAwaited} {
-		c, err := Parse(text)
-		require.NoError(t, err)
-		require.Equal(t, want, c.Awaited())
+		for prefix, wantStart := range map[string]bool{"": false, "from:": true} {
+			c, start, err := Parse(prefix + text)
+			require.NoError(t, err)
+			require.Equal(t, want, c.Awaited())
+			require.Equal(t, wantStart, start)
+		}
 	}
-	for _, text := range []string{"", "1s", "1s,1s,0s", "1s,-1s,1s", "1s,1s,1s,1s", "1s,1s,fast"} {
-		_, err := Parse(text)
+	for _, text := range []string{"", "1s", "1s,1s,0s", "1s,-1s,1s", "1s,1s,1s,1s", "1s,1s,fast", "from:",
+		"1s,1s,1s from:"} {
+		_, _, err := Parse(text)
 		require.Error(t, err, text)
 	}
 }

@@ -11,11 +11,12 @@ import (
 // peerCopies has what copies between this rank and a peer of its host take, and what follows from that for a
 // message whose receiver is probably waiting.
 type peerCopies struct {
+	mapped time.Duration // MappedKiB: sampled, or what it is taken for
 	// Length up to which it goes through the ring; -1 if the lengths of all messages are decided otherwise.
 	// It need not be the peer's.
 	awaited  int
 	streamed int  // likewise, of a nonblocking send
-	sampled  bool // the costs are measured
+	sampled  bool // messages are sampled
 	in, out  copycost.Samples
 	explores copycost.Exploration
 	growth   backoff // messages in fragments that were too long for the present slots
@@ -24,12 +25,12 @@ type peerCopies struct {
 // begin begins with a peer of a fabric, and returns the length up to which a blocking send always uses
 // a slot.
 func (c *peerCopies) begin(f *fabric) (shortLimit int) {
-	*c = peerCopies{awaited: -1, streamed: -1}
+	costs := f.copyCosts(0)
+	*c = peerCopies{mapped: costs.MappedKiB, awaited: -1, streamed: -1}
 	if !f.awaits {
 		return f.eagerLimit
 	}
-	costs := copycost.Costs(f.Device.Query().CopyCosts)
-	c.awaited, c.streamed, c.sampled = costs.Awaited(), costs.Streamed(), costs.MappedKiB == 0
+	c.awaited, c.streamed, c.sampled = costs.Awaited(), costs.Streamed(), !f.pinsCosts()
 	return min(f.eagerLimit, c.awaited, copycost.MinSample-1)
 }
 
@@ -57,26 +58,38 @@ func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
 	if in == 0 || out == 0 {
 		both *= 2
 	}
-	costs := copycost.Costs(p.fabric.Device.Query().CopyCosts)
-	costs.MappedKiB = max(1, e.hub.clock.duration(both))
-	p.copies.awaited, p.copies.streamed = costs.Awaited(), costs.Streamed()
-	p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
+	costs := p.fabric.copyCosts(max(1, e.hub.clock.duration(both)))
+	p.copies.mapped = costs.MappedKiB
 	e.mappedKiB.Store(int64(costs.MappedKiB))
+	if p.copies.awaited >= 0 {
+		p.copies.awaited, p.copies.streamed = costs.Awaited(), costs.Streamed()
+		p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
+	}
 }
 
-// CopyCosts returns what copies between this rank's process and others of its host take, as far as it is
-// known: through mapped memory, as with the peer with which that was sampled last. It needs no lock, and
-// takes some tens of nanoseconds.
+// copyCosts returns what copies take between processes that the fabric connects: what the user has pinned, or
+// else what the device has measured and the given costs of mapped memory, or else those to start with.
+func (f *fabric) copyCosts(mappedKiB time.Duration) copycost.Costs {
+	c := copycost.Costs(f.Device.Query().CopyCosts)
+	if c.MappedKiB == 0 {
+		c.MappedKiB = mappedKiB
+	}
+	return c.Or(f.start).Or(copycost.Default)
+}
+
+// pinsCosts reports whether the user has given the costs for good.
+func (f *fabric) pinsCosts() bool { return f.Device.Query().CopyCosts.MappedKiB > 0 }
+
+// CopyCosts returns what copies between this rank's process and others of its host take: through mapped
+// memory, as with the peer with which that was sampled last. It needs no lock, and takes some tens of
+// nanoseconds.
 func (e *Engine) CopyCosts() copycost.Costs {
 	for _, f := range e.fabrics {
-		if c := copycost.Costs(f.Device.Query().CopyCosts); c.Call > 0 {
-			if c.MappedKiB == 0 {
-				c.MappedKiB = time.Duration(e.mappedKiB.Load())
-			}
-			return c
+		if f.Device.Query().DirectCopies {
+			return f.copyCosts(time.Duration(e.mappedKiB.Load()))
 		}
 	}
-	return copycost.Costs{}
+	return copycost.Default
 }
 
 // tickClock converts ticks of the processor. Their rate is measured from when it was made.

@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/mpi/internal/match"
 	"github.com/weft-mpi/weft/mpi/internal/plain"
@@ -78,6 +79,7 @@ type Config struct {
 	Rendezvous Rendezvous
 	// length above which a message from one contiguous buffer goes by rendezvous; 0 for each fabric's default
 	EagerLimit int
+	StartCosts copycost.Costs // hold until they are measured; a zero field stands for that of copycost.Default
 	// bytes of unexpected messages that this rank stores before it tells peers to announce payload instead of
 	// sending it; 0 for 64 MiB
 	MaxUnexpectedBytes int

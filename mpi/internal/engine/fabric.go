@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/channel"
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -39,6 +40,7 @@ type fabric struct {
 	eagerLimit int
 	// whether what copies take decides how a message moves whose receiver is probably waiting
 	awaits bool
+	start  copycost.Costs          // until they are measured
 	reads  int                     // Reads of one QP under way at once
 	views  transport.ViewRegistrar // nil if the buffer of a work request must be contiguous
 
@@ -75,6 +77,7 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	if f.pd, err = f.Device.AllocPD(); err != nil {
 		return nil, err
 	}
+	f.start = c.StartCosts
 	f.awaits = c.EagerLimit == 0 && c.SpinTime > 0 && attr.DirectCopies && c.Rendezvous != RendezvousWrite
 	f.views = transport.ViewRegistrarOf(f.pd)
 	if len(c.HandlerCores) > 0 {

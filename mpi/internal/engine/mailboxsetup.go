@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
@@ -160,7 +159,7 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 }
 
 const (
-	quickPiece = 16 << 10 // bytes, of which a copy is measured; the quickest of all counts
+	quickPiece = 16 << 10 // bytes, of which a copy is sampled
 	quickPage  = 4 << 10
 )
 
@@ -171,15 +170,19 @@ func (m *Mailboxes) isQuickLocked() bool {
 	if !m.takesPieces() {
 		return false
 	}
-	costs := m.e.CopyCosts()
-	if costs.MappedKiB == 0 {
-		for rank := range m.peers {
-			if rank != m.rank {
-				costs.MappedKiB = max(costs.MappedKiB, m.mappedKiBLocked(&m.peers[rank]))
-			}
+	for rank := range m.peers {
+		if rank == m.rank {
+			continue
+		}
+		b := &m.peers[rank]
+		if !m.fabric.pinsCosts() {
+			m.sampleLocked(b)
+		}
+		if m.fabric.copyCosts(b.peer.copies.mapped).Awaited() < copycost.MaxMapped {
+			return false
 		}
 	}
-	return costs.Awaited() >= copycost.MaxMapped
+	return true
 }
 
 // clearLong clears memory in the same way as long messages are copied to it.
@@ -192,31 +195,27 @@ func clearLong(mem []byte) {
 
 func (m *Mailboxes) takesPieces() bool { return m.longest >= coll.PieceMin }
 
-// mappedKiBLocked measures what both copies of 1 KiB through mapped memory take: twice as long as one out of
-// lines that the peer has written last. 0 if it cannot tell.
-func (m *Mailboxes) mappedKiBLocked(b *mailbox) time.Duration {
+// sampleLocked samples copies out of lines that a peer has written last, as a rank may send no messages of
+// which copies could be sampled.
+func (m *Mailboxes) sampleLocked(b *mailbox) {
 	m.e.mu.assertHeld()
 	got := make([]byte, quickPiece)
 	copyOut := func(at, n int) bool {
 		m.segment[0] = transport.Segment{Key: b.key, Offset: b.mine + uint64(at), Length: uint64(n)}
 		return b.peer.ch.QP().Get(got[:n], &m.segment[0]) == nil
 	}
-	best := time.Duration(0)
 	for at := 0; at+quickPiece <= m.area; at += quickPiece {
 		for page := 0; page < quickPiece; page += quickPage { // so that none is missing afterwards
 			if !copyOut(at+page, 1) {
-				return 0
+				return
 			}
 		}
-		began := time.Now()
+		began := sys.Ticks()
 		if !copyOut(at, quickPiece) {
-			return 0
+			return
 		}
-		if took := time.Since(began); best == 0 || took < best {
-			best = took
-		}
+		m.e.endSample(b.peer, &b.peer.copies.out, began, quickPiece)
 	}
-	return max(1, 2*best/(quickPiece>>10))
 }
 
 // SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
@@ -253,7 +252,7 @@ func (m *Mailboxes) beginSetup() error {
 			transport.LocalWrite|transport.RemoteWrite|transport.RemoteRead)
 		if err == nil {
 			if m.takesPieces() {
-				clearLong(mr.Bytes()) // see mappedKiBLocked
+				clearLong(mr.Bytes()) // see sampleLocked
 			}
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))

@@ -78,6 +78,11 @@ type ChannelStats struct {
 	protocols
 	Lanes transport.LaneStats // of its connections; zero if the fabric has none
 
+	// what both copies through mapped memory take for each KiB, and the length up to which an awaited send
+	// therefore goes through the ring (peerCopies)
+	MappedKiB time.Duration
+	Awaited   int
+
 	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied
 	ReadBytes, ReadBytesCopied uint64
 }
@@ -164,7 +169,7 @@ func (e *Engine) Stats() Stats {
 		}
 		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(),
 			Stats:     p.ch.Stats(),
-			protocols: p.stats}
+			protocols: p.stats, MappedKiB: p.copies.mapped, Awaited: p.copies.awaited}
 		if qp := p.ch.QP(); qp != nil {
 			reads := qp.ReadsAnswered()
 			c.Lanes, c.ReadBytes, c.ReadBytesCopied = qp.Lanes(), reads.Bytes, reads.Copied

@@ -30,11 +30,15 @@ func (o *Options) readFabric(set setting.Values) (err error) {
 		return err
 	}
 	if v := set.Of(setting.CopyCosts); v.String() != "" {
-		costs, err := copycost.Parse(v.String())
+		costs, start, err := copycost.Parse(v.String())
 		if err != nil {
 			return fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
 		}
-		c.CopyCosts = transport.CopyCosts(costs)
+		if start {
+			o.Engine.StartCosts = costs
+		} else {
+			c.CopyCosts = transport.CopyCosts(costs)
+		}
 	}
 	if c.TLS, err = set.Of(setting.TLS).On(); err != nil {
 		return err

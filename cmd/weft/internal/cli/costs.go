@@ -1,13 +1,21 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
+	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/topology"
+	"github.com/weft-mpi/weft/launcher"
+	"github.com/weft-mpi/weft/mpi"
 )
 
 // costFacts are what copies take between ranks of this host, and how messages therefore move.
@@ -28,38 +36,150 @@ type cost struct {
 
 // sendWay is how a blocking send of so many bytes moves whose receiver waits.
 type sendWay struct {
-	Bytes int    `json:"bytes"`
-	Way   string `json:"way"`
+	Fabric string `json:"fabric"`
+	Bytes  int    `json:"bytes"`
+	Way    string `json:"way"`
 }
 
-func theCosts() (*costFacts, error) {
-	var c copycost.Costs
-	call := "measured, as for the first peers of each rank"
-	mapped := "assumed: each rank measures it for each peer"
-	pinned := setting.Environment().Of(setting.CopyCosts)
-	var err error
-	if pinned.String() != "" {
-		call, mapped = setting.CopyCosts.Name, setting.CopyCosts.Name
-		if c, err = copycost.Parse(pinned.String()); err != nil {
-			return nil, fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
-		}
-	} else {
-		c = copycost.Default
-		if t, each, err := sys.TimeOwnCall(); err != nil {
-			call = fmt.Sprintf("assumed, as it cannot be measured: %v", err)
-		} else {
-			c.Call, c.CallKiB = t, each
-		}
+func theCosts(ctx context.Context) (*costFacts, error) {
+	set := setting.Environment()
+	slots, err := throughSlots(set)
+	if err != nil {
+		return nil, err
+	}
+	c, call, mapped, err := findCosts(ctx, set)
+	if err != nil {
+		return nil, err
 	}
 	f := &costFacts{Awaited: c.Awaited(), Staged: c.Staged(), StagedByBoth: c.StagedByBoth(), Costs: []cost{
 		{"call that copies another process's memory, before the first byte", c.Call, call},
 		{"the call then, for each KiB", c.CallKiB, call},
 		{"both copies through shared memory, for each KiB", c.MappedKiB, mapped},
 	}}
+	if set.Of(setting.EagerMax).String() != "" {
+		f.Awaited = slots // it decides for all messages
+	}
 	for n := 2 << 10; n <= 2*copycost.MaxMapped; n *= 2 {
-		f.Ways = append(f.Ways, sendWay{n, wayOf(n, f.Awaited)})
+		f.Ways = append(f.Ways, sendWay{"shm", n, wayOf(n, f.Awaited)})
+	}
+	for n := 2 << 10; n <= 2*copycost.MaxMapped; n *= 2 {
+		way := "through the ring"
+		if n > slots {
+			way = "announced, and fetched by the receiver"
+		}
+		f.Ways = append(f.Ways, sendWay{"tcp", n, way})
 	}
 	return f, nil
+}
+
+// throughSlots returns the length up to which messages go through the ring where copies do not decide.
+func throughSlots(set setting.Values) (int, error) {
+	if v := set.Of(setting.EagerMax); v.String() != "" {
+		return v.Bytes(1)
+	}
+	phases, err := channel.ParsePhases(set.Of(setting.Phases).String())
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", setting.Phases.Name, err)
+	}
+	const heads = 64 // bytes of a slot besides the payload, at most
+	return phases[len(phases)-1] - heads, nil
+}
+
+// findCosts returns the costs that a job of two ranks finds here, and where those of the call and of shared
+// memory come from.
+func findCosts(ctx context.Context, set setting.Values) (c copycost.Costs, call, mapped string, err error) {
+	assumed, by := copycost.Default, "assumed, as it cannot be measured: %v"
+	if given := set.Of(setting.CopyCosts).String(); given != "" {
+		start := false
+		if assumed, start, err = copycost.Parse(given); err != nil {
+			return c, "", "", fmt.Errorf("%s: %w", setting.CopyCosts.Name, err)
+		}
+		if !start {
+			return assumed, setting.CopyCosts.Name, setting.CopyCosts.Name, nil
+		}
+		by = "of " + setting.CopyCosts.Name + ", as it cannot be measured: %v"
+	}
+	call, mapped = "measured", "measured by two ranks"
+	if c.Call, c.CallKiB, err = sys.TimeOwnCall(); err != nil {
+		call = fmt.Sprintf(by, err)
+	}
+	if c.MappedKiB, err = ranksMeasure(ctx); err != nil {
+		mapped = fmt.Sprintf(by, err)
+	}
+	return c.Or(assumed), call, mapped, nil
+}
+
+// measureFlag has weft info measure, as one of two ranks.
+const measureFlag = "measure-as-rank"
+
+// ranksMeasure runs a job of two ranks, which find what copies through shared memory take for each KiB.
+func ranksMeasure(ctx context.Context) (each time.Duration, err error) {
+	m, err := topology.Read()
+	switch {
+	case err != nil:
+		return 0, err
+	case m.UsableCores() < 2:
+		return 0, errors.New("this process may use only one core")
+	}
+	job, err := selfJob(2, []string{"info", "--" + measureFlag})
+	if err != nil {
+		return 0, err
+	}
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer nowhere.Close()
+	out, in, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	job.Out, job.Err, job.Timeout, job.Sole = in, nowhere, time.Minute, true
+	job.Env = []string{setting.Fabric.Name + "=shm"}
+	err = launcher.Run(ctx, job)
+	in.Close()
+	if err == nil {
+		err = json.NewDecoder(out).Decode(&each)
+	}
+	if err == nil && each <= 0 {
+		err = errors.New("no message was sampled")
+	}
+	return each, err
+}
+
+// measureAsRank is what each of the two ranks does: it sends messages, of which copies are sampled. Rank 0
+// prints the result; 0 for none.
+func measureAsRank(ctx context.Context) error {
+	return mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
+		const messages, within = 2000, 50 * time.Millisecond // whichever ends first
+		b, peer, began := make([]byte, 16<<10), 1-world.Rank(), time.Now()
+		for i, last := 0, false; !last; i++ {
+			if world.Rank() == 0 && (i == messages || time.Since(began) > within) {
+				b[0] = 1
+			}
+			for turn := range 2 {
+				var err error
+				if turn == world.Rank() {
+					err = mpi.Send(world, b, peer, 0)
+				} else {
+					_, err = mpi.Recv(world, b, peer, 0)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			last = b[0] == 1
+		}
+		if world.Rank() != 0 {
+			return nil
+		}
+		each := world.Stats().Channels[0].MappedKiB
+		if sys.Ticks() == 0 {
+			each = 0 // there is no clock that is cheap enough
+		}
+		return json.NewEncoder(os.Stdout).Encode(each)
+	})
 }
 
 func wayOf(n, awaited int) string {
@@ -82,7 +202,8 @@ func (f *costFacts) print(w io.Writer) {
 		"one call against a second copy")
 	fmt.Fprintf(w, "an Allgather, Alltoall or Allreduce of two ranks does\tup to %d\tboth copy at once\n",
 		f.StagedByBoth)
+	fmt.Fprintln(w, "BLOCKING SEND THAT IS LIKELY AWAITED\tBYTES\tWAY")
 	for _, v := range f.Ways {
-		fmt.Fprintf(w, "a blocking send that is likely awaited\t%d\t%s\n", v.Bytes, v.Way)
+		fmt.Fprintf(w, "%s\t%d\t%s\n", v.Fabric, v.Bytes, v.Way)
 	}
 }

@@ -25,19 +25,22 @@ import (
 )
 
 func newInfo() *cobra.Command {
-	var settings, why, costs, asJSON bool
+	var settings, why, costs, measures, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "info",
 		Short:   "Describe this machine, as weft sees it",
 		Example: "  weft info\n  weft info --settings\n  weft info --costs\n  weft info --json",
 		Args:    noWords,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if measures {
+				return measureAsRank(cmd.Context())
+			}
 			var facts interface{ print(w io.Writer) }
 			switch {
 			case settings && why || settings && costs || why && costs:
 				return usageErrorf("--settings, --costs and --why: each prints something of its own; use one")
 			case costs:
-				facts, err = theCosts()
+				facts, err = theCosts(cmd.Context())
 			case settings:
 				facts = theSettings()
 			case why:
@@ -59,7 +62,10 @@ func newInfo() *cobra.Command {
 	cmd.Flags().BoolVar(&settings, "settings", false,
 		"print the WEFT_* settings, with defaults and meanings, instead")
 	cmd.Flags().BoolVar(&costs, "costs", false,
-		"print what was measured of this machine instead, and the lengths that follow from it")
+		"print what two ranks measure here of copies instead, in less than a second, and by which way "+
+			"messages of which length therefore move over each fabric")
+	cmd.Flags().BoolVar(&measures, measureFlag, false, "")
+	hide(cmd.Flags(), measureFlag)
 	cmd.Flags().BoolVar(&why, "why", false,
 		"print what weft detects of a batch system instead: the hosts of the job, the variables that name "+
 			"them, and what starts weft on other hosts")

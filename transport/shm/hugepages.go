@@ -40,7 +40,7 @@ const (
 	// A region of at least hugeLong bytes counts hugeWeight times. So a 2 MiB block is moved as soon as more
 	// than 2 MiB of it have been registered in total: the program is using it again, and will probably do so
 	// often.
-	hugeLong   = 256 << 10
+	hugeLong   = 128 << 10
 	hugeWeight = hugeAfter / hugePage
 	hugeAtOnce = 2 // blocks in one call
 	// Limits of all moves together: a total time, and a share of the elapsed time.

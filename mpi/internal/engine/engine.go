@@ -79,7 +79,7 @@ type Config struct {
 	Rendezvous Rendezvous
 	// length above which a message from one contiguous buffer goes by rendezvous; 0 for each fabric's default
 	EagerLimit int
-	StartCosts copycost.Costs // hold until they are measured; a zero field stands for that of copycost.Default
+	StartCosts copycost.Costs // hold until they are measured; a zero field is that of copycost.Default
 	// bytes of unexpected messages that this rank stores before it tells peers to announce payload instead of
 	// sending it; 0 for 64 MiB
 	MaxUnexpectedBytes int

@@ -43,10 +43,17 @@ func FinalizeWarning(rank int, left []engine.Unfinished, open []string) string {
 	return text + "\n"
 }
 
-// mergeCollectives adds up the messages of collectives by sender: their tags mean nothing to the program.
+// mergeCollectives adds up the messages of collectives by sender: their tags mean nothing to the program. It
+// omits those messages if the rank has not waited for a collective, which would have received them.
 func mergeCollectives(left []engine.Unfinished) (merged []engine.Unfinished) {
+	unwaited := slices.ContainsFunc(left, func(l engine.Unfinished) bool {
+		return l.Kind == engine.UnfinishedCollective
+	})
 	for _, l := range left {
 		if l.Kind == engine.UnreceivedMessage && contextid.Collective.Is(l.Context) {
+			if unwaited {
+				continue
+			}
 			l.Context, l.Tag = contextid.Collective.In(contextid.World), 0
 			i := slices.IndexFunc(merged, func(m engine.Unfinished) bool {
 				return m.UnfinishedKey == l.UnfinishedKey

@@ -210,7 +210,7 @@ func TestCauseAmongFailures(t *testing.T) {
 			func(p *script) { p.lines(0, "cmd=barrier_in").lines(1, "cmd=finalize").closed(1).exits(1, 0) },
 			Stranded, 1},
 		"a rank that leaves without Finalize": {func(p *script) { p.closed(1).exits(1, 0) }, Unfinished, 1},
-		"a rank that goes on without Finalize": {func(p *script) { p.closed(1).pass(2 * time.Second) },
+		"a rank that goes on without Finalize": {func(p *script) { p.closed(1).pass(4 * time.Second) },
 			Silent, 1},
 		"a line that is none": {func(p *script) { p.lines(1, "nonsense") }, Disturbed, 1},
 		"an agent that puts too much": {

@@ -84,6 +84,7 @@ func TestConnects_WakePeersTogether(t *testing.T) {
 	} {
 		b := &beginner{}
 		e := &Engine{hub: &Hub{connects: make(chan struct{}, connectsAtOnce)}}
+		e.mu.Init()
 		e.waiting.life, e.waiting.spinTime = t.Context(), spin
 		e.fabrics = []*fabric{{device: &device{name: "memory", listener: b}}}
 		e.connections.init(e, Config{ConnectTimeout: time.Minute, SpinTime: spin,

@@ -87,7 +87,7 @@ func TestTimeout_Stacks(t *testing.T) {
 	t.Parallel()
 	dir := timedOut(t, launchertest.Ranks(2, waitingBody),
 		"weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:")
-	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
+	b, err := os.ReadFile(filepath.Join(dir, "rank.1.stacks"))
 	require.NoError(t, err)
 	require.Contains(t, string(b), "report_test.go:")
 }

@@ -218,10 +218,13 @@ func (s *Sends) beginLocked(env envelope, buf []byte, dst int, mode sendMode) (*
 	s.e.mu.assertHeld()
 	more := mode.nonblocking() && s.e.stopped == nil && s.e.coalescer.shouldCoalesceTo(dst, len(buf))
 	if p := s.e.peers[dst]; p != nil && !mode.synchronous() {
-		if more && s.e.coalescer.add(p, env, buf) {
-			return nil, nil
+		if more && len(buf) <= p.maxBatched() {
+			if s.e.coalescer.add(p, env, buf) {
+				return nil, nil
+			}
+			more = p.burst.coalesced // unless a pass has ended the burst
 		}
-		if more = more && p.burst.coalesced; s.sendNowLocked(p, env, buf, sendFlags(more)) {
+		if s.sendNowLocked(p, env, buf, sendFlags(more)) {
 			return nil, nil
 		}
 		if len(buf) > p.eagerLimit {

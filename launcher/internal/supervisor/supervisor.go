@@ -15,8 +15,8 @@ const (
 	// overdueAfter is how long a rank's process may be gone before its PMI connection is closed for it: a
 	// process that has left the rank's group may hold the other end.
 	overdueAfter = 300 * time.Millisecond
-	// lingerAfter is how long a rank may live after its PMI connection has ended without Finalize. One that is
-	// killed on a busy machine closes its descriptors more than a second before it has ended.
+	// lingerAfter is how long a rank may live after its PMI connection has ended without Finalize. One that
+	// is killed on a busy machine closes its descriptors more than a second before it has ended.
 	lingerAfter = 3 * time.Second
 	// stopTimeout is how long a rank may be stopped while another one waits for it in a PMI barrier, as in
 	// Init. It is the default of WEFT_PEER_TIMEOUT, after which connected ranks give up a silent peer.

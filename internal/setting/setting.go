@@ -104,8 +104,8 @@ var (
 		"how often at least a rank that computes, and has no completion handler, serves accesses to " +
 			"its windows that need it; never turns this off"}
 	EagerMax = &Setting{"WEFT_EAGER_MAX", "",
-		"largest message that is copied through slots, such as 4K; receivers fetch larger ones; empty " +
-			"for what the largest slot carries"}
+		"largest message that is copied through slots, such as 4K; larger ones are announced first; " +
+			"empty for what the largest slot carries"}
 	Rendezvous = &Setting{"WEFT_RENDEZVOUS", "auto",
 		"how the bytes of large messages move: read by the receiver, written (write) by the sender " +
 			"into the receiver's buffer, or auto: read over shared memory and into views, else written"}

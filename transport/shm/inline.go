@@ -11,9 +11,8 @@ import (
 )
 
 // WriteInline writes into a region in the peer's arena under the same conditions as PostSend carries a Write
-// out at once. Do not keep values alive across a call here: the
-// compiler would spill them to the stack from the first instruction on, also on the common path, which makes
-// no call.
+// out at once. Do not keep values alive across a call here: the compiler would spill them to the stack from
+// the first instruction on, also on the common path, which makes no call.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
 	if to.Key != q.key {
 		return q.aim(to.Key) && q.WriteInline(to, head, payload, tail)

@@ -62,10 +62,14 @@ func theCosts(ctx context.Context) (*costFacts, error) {
 	for n := 2 << 10; n <= 2*copycost.MaxMapped; n *= 2 {
 		f.Ways = append(f.Ways, sendWay{"shm", n, wayOf(n, f.Awaited)})
 	}
+	announced := "announced, and written into the receiver's buffer"
+	if set.Of(setting.Rendezvous).String() == "read" {
+		announced = "announced, and fetched by the receiver"
+	}
 	for n := 2 << 10; n <= 2*copycost.MaxMapped; n *= 2 {
 		way := "through the ring"
 		if n > slots {
-			way = "announced, and fetched by the receiver"
+			way = announced
 		}
 		f.Ways = append(f.Ways, sendWay{"tcp", n, way})
 	}

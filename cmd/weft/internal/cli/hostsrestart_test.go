@@ -25,6 +25,15 @@ type heatJob struct {
 	over   chan struct{} // closed at its end
 }
 
+func (h *heatJob) isOver() bool {
+	select {
+	case <-h.over:
+		return true
+	default:
+		return false
+	}
+}
+
 func (h *heatJob) isHeat(line string) bool { return strings.HasPrefix(line, h.dir+"/heat ") }
 
 // diskOf is the folder of a host as this process can reach it.
@@ -82,39 +91,53 @@ func (h *heatJob) waitSaved(after int) bool {
 }
 
 // strikeHost kills all of the job on a host, which loses its disk, too.
-func (h *heatJob) strikeHost(host int) {
-	for _, pid := range h.processes(h.names[host], func(line string) bool {
+func (h *heatJob) strikeHost(host int) (struck bool) {
+	struck = kill(h.processes(h.names[host], func(line string) bool {
 		return h.isHeat(line) || strings.HasPrefix(line, h.dir+"/weft agent")
-	}) {
-		p, _ := os.FindProcess(pid)
-		p.Kill()
-	}
+	}))
 	require.NoError(h.t, os.RemoveAll(h.diskOf(host)))
+	return struck
 }
 
 // strikeRank kills a rank, if there is one on the host at the moment.
-func (h *heatJob) strikeRank(host int) {
-	if pids := h.processes(h.names[host], h.isHeat); len(pids) > 0 {
-		p, _ := os.FindProcess(pids[h.random.IntN(len(pids))])
-		p.Kill()
+func (h *heatJob) strikeRank(host int) (struck bool) {
+	pids := h.processes(h.names[host], h.isHeat)
+	if len(pids) == 0 {
+		return false
 	}
+	n := h.random.IntN(len(pids))
+	return kill(pids[n : n+1])
 }
 
-// cut cuts a host off, until its ranks must have ended, and the job has started without it.
+// kill kills processes, and reports whether one of them was there.
+func kill(pids []int) (struck bool) {
+	for _, pid := range pids {
+		p, _ := os.FindProcess(pid)
+		struck = p.Kill() == nil || struck
+	}
+	return struck
+}
+
+// cut cuts a host off, until its ranks must have ended, and the job has started without it. A job whose host is
+// cut off cannot end before.
 func (h *heatJob) cut(host int) {
 	port := fmt.Sprint("port", host)
 	h.must("ip", "-n", h.head, "link", "set", port, "down")
 	defer h.must("ip", "-n", h.head, "link", "set", port, "up")
+	require.False(h.t, h.isOver(), "the job ended before host %d was cut off: it needs more steps", host)
 	require.Eventually(h.t, func() bool {
 		return len(h.processes(h.names[host], h.isHeat)) == 0
-	}, 2*time.Minute, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond, "ranks go on on host %d, which is cut off", host)
 	require.Eventually(h.t, func() bool {
+		if h.isOver() {
+			return true
+		}
 		n := 0
 		for i := range h.hosts {
 			n += len(h.processes(h.names[i], h.isHeat))
 		}
 		return n == 8 && len(h.processes(h.names[host], h.isHeat)) == 0
-	}, 2*time.Minute, 50*time.Millisecond, "the job does not start without the host")
+	}, 2*time.Minute, 5*time.Millisecond, "the job does not start without host %d: %s", host, h.err.String())
 }
 
 // The picture of heat is that of an undisturbed run, bit for bit, although a rank or a whole host with its disk
@@ -130,7 +153,7 @@ func TestHosts_Restarts(t *testing.T) {
 	c := newCluster(t, 4)
 	c.limit = 10 * time.Minute
 	c.must("go", "build", "-o", c.dir+"/", "../../../../examples/heat")
-	args := []string{c.dir + "/heat", "-width", "293", "-height", "211", "-steps", "4000", "-check=false"}
+	args := []string{c.dir + "/heat", "-width", "293", "-height", "211", "-steps", "12000", "-check=false"}
 	j := c.start(2, append(args, "-output", c.dir+"/undisturbed.png")...)
 	began := time.Now()
 	require.Zero(t, j.wait(), j.err.String())
@@ -151,15 +174,17 @@ func TestHosts_Restarts(t *testing.T) {
 			last = h.saved()
 			host := random.IntN(len(c.hosts))
 			switch kind := random.IntN(3); {
-			case n == 0 && struck == 1:
+			case n == 0 && struck == 0:
 				strikes["cut"]++
 				h.cut(host)
 			case kind == 0:
-				strikes["host"]++
-				h.strikeHost(host)
+				if h.strikeHost(host) {
+					strikes["host"]++
+				}
 			default:
-				strikes["rank"]++
-				h.strikeRank(host)
+				if h.strikeRank(host) {
+					strikes["rank"]++
+				}
 			}
 			time.Sleep(time.Duration(1000+random.IntN(2000)) * time.Millisecond)
 		}

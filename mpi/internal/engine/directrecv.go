@@ -118,11 +118,11 @@ func (v *Recvs) recvDirectLocked(p *peer, env envelope, buf []byte) (bytes int, 
 }
 
 // nextDirectLocked is Channel.Next for a receive that polls the ring itself. A CREDIT that Next takes is an
-// event that no pass sees any more, so the messages that have waited for it are sent here.
+// event that no pass sees any more, so what has waited for it is sent here.
 func (v *Recvs) nextDirectLocked(p *peer) (kind channel.Kind, body []byte, there bool, err error) {
 	v.e.mu.assertHeld()
 	kind, body, there, err = p.ch.Next()
-	if !there && err == nil && p.sendPending() {
+	if !there && err == nil && p.awaitsCredit() {
 		v.e.progress.advancePeer(p)
 	}
 	return kind, body, there, err
@@ -154,5 +154,10 @@ func (v *Recvs) recvAnnouncedLocked(p *peer, env envelope, body, buf []byte) (by
 
 // workPending reports whether anything is due to be sent to the peer.
 func (p *peer) workPending() bool {
-	return p.ch.Due() != channel.DueNothing || p.sendPending() || !p.fabric.rendezvousIdle()
+	return p.ch.Due() != channel.DueNothing || p.awaitsCredit()
+}
+
+// awaitsCredit reports whether there may be something that goes out as soon as the peer returns credit.
+func (p *peer) awaitsCredit() bool {
+	return p.sendPending() || len(p.controls) > 0 || !p.fabric.rendezvousIdle()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
 )
 
 // TestSendAfterCredits: a send to a full ring goes at once when the peer, who shares our memory, has given room back,
@@ -204,5 +205,44 @@ func TestSendAfterCredits_AReceiveTakesThem(t *testing.T) {
 			require.False(t, ok, "there is only credit")
 		}
 		require.False(t, p.sendPending())
+	}
+}
+
+// TestCreditsTakenByPolls: the credit that a receive or a send finds while it polls the ring itself lets a
+// WITHDRAW go that has waited for it. No pass sees that credit, and the peer has nothing else to send.
+func TestCreditsTakenByPolls(t *testing.T) {
+	for name, take := range map[string]func(e *Engine){
+		"Recv": func(e *Engine) {
+			_, ok := e.RecvNext(world0, make([]byte, 8), 1, 2)
+			require.False(t, ok, "there is only credit")
+		},
+		"Send": func(e *Engine) {
+			require.NoError(t, e.Sends.Send(world0, make([]byte, 500), 1, 2))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
+			connected(t, w)
+			announce := func() Request {
+				r, err := w[0].Sends.Issend(world0, nil, 1, 1)
+				require.NoError(t, err)
+				return r
+			}
+			first, last := announce(), Request{}
+			for queued(w[0], 1) == 0 {
+				last = announce()
+			}
+			require.NoError(t, w[0].Cancels.Cancel(last))
+			require.True(t, w[0].isDone(last))
+			require.NoError(t, w[0].Cancels.Cancel(first))
+			passes := 0 // all the credit, not only the first
+			drive(t, w[1:], func() bool { passes++; return passes > 100 && w[0].peers[1].ch.Ready() })
+			take(w[0])
+			require.False(t, w[0].peers[1].ch.Ready())
+			drive(t, w, func() bool { return w[0].isDone(first) })
+			st, err := w[0].Requests.Wait(first)
+			require.NoError(t, err)
+			require.True(t, st.Cancelled)
+		})
 	}
 }

@@ -113,13 +113,13 @@ func (s *Sends) sendFragmentsLocked(p *peer, env envelope, buf []byte, length in
 }
 
 // pollForCreditsLocked polls for credits from a peer for a few µs, and reports whether any arrived. It makes
-// no pass, so nothing else is sent to the peer.
+// no pass, so nothing else is sent to the peer: the next pass sends what has waited for that credit.
 func (s *Sends) pollForCreditsLocked(p *peer) bool {
 	s.e.mu.assertHeld()
 	for range creditPolls {
 		if p.ch.Ready() {
 			given, blocked, err := p.ch.PollCredits()
-			if p.ch.Due() != channel.DueNothing {
+			if p.ch.Due() != channel.DueNothing || given && p.awaitsCredit() {
 				s.e.progress.deferPeer(p)
 			}
 			if err != nil {

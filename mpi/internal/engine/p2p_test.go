@@ -963,3 +963,45 @@ func unreceivedThenAPair(e *Engine, messages int) error {
 	}
 	return nil
 }
+
+// TestScatteredReceive: an announced message is received into more buffers than a device has regions, whole or
+// cut off, and into buffers of a few bytes among longer ones.
+func TestScatteredReceive(t *testing.T) {
+	const most = 1 << 20
+	onEach(t, 2, func(t *testing.T, w []*Engine) {
+		connected(t, w)
+		sent := make([]byte, most+100)
+		pattern(sent, 0, 1)
+		memory := make([]byte, most+100)
+		for name, lengths := range map[string][]int{
+			"many": {1}, "short": {1}, "unequal": {3, 0, 100, 1, 5000},
+		} {
+			clear(memory)
+			room := len(memory)
+			if name == "short" {
+				room -= 100
+			}
+			var vec [][]byte
+			for at, i := 0, 0; at < room; i++ {
+				n := min(lengths[i%len(lengths)], room-at)
+				vec = append(vec, memory[at:at+n])
+				at += n
+			}
+			r, err := w[1].Recvs.IrecvVec(world0, vec, 0, 1, 1)
+			require.NoError(t, err)
+			s, err := w[0].Sends.Issend(world0, sent, 1, 1)
+			require.NoError(t, err)
+			drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
+			_, err = w[0].Requests.Wait(s)
+			require.NoError(t, err)
+			st, err := w[1].Requests.Wait(r)
+			if room < len(sent) {
+				require.ErrorIs(t, err, ErrTruncate)
+			} else {
+				require.NoError(t, err)
+			}
+			require.Equal(t, room, st.Bytes)
+			require.True(t, bytes.Equal(sent[:room], memory[:room]), name)
+		}
+	})
+}

@@ -643,20 +643,14 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	var done bool
 	var err error
 	if r.view != nil || s.Key == 0 {
-		want := max(min(int(s.Length), r.bufferLen()-from), 0)
-		if r.view != nil && p.fabric.receiver.ReadsToView(s) {
-			done, err = p.fabric.receiver.StartView(p.ch, s, r.view, from, want, r.token())
-			v.fetchBegunLocked(r, p, done, err)
-			return
-		}
-		atOnce := want <= v.copyBudget
-		if done, err = p.fabric.receiver.StartStaged(p.ch, s, from, want, r.token(), atOnce); done {
-			v.copyBudget -= want
-		}
-		v.fetchBegunLocked(r, p, done, err)
+		v.fetchStagedLocked(r, p, s, from)
 		return
 	}
 	v.destination = r.bufferRange(v.destination[:0], from, r.received)
+	if scattered(len(v.destination), int(s.Length)) {
+		v.fetchStagedLocked(r, p, s, from)
+		return
+	}
 	if len(v.destination) == 1 && int(s.Length) <= v.copyBudget {
 		if done, err = p.fabric.receiver.TryCopy(p.ch, s, v.destination[0]); done {
 			v.copyBudget -= int(s.Length)
@@ -667,6 +661,33 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	}
 	v.fetchBegunLocked(r, p, done, err)
 }
+
+// fetchStagedLocked is fetchLocked for bytes that are not contiguous at one of the ends, from position from on.
+func (v *Recvs) fetchStagedLocked(r *request, p *peer, s rendezvous.Source, from int) {
+	v.e.mu.assertHeld()
+	want := max(min(int(s.Length), r.bufferLen()-from), 0)
+	if r.view != nil && p.fabric.receiver.ReadsToView(s) {
+		done, err := p.fabric.receiver.StartView(p.ch, s, r.view, from, want, r.token())
+		v.fetchBegunLocked(r, p, done, err)
+		return
+	}
+	done, err := p.fabric.receiver.StartStaged(p.ch, s, from, want, r.token(), want <= v.copyBudget)
+	if done {
+		v.copyBudget -= want
+	}
+	v.fetchBegunLocked(r, p, done, err)
+}
+
+// scattered reports whether bytes for so many buffers are received through staging memory: a copy takes less
+// than a transfer for each short buffer, and a device does not have any number of regions.
+func scattered(buffers, bytes int) bool {
+	return buffers > 1 && bytes < buffers*leastTransfer || buffers > mostTransfers
+}
+
+const (
+	leastTransfer = 2 << 10 // bytes, on average
+	mostTransfers = 4 << 10
+)
 
 // fetchBegunLocked handles the result of the start of a fetch. done reports that the fetch has ended too.
 func (v *Recvs) fetchBegunLocked(r *request, p *peer, done bool, err error) {

@@ -63,17 +63,24 @@ func (g *openGrants) take(number uint32) (o openGrant) {
 }
 
 // byGrants is the transfer method in which the sender writes directly into the user's buffer: each region of
-// it is one grant.
+// it is one grant, or several if it is long, so that it shows that bytes arrive.
 type byGrants struct{}
 
+const maxGranted = 8 << 20 // bytes of a grant
+
 func (byGrants) ask(r *Receiver, l *channelQueue, t *fetch) (bool, error) {
-	mr := t.into.list[t.into.first].mr
-	last := t.into.first == len(t.into.list)-1
-	sent, err := r.grant(l, t, CTS{Key: mr.Key(), Length: uint64(len(mr.Bytes())), Last: last})
-	if sent {
+	p := &t.into.list[t.into.first]
+	n := min(maxGranted, p.size-p.asked)
+	whole := p.asked+n == p.size
+	sent, err := r.grant(l, t, CTS{Key: p.mr.Key(), Offset: uint64(p.asked), Length: uint64(n),
+		Last: whole && t.into.first == len(t.into.list)-1})
+	if !sent {
+		return false, err
+	}
+	if p.asked += n; whole {
 		t.into.first++
 	}
-	return sent, err
+	return true, nil
 }
 
 func (byGrants) arrive(_ *Receiver, t *fetch, n int) { t.arrived += n }

@@ -297,6 +297,17 @@ func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	return s.finish(i)
 }
 
+// Written returns how many bytes of the messages with a token have been written, or are about to be, to memory
+// that their receivers have granted.
+func (s *Sender) Written(token uint64) (n int) {
+	for i := range s.table {
+		if e := &s.table[i]; e.c != nil && e.token == token {
+			n += int(e.written.asked)
+		}
+	}
+	return n
+}
+
 // SetToken changes the token of an open announcement.
 func (s *Sender) SetToken(id, token uint64) { s.table[indexOf(id)].token = token }
 

@@ -16,7 +16,7 @@ import (
 // An operation that is cancelled in this way completes when its buffer is free. That is immediately if
 // nothing has left this rank; for an announced send, when the receiver has answered WITHDRAW; for a receive
 // whose data is arriving, when it has arrived. An operation that was matched before succeeds. A peer that
-// does not answer within cancelTimeout, or of whose message nothing arrives for so long, counts as failed.
+// does not answer within cancelTimeout, or of whose message nothing moves for so long, counts as failed.
 type Canceller struct {
 	e     *Engine
 	ctx   context.Context
@@ -128,7 +128,7 @@ func (s *Canceller) cancelBoundLocked() {
 		if r.canceller == s && r.cause == nil {
 			s.e.Cancels.cancelLocked(r, *s.ended.Load())
 			if !r.completed() {
-				left = append(left, cancelled{r.handle(), r.fetchedLocked()})
+				left = append(left, cancelled{r.handle(), r.movedLocked()})
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Canceller) cancelBoundLocked() {
 // cancelled is an operation that was cancelled and is not complete.
 type cancelled struct {
 	request Request
-	fetched int // of a receive: result of fetchedLocked when it was last looked at
+	moved   int // result of movedLocked when it was last looked at
 }
 
 // watchLocked looks at operations again after cancelTimeout.
@@ -149,8 +149,8 @@ func (s *Canceller) watchLocked(list []cancelled) {
 	}
 }
 
-// failUnresponsive fails the peers of those operations that are still not complete. A receive has more time
-// while bytes of its message arrive.
+// failUnresponsive fails the peers of those operations that are still not complete. They have more time while
+// bytes of their messages move.
 func (s *Canceller) failUnresponsive(list []cancelled) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -160,10 +160,10 @@ func (s *Canceller) failUnresponsive(list []cancelled) {
 		if r == nil || r.completed() {
 			continue
 		}
-		fetched := r.fetchedLocked()
+		moved := r.movedLocked()
 		switch p := r.peer; {
-		case r.kind == kindRecv && (p == nil || fetched > c.fetched):
-			left = append(left, cancelled{c.request, fetched})
+		case r.kind == kindRecv && p == nil || moved != c.moved:
+			left = append(left, cancelled{c.request, moved})
 		case p != nil:
 			s.e.failures.failPeer(p, fmt.Errorf("it did not answer the cancellation of a message within "+
 				"%v", cancelTimeout))
@@ -172,10 +172,15 @@ func (s *Canceller) failUnresponsive(list []cancelled) {
 	s.watchLocked(left)
 }
 
-// fetchedLocked returns how many bytes of its announced message a receive has fetched.
-func (r *request) fetchedLocked() int {
-	if r.kind != kindRecv || r.peer == nil {
-		return 0
+// movedLocked returns how many bytes of its announced message a receive has fetched, or a send has written, of
+// the buffers that it still has to write.
+func (r *request) movedLocked() int {
+	switch {
+	case r.peer == nil:
+	case r.kind == kindRecv:
+		return r.received - r.peer.fabric.receiver.Missing(r.token())
+	case r.kind == kindSend:
+		return r.peer.fabric.sender.Written(r.token())
 	}
-	return r.received - r.peer.fabric.receiver.Missing(r.token())
+	return 0
 }

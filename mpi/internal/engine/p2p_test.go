@@ -746,7 +746,7 @@ func TestPeerThatDoesNotLetGo(t *testing.T) {
 func TestCanceller_ALongMessageMayArrive(t *testing.T) {
 	w := world(t, simDevices(1, 2))
 	connected(t, w)
-	const bytes = 100_000
+	const bytes = 400_000
 	var vec [][]byte // each buffer is read by itself
 	for range 100 {
 		vec = append(vec, make([]byte, bytes/100))
@@ -761,7 +761,7 @@ func TestCanceller_ALongMessageMayArrive(t *testing.T) {
 	fetched := func() int {
 		w[1].mu.Lock()
 		defer w[1].mu.Unlock()
-		return w[1].Requests.find(r).fetchedLocked()
+		return w[1].Requests.find(r).movedLocked()
 	}
 	drive(t, w, func() bool { return w[1].fetching(r) })
 	cancel()
@@ -777,6 +777,45 @@ func TestCanceller_ALongMessageMayArrive(t *testing.T) {
 	_, err = w[1].Requests.Wait(r)
 	require.ErrorIs(t, err, ErrProcFailed)
 	require.ErrorContains(t, err, "rank 0")
+}
+
+// TestCanceller_ALongMessageMayBeWritten: neither end fails the other while a message is written into one granted
+// buffer, however long that takes.
+func TestCanceller_ALongMessageMayBeWritten(t *testing.T) {
+	w := world(t, tcpDevices(t, 2))
+	connected(t, w)
+	out, in := make([]byte, 64<<20), make([]byte, 64<<20)
+	pattern(out, 0, 1)
+	s, err := w[0].Sends.Issend(world0, out, 1, 1)
+	require.NoError(t, err)
+	r, err := w[1].Recvs.Irecv(world0, in, 0, 1, 1)
+	require.NoError(t, err)
+	drive(t, w, func() bool { return w[1].fetching(r) })
+	var cancellers [2]*Canceller
+	for i, h := range []Request{s, r} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancellers[i] = w[i].Cancels.NewCanceller(ctx)
+		w[i].Cancels.Bind(h, cancellers[i])
+		cancel()
+		require.Eventually(t, func() bool { return cancellers[i].ended.Load() != nil }, 2*time.Minute,
+			time.Millisecond)
+	}
+	moved := func(e *Engine, h Request) int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.Requests.find(h).movedLocked()
+	}
+	written, arrived := moved(w[0], s), moved(w[1], r)
+	drive(t, w, func() bool { return moved(w[0], s) > written && moved(w[1], r) > arrived })
+	require.False(t, w[0].isDone(s) || w[1].isDone(r), "nothing is tested")
+	cancellers[0].failUnresponsive([]cancelled{{s, written}}) // as their timers do
+	cancellers[1].failUnresponsive([]cancelled{{r, arrived}})
+	drive(t, w, func() bool { return w[0].isDone(s) && w[1].isDone(r) })
+	_, err = w[0].Requests.Wait(s)
+	require.NoError(t, err)
+	_, err = w[1].Requests.Wait(r)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(out, in))
 }
 
 // TestMatchedMessageOfLostPeer: of a message that a Message holds, what is here is received though its sender

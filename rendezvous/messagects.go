@@ -8,7 +8,8 @@ import (
 )
 
 // CTS (clear to send) grants a part of the receiver's memory to the next bytes of an announced message, to
-// which the sender writes them. A message has one CTS or several for each of its receiver's buffers, in order.
+// which the sender writes them. A message has one CTS or several for each of its receiver's buffers, in
+// order.
 type CTS struct {
 	ID     uint64 // of the announcement
 	Grant  uint64 // for the immediate that ends it; below 2^31

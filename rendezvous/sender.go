@@ -297,8 +297,8 @@ func (s *Sender) OnATS(c *channel.Channel, d ATS) (token uint64, err error) {
 	return s.finish(i)
 }
 
-// Written returns how many bytes of the messages with a token have been written, or are about to be, to memory
-// that their receivers have granted.
+// Written returns how many bytes of the open announcements with a token have been posted to be written where
+// their receivers have granted it.
 func (s *Sender) Written(token uint64) (n int) {
 	for i := range s.table {
 		if e := &s.table[i]; e.c != nil && e.token == token {

@@ -172,8 +172,8 @@ func (s *Canceller) failUnresponsive(list []cancelled) {
 	s.watchLocked(left)
 }
 
-// movedLocked returns how many bytes of its announced message a receive has fetched, or a send has written, of
-// the buffers that it still has to write.
+// movedLocked returns how many bytes of its announced message a receive has fetched, or a send has written of
+// the buffers that are not done.
 func (r *request) movedLocked() int {
 	switch {
 	case r.peer == nil:

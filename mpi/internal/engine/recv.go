@@ -662,7 +662,8 @@ func (v *Recvs) fetchLocked(r *request, p *peer, s rendezvous.Source) {
 	v.fetchBegunLocked(r, p, done, err)
 }
 
-// fetchStagedLocked is fetchLocked for bytes that are not contiguous at one of the ends, from position from on.
+// fetchStagedLocked is fetchLocked for bytes, from position from on, that are not contiguous at one of the
+// ends.
 func (v *Recvs) fetchStagedLocked(r *request, p *peer, s rendezvous.Source, from int) {
 	v.e.mu.assertHeld()
 	want := max(min(int(s.Length), r.bufferLen()-from), 0)

@@ -140,7 +140,10 @@ func ranksMeasure(ctx context.Context) (each time.Duration, err error) {
 	}
 	defer out.Close()
 	job.Out, job.Err, job.Timeout, job.Sole = in, nowhere, time.Minute, true
-	job.Env = []string{setting.Fabric.Name + "=shm"}
+	for _, s := range setting.All { // with others, ranks may not sample, or not start
+		job.Env = append(job.Env, s.Name+"=")
+	}
+	job.Env = append(job.Env, setting.Fabric.Name+"=shm")
 	err = launcher.Run(ctx, job)
 	in.Close()
 	if err == nil {

@@ -1,6 +1,6 @@
 package transport
 
-// InlineWriter is the part of a QP that carries out a small Write immediately from the caller's data:
+// InlineWriter is the part of a QP that carries out a Write immediately from the caller's data:
 // directly into the peer's memory if that is mapped in this process, or directly to the network. It is
 // available if DeviceAttr.InlineWrites is set.
 type InlineWriter interface {

@@ -1,8 +1,8 @@
 package transport
 
-// InlineWriter is the part of a QP that carries out a small Write immediately from the caller's data:
-// directly into the peer's memory if that is mapped in this process, or directly to the network. It is
-// available if DeviceAttr.InlineWrites is set.
+// InlineWriter is the part of a QP that carries out a Write immediately from the caller's data: directly into
+// the peer's memory if that is mapped in this process, or directly to the network. It is available if
+// DeviceAttr.InlineWrites is set.
 type InlineWriter interface {
 	// WriteInline is an OpWrite without flags to a segment: head, then payload, and tail, little-endian, in
 	// the last 8 bytes of the segment. They are placed like those of every Write (DeviceAttr.TailLast). The

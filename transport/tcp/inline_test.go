@@ -54,7 +54,7 @@ func TestPlace_TakenInPart(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, cut, taken)
 		}
-		q.inline.inlineInPart(encoded, cut, nil)
+		q.inline.inlineInPart(segment, encoded, cut, nil)
 		require.True(t, q.blocked)
 		require.False(t, q.WriteInline(segment, nil, nil, 0), "a frame inside another")
 		from.out.Bytes()[0] = byte(cut + 1)
@@ -65,6 +65,59 @@ func TestPlace_TakenInPart(t *testing.T) {
 		require.Equal(t, bytes.Repeat([]byte{byte(cut)}, n), to.in.Bytes()[:n])
 		require.True(t, q.idle())
 	}
+}
+
+// A long Write goes out of the caller's memory, which is the caller's again although the socket has taken only
+// a part.
+func TestPlace_LongTakenInPart(t *testing.T) {
+	const n, head, pad = 3000, 24, 40
+	sides := newCouple(t, Options{}, 2*n, nil)
+	drive(t, sides, "the greeting", func() bool {
+		return sides[0].to.(*qp).idle() && sides[1].to.(*qp).idle()
+	})
+	to, q := sides[1], sides[0].to.(*qp)
+	segment := &transport.Segment{Key: to.in.Key(), Length: n}
+	for _, cut := range []int{1, frame.HeaderSize, frame.HeaderSize + head - 1, frame.HeaderSize + head, 1000,
+		frame.HeaderSize + n - tailSize - pad, frame.HeaderSize + n - 1} {
+		first := make([]byte, frame.HeaderSize, frame.HeaderSize+head)
+		putWriteHeader(first, segment)
+		first = append(first, bytes.Repeat([]byte{byte(cut)}, head)...)
+		payload := bytes.Repeat([]byte{byte(cut + 1)}, n-head-pad-tailSize)
+		last := bytes.Repeat([]byte{byte(cut + 2)}, pad+tailSize)
+		want := append(append(bytes.Clone(first[frame.HeaderSize:]), payload...), last...)
+		whole := append(append(bytes.Clone(first), payload...), last...)
+		taken, err := sys.Write(firstLink(q).fd, whole[:cut])
+		require.NoError(t, err)
+		require.Equal(t, cut, taken)
+		q.inline.longInPart(segment, cut, first, payload, last)
+		clear(payload)
+		require.False(t, q.WriteInline(segment, nil, payload, 0), "a frame inside another")
+		drive(t, sides, "the rest", func() bool { return q.idle() && to.in.Bytes()[n-1] == byte(cut+2) })
+		require.True(t, bytes.Equal(want, to.in.Bytes()[:n]), "cut %d", cut)
+	}
+}
+
+// A Write too long for a full socket is the caller's to post.
+func TestPlace_LongIntoFullSocket(t *testing.T) {
+	sides := newCouple(t, Options{}, 64<<10, nil)
+	drive(t, sides, "the greeting", func() bool {
+		return sides[0].to.(*qp).idle() && sides[1].to.(*qp).idle()
+	})
+	to, q := sides[1], sides[0].to.(*qp)
+	segment := &transport.Segment{Key: to.in.Key(), Length: 60 << 10}
+	payload := bytes.Repeat([]byte{1}, 60<<10-48)
+	n := 0
+	for q.WriteInline(segment, make([]byte, 24), payload, uint64(n+1)) {
+		n++
+	}
+	require.NotZero(t, n)
+	for i := range payload {
+		payload[i] = 2 // nothing that was accepted changes
+	}
+	drive(t, sides, "all of them", func() bool {
+		return q.idle() && to.in.Bytes()[60<<10-8] == byte(n)
+	})
+	require.True(t, bytes.Equal(bytes.Repeat([]byte{1}, len(payload)), to.in.Bytes()[24:24+len(payload)]))
 }
 
 // What cannot be sent at all ends the queue pair, and tells of the Write as of one that was posted.

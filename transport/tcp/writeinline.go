@@ -11,6 +11,9 @@ import (
 // WriteInline sends a Write directly, bypassing the queue, if nothing else waits to be sent. The peer checks
 // the key and the bounds.
 func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
+	if to.Length > frame.MaxCopied {
+		return q.writeLongInline(to, head, payload, tail)
+	}
 	encoded := q.compose(to, head, payload, tail)
 	if encoded == nil {
 		return false
@@ -20,21 +23,19 @@ func (q *qp) WriteInline(to *transport.Segment, head, payload []byte, tail uint6
 	if n == len(encoded) {
 		l.keepalive.Sent = true
 	} else {
-		l.inlineInPart(encoded, max(n, 0), err)
+		l.inlineInPart(to, encoded, max(n, 0), err)
 	}
 	return true
 }
 
 // compose makes the frame of a Write in the batch, if it may be sent at once.
 func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) []byte {
-	n := int(min(to.Length, frame.MaxCopied+1))
-	if n > frame.MaxCopied || n < len(head)+len(payload)+tailSize || !q.idle() {
+	n := int(to.Length)
+	if n < len(head)+len(payload)+tailSize || !q.idle() {
 		return nil
 	}
 	encoded := q.scq.out.Scratch(frame.HeaderSize + n)
-	wordcopy.Put(encoded, 0, singleFrameWrite|uint64(n)) // the header, written directly
-	wordcopy.Put(encoded, wordcopy.Size, uint64(to.Key))
-	wordcopy.Put(encoded, 2*wordcopy.Size, to.Offset)
+	putWriteHeader(encoded, to)
 	m := encoded[frame.HeaderSize:]
 	wordcopy.Copy(m, head)
 	wordcopy.Copy(m[len(head):], payload)
@@ -42,6 +43,60 @@ func (q *qp) compose(to *transport.Segment, head, payload []byte, tail uint64) [
 	clear(m[len(head)+len(payload) : n-tailSize])
 	wordcopy.Put(m, n-tailSize, tail)
 	return encoded
+}
+
+// putWriteHeader puts the header of a Write's only frame directly.
+func putWriteHeader(b []byte, to *transport.Segment) {
+	wordcopy.Put(b, 0, singleFrameWrite|to.Length)
+	wordcopy.Put(b, wordcopy.Size, uint64(to.Key))
+	wordcopy.Put(b, 2*wordcopy.Size, to.Offset)
+}
+
+// maxLongInline bounds the Writes whose rest is kept in a copy if the socket does not accept all of them.
+const maxLongInline = 128 << 10
+
+// writeLongInline is WriteInline for more bytes than are worth a copy: the payload goes out of the caller's
+// memory.
+func (q *qp) writeLongInline(to *transport.Segment, head, payload []byte, tail uint64) bool {
+	if to.Length > maxLongInline {
+		return false
+	}
+	pad := int(to.Length) - len(head) - len(payload) - tailSize
+	if pad < 0 || pad > frame.MaxCopied || len(payload) == 0 || !q.idle() {
+		return false
+	}
+	first := frame.HeaderSize + len(head)
+	b := q.scq.out.Scratch(first + pad + tailSize)
+	putWriteHeader(b, to)
+	copy(b[frame.HeaderSize:], head)
+	clear(b[first : first+pad])
+	wordcopy.Put(b, first+pad, tail)
+	l := q.inline
+	v := [3]sys.Iovec{sys.Vec(b[:first]), sys.Vec(payload), sys.Vec(b[first:])}
+	n, err := sys.Writev(l.fd, v[:])
+	if n <= 0 || err != nil {
+		return false // a posted Write waits for room, or meets the same error
+	}
+	l.keepalive.Sent = true
+	if to.Length >= directMin {
+		q.sentLongLast = true
+	}
+	if n < frame.HeaderSize+int(to.Length) {
+		l.longInPart(to, n, b[:first], payload, b[first:])
+	}
+	return true
+}
+
+// longInPart keeps the rest of a frame, in pieces, of which the socket has accepted n bytes.
+func (s *singleLink) longInPart(to *transport.Segment, n int, pieces ...[]byte) {
+	s.queueInline(to, nil)
+	s.q.at.next++
+	s.partial.Reset()
+	for _, p := range pieces {
+		s.partial.Append(p[min(n, len(p)):])
+		n = max(n-len(p), 0)
+	}
+	s.block()
 }
 
 // idle reports whether a frame may be sent directly: nothing waits before it, and it needs no checksum or
@@ -52,18 +107,20 @@ func (q *qp) idle() bool {
 		q.at.response == q.answer.queue.Tail && q.at.greeted && !q.awaitingFirstFrame && l.partial.Empty()
 }
 
-// inlineInPart queues a frame of which the socket has accepted n bytes.
-func (s *singleLink) inlineInPart(encoded []byte, n int, err error) {
+// queueInline queues a Write of which this holds the bytes, or none if some of them are sent already.
+func (s *singleLink) queueInline(to *transport.Segment, bytes []byte) {
 	q := s.q
-	q.SQ.Room(q.Attr.SendWR) // there is room: compose found the queue empty
-	h, _ := frame.Parse(encoded)
+	q.SQ.Room(q.Attr.SendWR) // there is room: idle found the queue empty
 	w := q.SQ.At(q.SQ.Tail)
-	*w = verbs.Request{Op: transport.OpWrite, Flags: transport.FlagInline, Total: h.Length,
-		Local: w.Local[:0],
-		Remote: append(w.Remote[:0], transport.Segment{Key: transport.Key(h.A), Offset: h.B,
-			Length: uint64(h.Length)}),
-		Inline: append(w.Inline[:0], encoded[frame.HeaderSize:]...)}
+	*w = verbs.Request{Op: transport.OpWrite, Flags: transport.FlagInline, Total: int(to.Length),
+		Local: w.Local[:0], Remote: append(w.Remote[:0], *to), Inline: append(w.Inline[:0], bytes...)}
 	q.SQ.Tail++
+}
+
+// inlineInPart queues a frame of which the socket has accepted n bytes.
+func (s *singleLink) inlineInPart(to *transport.Segment, encoded []byte, n int, err error) {
+	q := s.q
+	s.queueInline(to, encoded[frame.HeaderSize:])
 	if err != nil {
 		s.writeFailed(err)
 		return

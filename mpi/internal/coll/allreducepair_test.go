@@ -14,7 +14,7 @@ func TestAllreducePair(t *testing.T) {
 		blocks := (count*elem + pairBlock - 1) / pairBlock
 		for rank := range 2 {
 			var s Schedule
-			allreducePair(&s, rank, count, elem)
+			allreducePair(&s, &Call{Rank: rank, Size: 2, Count: count, ElemSize: elem})
 			require.Equal(t, blocks+1, s.Rounds(), "%d elements", count)
 			sent := 0
 			for i := range s.Rounds() {
@@ -28,6 +28,22 @@ func TestAllreducePair(t *testing.T) {
 				require.LessOrEqual(t, inRound, 2)
 			}
 			require.Equal(t, count*elem, sent, "every element goes once, combined or not")
+		}
+	}
+}
+
+// TestAllreducePairCopiesNothing: a rank whose vector may be the operator's right operand receives into its
+// result.
+func TestAllreducePairCopiesNothing(t *testing.T) {
+	for rank := range 2 {
+		s := Schedule{}
+		allreducePair(&s, &Call{Rank: rank, Size: 2, Count: pairBlock, ElemSize: 2, Commutative: true,
+			OwnRight: true})
+		require.Zero(t, s.Scratch)
+		for i := range s.Rounds() {
+			for _, step := range s.Round(i) {
+				require.NotEqual(t, Copy, step.Kind)
+			}
 		}
 	}
 }

@@ -152,8 +152,8 @@ func reduceDirect(s *Schedule, c *Call) {
 	s.round()
 }
 
-// combinesInput reports whether the root of a Reduce receives the other rank's vector into the result, and
-// combines its own vector into it.
+// combinesInput reports whether a rank of two receives the other's vector into the result, and combines its
+// own vector into it.
 func (c *Call) combinesInput() bool {
 	return c.Size == 2 && c.Commutative && c.OwnRight && !c.InOrder
 }

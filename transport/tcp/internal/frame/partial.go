@@ -16,6 +16,9 @@ func (p *Partial) Gathers() bool { return p.n > 0 }
 // Keep stores a copy of b as the rest.
 func (p *Partial) Keep(b []byte) { p.head = append(p.head[:0], b...) }
 
+// Append adds a copy of b to the rest, which has no memory by reference.
+func (p *Partial) Append(b []byte) { p.head = append(p.head, b...) }
+
 // Held returns the memory size of the copies.
 func (p *Partial) Held() int { return cap(p.head) + cap(p.tail) }
 

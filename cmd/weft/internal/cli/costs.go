@@ -16,12 +16,14 @@ import (
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/transport/fabrics"
 )
 
 // costFacts are what copies take between ranks of this host, and how messages therefore move.
 type costFacts struct {
 	Costs        []cost    `json:"costs"`
 	Awaited      int       `json:"awaited_bytes"`
+	Streamed     int       `json:"streamed_bytes"`
 	Staged       int       `json:"staged_bytes"`
 	StagedByBoth int       `json:"staged_by_both_bytes"`
 	Ways         []sendWay `json:"awaited_sends"`
@@ -51,13 +53,16 @@ func theCosts(ctx context.Context) (*costFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &costFacts{Awaited: c.Awaited(), Staged: c.Staged(), StagedByBoth: c.StagedByBoth(), Costs: []cost{
+	whole := min(slots, fabrics.Choose("shm", true, false)[0].EagerMax)
+	f := &costFacts{Awaited: c.Awaited(), Streamed: max(whole, c.Streamed()), Staged: c.Staged(),
+		StagedByBoth: c.StagedByBoth()}
+	f.Costs = []cost{
 		{"call that copies another process's memory, before the first byte", c.Call, call},
 		{"the call then, for each KiB", c.CallKiB, call},
 		{"both copies through shared memory, for each KiB", c.MappedKiB, mapped},
-	}}
+	}
 	if set.Of(setting.EagerMax).String() != "" {
-		f.Awaited = slots // it decides for all messages
+		f.Awaited, f.Streamed = slots, slots // it decides for all messages
 	}
 	for n := 2 << 10; n <= 2*copycost.MaxMapped; n *= 2 {
 		f.Ways = append(f.Ways, sendWay{"shm", n, wayOf(n, f.Awaited)})
@@ -209,6 +214,8 @@ func (f *costFacts) print(w io.Writer) {
 		"one call against a second copy")
 	fmt.Fprintf(w, "an Allgather, Alltoall or Allreduce of two ranks does\tup to %d\tboth copy at once\n",
 		f.StagedByBoth)
+	fmt.Fprintf(w, "nonblocking sends of a stream go through the ring\tup to %d\t%s\n", f.Streamed,
+		"one copies in while the other copies out")
 	fmt.Fprintln(w, "BLOCKING SEND THAT IS LIKELY AWAITED\tBYTES\tWAY")
 	for _, v := range f.Ways {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", v.Fabric, v.Bytes, v.Way)

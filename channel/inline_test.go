@@ -135,6 +135,23 @@ func TestInline_E3_NothingAfterARequest(t *testing.T) {
 	}
 }
 
+// TestInline_E11_ARequestIsDueWhileCreditsAllowIt: at the end of a burst, as the next one takes them again.
+func TestInline_E11_ARequestIsDueWhileCreditsAllowIt(t *testing.T) {
+	l := openInline(t, two)
+	for range 30 {
+		require.True(t, put(t, l.a, channel.Eager, letters(8), false))
+	}
+	l.drive(t)
+	l.asks(t, true)
+	require.Zero(t, l.a.Stats().EnlargesSent)
+	require.Equal(t, channel.DueSoon, l.a.Due())
+	l.toldAll(t)
+	require.Equal(t, channel.DueNow, l.a.Due())
+	_, err := l.a.Progress()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, l.a.Stats().EnlargesSent)
+}
+
 func TestInline_E3_NothingBeforeARequestThatWaits(t *testing.T) {
 	l := openInline(t, two)
 	for range 30 {

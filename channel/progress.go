@@ -15,7 +15,8 @@ const (
 	// DueSoon: a CREDIT that the next message may carry, or a resize request that waits for its turn. It can
 	// wait until the caller next drives all its peers.
 	DueSoon
-	// DueNow: credit or a resize reply that the peer may be waiting for.
+	// DueNow: credit or a resize reply that the peer may be waiting for, or a resize request that credits
+	// allow now: as soon as a stream goes on they will not.
 	DueNow
 	// DueResize: nothing can be sent before a call of Progress. The channel is changing its phase, or a
 	// message in the large ring still lacks its LARGE message (large.go).
@@ -30,7 +31,7 @@ func (c *Channel) Due() Due {
 	case c.paused:
 		return DueResize
 	case unadvertised >= r.lines/2 || r.creditDue || r.largeCreditDue() || c.reply.unsent ||
-		c.creditAdvisable():
+		c.creditAdvisable() || c.wantedPhase >= 0 && c.creditsAllowRequest():
 		return DueNow
 	case unadvertised >= r.threshold || c.wantedPhase >= 0:
 		return DueSoon

@@ -79,14 +79,19 @@ func (r *resizer) requestPhase(phase int) error {
 	return r.sendRequest()
 }
 
-// sendRequest sends the request for the wanted phase if the credits allow it: fewer lines than a threshold
-// are not yet credited. Then the CREDITs of two rings do not add up, and the lines reserved for CREDIT are
-// enough (docs/internals/spec/channel.md).
+// creditsAllowRequest reports whether a resize request may be sent: fewer lines than a threshold are not yet
+// credited. Then the CREDITs of two rings do not add up, and the lines reserved for CREDIT are enough
+// (docs/internals/spec/channel.md).
+func (r *resizer) creditsAllowRequest() bool {
+	s := &r.c.send
+	return int(s.sent-s.credited) < s.mirror.threshold() && (s.large == nil || !s.large.creditImminent(s))
+}
+
+// sendRequest sends the request for the wanted phase if the credits allow it.
 func (r *resizer) sendRequest() error {
 	c := r.c
 	s := &c.send
-	if r.wantedPhase < 0 || int(s.sent-s.credited) >= s.mirror.threshold() || s.large != nil &&
-		s.large.creditImminent(s) {
+	if r.wantedPhase < 0 || !r.creditsAllowRequest() {
 		return nil
 	}
 	s.reserved = 0

@@ -108,9 +108,9 @@ func (j Job) open() (lines []string) {
 				more++
 				continue
 			}
-			lines = append(lines, fmt.Sprintf("  rank %d has %s on rank %d's part of window %s, the oldest for %v, "+
-				"and no Fence, Flush or Unlock since", rank, Transfers(o.Puts, o.Gets), o.Peer,
-				j.commName(rank, o.Comm), o.Since.Round(100*time.Millisecond)))
+			lines = append(lines, fmt.Sprintf("  rank %d has %s on rank %d's part of window %s, "+
+				"the oldest for %v, and no Fence, Flush or Unlock since", rank, Transfers(o.Puts, o.Gets),
+				o.Peer, j.commName(rank, o.Comm), o.Since.Round(100*time.Millisecond)))
 		}
 	}
 	if more > 0 {

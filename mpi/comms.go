@@ -99,7 +99,7 @@ func (s *commState) observed() observe.Communicator {
 		c.Ranks = s.members.world
 	}
 	if w := s.window.Load(); w != nil && !w.freed.Load() {
-		c.Held = w.locked()
+		c.Held, c.Open = w.locked(), w.w.Open()
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/deadlock"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -64,7 +65,7 @@ func (w *window) locked() (ranks []int) {
 }
 
 // openEpochs names the epochs that the program has opened and not closed, on windows of which no rank has
-// failed.
+// failed; of those that a Fence has opened, the ones with Puts or Gets.
 func (l *comms) openEpochs() (open []string) {
 	for _, c := range l.all() {
 		w := c.window.Load()
@@ -74,6 +75,13 @@ func (l *comms) openEpochs() (open []string) {
 		name := *c.label.Load()
 		if w.epoch.Load() == epochAll {
 			open = append(open, "LockAll of window "+name+" without UnlockAll")
+			continue
+		}
+		if w.epoch.Load() == epochFence {
+			for _, o := range w.w.Open() {
+				open = append(open, fmt.Sprintf("%s on rank %d's part of window %s without a Fence after",
+					deadlock.Transfers(o.Puts, o.Gets), o.Rank, name))
+			}
 			continue
 		}
 		started := false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/weft-mpi/weft/transport"
@@ -95,7 +96,9 @@ func (s *Sim) connect(ends [2]transport.Endpoint) error {
 			}
 			return nil
 		default:
-			s.Step()
+			if !s.Step() {
+				runtime.Gosched() // the goroutine that connects has the next step
+			}
 		}
 	}
 }

@@ -307,3 +307,17 @@ func TestReport_AnEarlyFinalize(t *testing.T) {
 	early[1].Phase = snapshot.Finalizing
 	require.Contains(t, strings.Join(early.Report(), "\n"), "ranks 0,2 have not called Finalize")
 }
+
+// What ranks have left open on windows is told in lines of a bounded number.
+func TestReport_OpenTransfers(t *testing.T) {
+	j := jobOf(recv(1, 5, 1), recv(0, 5, 2))
+	j[1].Open = []snapshot.Open{{Peer: 0, Gets: 1, Since: 1230 * time.Millisecond}}
+	require.Contains(t, j.Report(), "  rank 1 has 1 Get on rank 0's part of window world, the oldest for 1.2s, "+
+		"and no Fence, Flush or Unlock since")
+	for range maxOpen + 2 {
+		j[0].Open = append(j[0].Open, snapshot.Open{Peer: 1, Puts: 2, Gets: 3})
+	}
+	report := strings.Join(j.Report(), "\n")
+	require.Equal(t, maxOpen, strings.Count(report, "rank 0 has 2 Puts and 3 Gets on rank 1's part"))
+	require.Contains(t, report, "\n  and Puts and Gets on 3 parts more\n")
+}

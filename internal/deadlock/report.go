@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/internal/plural"
 	"github.com/weft-mpi/weft/internal/snapshot"
 	"github.com/weft-mpi/weft/internal/topology"
 )
 
 // Report describes the state of a job, one line per element: what the ranks do, grouped by state with the
-// smallest group first; then why the stuck ones cannot go on.
+// smallest group first; what they have left open on windows; then why the stuck ones cannot go on.
 func (j Job) Report() []string {
-	lines := j.states()
+	lines := append(j.states(), j.open()...)
 	for _, reason := range j.reasons() {
 		lines = append(lines, "  "+reason)
 	}
@@ -39,7 +40,7 @@ func Alone(r *snapshot.Rank) []string {
 			}
 		}
 	}
-	return append(lines, reasons...)
+	return append(append(lines, j.open()...), reasons...)
 }
 
 // states describes what the ranks do.
@@ -90,6 +91,43 @@ func (j Job) states() []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// maxOpen bounds the lines on what is open on windows.
+const maxOpen = 16
+
+// open describes the Puts and Gets that are not ended, whose bytes may be nowhere yet.
+func (j Job) open() (lines []string) {
+	more := 0
+	for rank, r := range j {
+		if r == nil {
+			continue
+		}
+		for _, o := range r.Open {
+			if len(lines) == maxOpen {
+				more++
+				continue
+			}
+			lines = append(lines, fmt.Sprintf("  rank %d has %s on rank %d's part of window %s, "+
+				"the oldest for %v, and no Fence, Flush or Unlock since", rank, Transfers(o.Puts, o.Gets),
+				o.Peer, j.commName(rank, o.Comm), o.Since.Round(100*time.Millisecond)))
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("  and Puts and Gets on %s more", plural.Count(more, "part")))
+	}
+	return lines
+}
+
+// Transfers counts Puts and Gets.
+func Transfers(puts, gets int) string {
+	switch {
+	case gets == 0:
+		return plural.Count(puts, "Put")
+	case puts == 0:
+		return plural.Count(gets, "Get")
+	}
+	return plural.Count(puts, "Put") + " and " + plural.Count(gets, "Get")
 }
 
 // Ranks formats a set of ranks, in ascending order: rank 3, ranks 0-2,5.

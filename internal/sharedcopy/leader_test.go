@@ -40,8 +40,10 @@ func TestLeader_CopiesWhatTheHelperDoesNot(t *testing.T) {
 			require.NotZero(t, byHelper, "the helper has claimed nothing")
 			require.Equal(t, of.broken, l.Broken)
 			copied := uint64(0)
-			for _, times := range byLeader {
-				require.LessOrEqual(t, times, 1)
+			for i, times := range byLeader {
+				if times > 1 { // without require, which takes seconds for a million bytes
+					t.Fatalf("the leader has copied byte %d %d times", i, times)
+				}
 				copied += uint64(times)
 			}
 			if of.helped {

@@ -73,6 +73,7 @@ type Rank struct {
 	More       int       `json:",omitempty"` // unexpected messages not listed
 	Comms      []Comm    `json:",omitempty"` // communicators that are not freed, the world first
 	Locks      []Held    `json:",omitempty"` // locks of windows that the rank has; at most MaxLocks
+	Open       []Open    `json:",omitempty"` // Puts and Gets that are not ended; at most MaxLocks
 	Channels   []Channel `json:",omitempty"` // to other ranks, by rank; at most MaxChannels
 }
 
@@ -135,6 +136,14 @@ type Channel struct {
 type Held struct {
 	Comm uint32 // of the window
 	Peer int    // world rank
+}
+
+// Open are Puts and Gets on Peer's part of a window that no Fence, Flush, Unlock or Complete has ended.
+type Open struct {
+	Comm       uint32        // of the window
+	Peer       int           // world rank
+	Puts, Gets int           `json:",omitempty"`
+	Since      time.Duration // of the oldest
 }
 
 // A Message has arrived, and no receive has matched it.

@@ -315,6 +315,15 @@ func (c *child) stop(t *testing.T) {
 	require.True(t, status.Stopped(), "the child has ended: %v", status)
 }
 
+// stopOutsideWrites stops it, but not in the middle of a Write to e: that would have it waited for, then killed.
+func (c *child) stopOutsideWrites(t *testing.T, e *end) {
+	t.Helper()
+	in := e.qp.conn.in
+	for c.stop(t); atomic.LoadUint64(&in.block.placementSeq)&1 == 1; c.stop(t) {
+		c.signal(t, syscall.SIGCONT)
+	}
+}
+
 // recvs is how many Recvs a side has posted: more than there can be messages in a ring.
 const recvs = 200
 
@@ -432,7 +441,7 @@ func TestProcess_MemoryThatAStoppedPeerWritesIsNotUsedAgain(t *testing.T) {
 func TestProcess_SilentPeerThatRunsIsNotLost(t *testing.T) {
 	e, c, _ := spawn(t, "WriteSmall")
 	e.attached(1)
-	c.stop(t) // and so it is silent
+	c.stopOutsideWrites(t, e) // and so it is silent
 	running := true
 	e.dev.opts.Running = func(uint32) bool { return running }
 	now := time.Now()
@@ -453,10 +462,7 @@ func TestProcess_SilentPeerThatRunsIsNotLost(t *testing.T) {
 func TestProcess_StoppedPeerIsLost(t *testing.T) {
 	e, c, _ := spawn(t, "WriteSmall")
 	e.attached(1)
-	in := e.qp.conn.in
-	for c.stop(t); atomic.LoadUint64(&in.block.placementSeq)&1 == 1; c.stop(t) {
-		c.signal(t, syscall.SIGCONT) // not in the middle of a Write, which would have it killed
-	}
+	c.stopOutsideWrites(t, e)
 	now := time.Now()
 	for i := 1; e.qp.State() != transport.StateError; i++ {
 		require.Less(t, i, 10, "it is not lost")

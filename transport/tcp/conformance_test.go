@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -12,7 +13,11 @@ import (
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has garbage collected less often: connections make much of it at their start, and tests make thousands.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	goleak.VerifyTestMain(m)
+}
 
 // provider makes devices on the loopback interface.
 type provider struct {

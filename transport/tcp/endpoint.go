@@ -2,8 +2,10 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/internal/verbs"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
+	"github.com/weft-mpi/weft/transport/tcp/internal/link"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/certificates"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
@@ -144,6 +147,18 @@ func (e *endpoint) prepare(peer uint32) (transport.QPConfig, []byte, error) {
 	return e.dev.Prepare(e.acceptor, peer)
 }
 
+// logConnection tells of a connection, or of one more lane, and how it is encrypted: "TLS 1.3", or "off".
+func (q *qp) logConnection(local, remote string, s *link.Session) {
+	if !q.dev.opts.Log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	version := "off"
+	if s != nil {
+		version = tls.VersionName(s.TLS.ConnectionState().Version)
+	}
+	q.dev.opts.Log.Debug("connected", "peer", q.Attr.Peer, "from", local, "to", remote, "tls", version)
+}
+
 // connected makes the connection a queue pair and hands it over. dialed is the address to which it was made,
 // "" if this end did not make it.
 func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, private []byte, initiator bool,
@@ -155,6 +170,7 @@ func (e *endpoint) connected(h *setup.Handshake, conf transport.QPConfig, privat
 		return nil, err
 	}
 	q := e.dev.newQP(conf, peer, local, remote, initiator, agreed)
+	q.logConnection(local, remote, session)
 	if agreed.Reconnects {
 		newMultiLane(q, fd, session, initiator, h.Token(), routes{dialed, agreed.Listens})
 	} else {

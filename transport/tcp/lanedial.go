@@ -250,10 +250,12 @@ func (e *endpoint) acceptLane(h *setup.Handshake, token []byte) error {
 
 // joined hands a lane over to the queue pair's driver.
 func (e *endpoint) joined(h *setup.Handshake, d *laneDialer, l *laneConn) error {
+	local, remote := h.LocalAddr().String(), h.RemoteAddr().String()
 	fd, session, err := h.Detach()
 	if err != nil {
 		return err
 	}
+	d.q.logConnection(local, remote, session)
 	l.connect(fd, session)
 	d.handOverLane(l)
 	return nil

@@ -308,7 +308,7 @@ func trials(o Operation) (all []trial) {
 	for _, size := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31} {
 		counts := []int{0, 1, size - 1, size + 1, 97}
 		if size == 3 || size == 4 {
-			large := 1 << 20 / suiteElem
+			large := 320 << 10 / suiteElem // more than hugeBcastMin, and several segments
 			if o != OpBcast && o != OpReduce && o != OpAllreduce && o != OpScan && o != OpExscan {
 				large /= size // the blocks of all ranks together
 			}

@@ -28,11 +28,12 @@ type Target struct {
 	failure atomic.Pointer[error] // of the peer
 
 	// The engine's lock guards the following fields.
-	keys    *windowKeys // in the peer's fabric; nil before the peer was reached
-	unmaps  []func() error
-	posted  posted
-	broken  error // error of an accumulate that the target has refused; for the next Flush
-	written bool  // a Write was posted after the last confirming Read
+	keys      *windowKeys // in the peer's fabric; nil before the peer was reached
+	unmaps    []func() error
+	posted    posted
+	broken    error // error of an accumulate that the target has refused; for the next Flush
+	written   bool  // a Write was posted after the last confirming Read
+	transfers transfers
 
 	reached, hasRoom func() bool // conditions to wait for
 
@@ -333,6 +334,7 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 		return err
 	}
 	var err error
+	before := t.transfers
 	if t.written && placed {
 		var p *peer
 		if p, err = t.reachLocked(s); err == nil {
@@ -350,6 +352,7 @@ func (t *Target) flush(placed bool, s *Canceller) error {
 		e.mu.Lock()
 	}
 	if err == nil {
+		t.transfers.end(before, placed)
 		err = cmp.Or(t.unusableLocked(), t.broken)
 		t.broken = nil
 	}
@@ -408,7 +411,12 @@ func (t *Target) postTransferLocked(p *peer, o *oneSided, s *Canceller) error {
 			o.wr.Flags |= transport.FlagMore // the Flush, or any pass, sends it
 		}
 	}
-	return t.postOperationLocked(p, o, s)
+	put, counts := o.wr.Op == transport.OpWrite, o.request == nil || o.wr.Op == transport.OpWrite
+	err := t.postOperationLocked(p, o, s)
+	if err == nil && counts { // the request of a Get ends it
+		t.transfers.count(put)
+	}
+	return err
 }
 
 // confirmLocked posts a confirming Read, if there are Writes to confirm: its completion says that all earlier

@@ -3,6 +3,8 @@ package jobtest_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +17,18 @@ import (
 func TestEncrypted(t *testing.T) {
 	r := launch(t, 3, encrypted, "WEFT_TLS=on")
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
+}
+
+// The log tells of each connection whether it is encrypted.
+func TestEncrypted_IsLogged(t *testing.T) {
+	t.Parallel()
+	for setting, says := range map[string]string{"on": `"TLS 1.3"`, "off": "off"} {
+		r := launch(t, 2, encrypted, "WEFT_FABRIC=tcp", "WEFT_LANES=2", "WEFT_TLS="+setting, "WEFT_LOG=debug")
+		require.NoError(t, r.Failure, r.Err)
+		told := regexp.MustCompile(`msg=connected .*\bpeer=[01] from=\S+ to=\S+ tls=` + says + `\n`)
+		require.GreaterOrEqual(t, len(told.FindAllString(r.Err, -1)), 2, r.Err)
+		require.Equal(t, strings.Count(r.Err, "msg=connected "), strings.Count(r.Err, " tls="+says), r.Err)
+	}
 }
 
 var encrypted = body("encrypted", func(_ context.Context, world *mpi.Comm) error {

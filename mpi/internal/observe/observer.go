@@ -45,10 +45,11 @@ type Rank struct {
 type Communicator struct {
 	ID      uint32 // context id of its point-to-point messages
 	Name    string
-	Ranks   []int32 // in the world, of its members; nil for all of the world
-	Begun   uint32  // collectives with numbers; in checking mode, comparisons of them
-	Checked bool    // in checking mode
-	Held    []int   // ranks in the world whose parts of a window this rank has locked
+	Ranks   []int32                // in the world, of its members; nil for all of the world
+	Begun   uint32                 // collectives with numbers; in checking mode, comparisons of them
+	Checked bool                   // in checking mode
+	Held    []int                  // ranks in the world whose parts of a window this rank has locked
+	Open    []engine.OpenTransfers // of a window
 }
 
 // Communicators are the communicators of a rank that are not freed.

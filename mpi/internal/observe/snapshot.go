@@ -24,7 +24,7 @@ func (r *Reporter) Snapshot() *snapshot.Rank {
 	}
 	e, comms := o.rank.Hub, o.rank.Comms.List()
 	s := &snapshot.Rank{Rank: e.Rank(), Size: e.Size(), Phase: phase, Comms: describe(comms)}
-	s.Locks = locks(comms)
+	s.Locks, s.Open = locks(comms), open(comms)
 	if s.Phase == snapshot.Running {
 		r.describe(s, &o.rank)
 		return s
@@ -127,6 +127,17 @@ func locks(list []Communicator) (held []snapshot.Held) {
 		}
 	}
 	return held
+}
+
+// open lists the Puts and Gets of this rank that are not ended.
+func open(list []Communicator) (transfers []snapshot.Open) {
+	for _, c := range list {
+		for _, o := range c.Open[:min(len(c.Open), snapshot.MaxLocks-len(transfers))] {
+			transfers = append(transfers, snapshot.Open{Comm: c.ID, Peer: o.Rank, Puts: o.Puts, Gets: o.Gets,
+				Since: o.Since})
+		}
+	}
+	return transfers
 }
 
 // UnderWay describes the calls of the program that goroutines wait in.

@@ -71,9 +71,7 @@ func (mc *MailboxCalls) rounds(c *Collective, m *Mailboxes) error {
 		steps := c.Schedule.Round(c.round)
 		c.round++
 		if err != nil {
-			mc.e.mu.Lock()
-			defer mc.e.mu.Unlock()
-			mc.passOverLocked(c, m)
+			mc.passOver(c, m)
 			return err
 		}
 		for i := c.step; i < len(steps); i++ {
@@ -83,6 +81,14 @@ func (mc *MailboxCalls) rounds(c *Collective, m *Mailboxes) error {
 			return nil
 		}
 	}
+}
+
+// passOver is passOverLocked without the lock. It is apart from rounds, as a function with a deferred call in
+// a loop takes longer to return.
+func (mc *MailboxCalls) passOver(c *Collective, m *Mailboxes) {
+	mc.e.mu.Lock()
+	defer mc.e.mu.Unlock()
+	mc.passOverLocked(c, m)
 }
 
 // passOverLocked counts the rounds that are left of a call that has failed as exchanges: if the ranks' calls

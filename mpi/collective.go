@@ -31,7 +31,7 @@ type collectiveCall struct {
 
 // collState is the state of a communicator's collectives.
 type collState struct {
-	number     atomic.Uint32 // number of the latest call; persistent ones are numbered separately
+	number     callNumber // persistent calls are numbered separately
 	persistent atomic.Uint32
 	checked    atomic.Uint32 // number of comparisons in checking mode
 
@@ -91,7 +91,7 @@ func (a *collectiveCall) carryOut() (err error) {
 
 // nextTag numbers a call, and returns its tag.
 func (a *collectiveCall) nextTag() int {
-	return engine.CollectiveTag(false, a.comm.coll.number.Add(1), a.call.Operation, a.call.Signature())
+	return engine.CollectiveTag(false, a.comm.coll.number.next(), a.call.Operation, a.call.Signature())
 }
 
 // startCall begins a call.
@@ -167,5 +167,5 @@ func (a *collectiveCall) failed(prefix, suffix string) error {
 
 // nextTag returns a new tag for a compound call.
 func (c *Comm) nextTag() int {
-	return engine.CollectiveTag(false, c.coll.number.Add(1), engine.OperationSetup, 0)
+	return engine.CollectiveTag(false, c.coll.number.next(), engine.OperationSetup, 0)
 }

@@ -90,7 +90,7 @@ func (l *comms) Find(context uint32) (observe.Communicator, bool) {
 
 // observed describes a communicator for package observe.
 func (s *commState) observed() observe.Communicator {
-	c := observe.Communicator{ID: s.context, Name: *s.label.Load(), Begun: s.coll.number.Load(),
+	c := observe.Communicator{ID: s.context, Name: *s.label.Load(), Begun: s.coll.number.latest(),
 		Checked: s.checker != nil}
 	if c.Checked {
 		c.Begun = s.coll.checked.Load()

@@ -47,14 +47,14 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 	c, m := a.comm, &k.mailboxes
 	if m.is(mailboxesUntried) {
 		if c.size < 2 || c.size > engine.MailboxRanks ||
-			k.number.Load() < mailboxesAfter && !c.choices.ForcesMailboxes() {
+			k.number.latest() < mailboxesAfter && !c.choices.ForcesMailboxes() {
 			return nil
 		}
 		if !c.e.MailboxCalls.SharesMemory(c.worldRanks(), c.size) {
 			m.become(mailboxesMissing)
 			return nil
 		}
-		tag := engine.CollectiveTag(false, k.number.Add(1), engine.OperationMailboxes, 0)
+		tag := engine.CollectiveTag(false, k.number.nextLocked(), engine.OperationMailboxes, 0)
 		m.current = c.newMailboxes(tag, engine.FirstMailboxBytes)
 		m.become(mailboxesPreparing)
 	}

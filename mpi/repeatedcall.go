@@ -32,7 +32,7 @@ func (a *collectiveCall) runOwnLocked(k *collState) error {
 	if !repeats || !a.repeatable() {
 		a.planOwnLocked(k)
 	}
-	a.fill(x, engine.CollectiveTag(false, k.number.Add(1), a.call.Operation, x.Signature))
+	a.fill(x, engine.CollectiveTag(false, k.number.nextLocked(), a.call.Operation, x.Signature))
 	if x.WatchedMailboxes = nil; !x.Schedule.Mailboxes && a.call.Mailbox > 0 {
 		x.WatchedMailboxes = k.mailboxes.current
 	}
@@ -107,7 +107,7 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 		k.latest = 1 - k.latest
 	}
 	x := &k.own[k.latest]
-	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.Add(1), key.operation, x.Signature), nil
+	x.Tag, x.Canceller = engine.CollectiveTag(false, k.number.nextLocked(), key.operation, x.Signature), nil
 	x.Input, x.Output = in, out
 	err = c.e.MailboxCalls.Run(x, k.mailboxes.current)
 	x.Input, x.Output = nil, nil

@@ -152,14 +152,11 @@ func (d *connections) connectWaiting() {
 
 // connect begins the connection to a peer, unless it has meanwhile connected, or failed.
 func (d *connections) connect(p *peer) {
-	leave := d.acquire(d.e.waiting.life)
 	if d.connected(p) {
-		leave()
 		return
 	}
 	f, addr, err := d.selectFabric(p.rank)
 	if err != nil {
-		leave()
 		d.failed(p, err)
 		return
 	}
@@ -178,6 +175,10 @@ func (d *connections) connect(p *peer) {
 	}
 	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, connectAndWait) {
 		d.begun++
+		return
+	}
+	leave := d.acquire(d.e.waiting.life)
+	if d.connected(p) {
 		leave()
 		return
 	}

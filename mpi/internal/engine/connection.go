@@ -267,7 +267,9 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 		e.failures.failPeer(p, err)
 		return
 	}
-	f.addPeer(p)
+	if f.addPeer(p) {
+		e.waiting.manyPeers.Store(true)
+	}
 	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, p.copies.begin(f)
 	e.connections.settledLocked(p)
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)

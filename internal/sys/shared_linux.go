@@ -89,8 +89,8 @@ func OpenShared(pid, fd int, id, fs uint64) (opened int, size int64, err error) 
 	// Whatever the descriptor is, opening it neither waits nor makes it this process's terminal.
 	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	here := unix.AT_FDCWD
-	opened, err = result(syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(here), uintptr(unsafe.Pointer(&path[0])),
-		flags, 0, 0, 0))
+	opened, err = result(syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(here),
+		uintptr(unsafe.Pointer(&path[0])), flags, 0, 0, 0))
 	if err != nil {
 		return -1, 0, os.NewSyscallError("open", err)
 	}

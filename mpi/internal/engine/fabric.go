@@ -23,8 +23,8 @@ type Fabric struct {
 
 // The number of times that a waiting rank that shares its core yields the core and polls again before it
 // sleeps. With a fabric that delivers without system calls, yielding is faster than being woken. A rank with
-// more peers than such a fabric polls is told of arrivals in any case, and shares its core with many ranks: all
-// of them run in the time of a few yields.
+// more peers than such a fabric polls is told of arrivals in any case, and shares its core with many ranks:
+// all of them run in the time of a few yields.
 const (
 	yieldsPolling   = 100
 	yieldsManyPeers = 12

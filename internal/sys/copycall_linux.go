@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// calls in a row, of which the time is taken, and how often
-	timedCalls  = 4
-	timedRounds = 6
+	timedCalls = 4 // calls in a row, of which the time is taken
+	// TimedRounds is how often it is taken for a good measurement.
+	TimedRounds = 6
 	// TimedBytes is the length of the longer reads whose time is taken.
 	TimedBytes = 16 << 10
 )
 
 // TimeCall measures how long a call takes that copies a few bytes of the process's memory, and how much
 // longer for each KiB one takes that copies the TimedBytes that begin at the proof; 0 if it cannot. The least
-// of several measurements counts: whatever else goes on makes a call longer, none shorter.
-func (f *Foreign) TimeCall() (least, each time.Duration, err error) {
-	for i := range timedRounds {
+// of some rounds counts: whatever else goes on makes a call longer, none shorter.
+func (f *Foreign) TimeCall(rounds int) (least, each time.Duration, err error) {
+	for i := range rounds {
 		start := time.Now()
 		for range timedCalls {
 			if err := f.Prove(); err != nil {
@@ -33,7 +33,7 @@ func (f *Foreign) TimeCall() (least, each time.Duration, err error) {
 		}
 	}
 	long, b := time.Duration(0), make([]byte, TimedBytes)
-	for i := range timedRounds {
+	for i := range rounds {
 		start := time.Now()
 		if f.copyPiece(unix.SYS_PROCESS_VM_READV, b, f.Proof) != nil {
 			return least, 0, nil
@@ -51,5 +51,5 @@ func TimeOwnCall() (call, each time.Duration, err error) {
 	rand.Read(b)
 	secret := (*[32]byte)(b)
 	f := Foreign{Pid: os.Getpid(), Proof: uint64(uintptr(unsafe.Pointer(secret))), Secret: *secret}
-	return f.TimeCall()
+	return f.TimeCall(TimedRounds)
 }

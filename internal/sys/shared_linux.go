@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +60,7 @@ func CheckShared(fd int, size int64) error {
 }
 
 func checkSealed(fd int) error {
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	seals, err := result(syscall.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GET_SEALS, 0))
 	if err != nil {
 		return fmt.Errorf("not shared memory: %w", err)
 	}
@@ -81,14 +82,20 @@ func SharedID(fd int) (id, fs uint64, err error) {
 // OpenShared opens shared memory of SharedMemory, by its descriptor in another process and its numbers, and
 // returns its size too. The system allows it to processes of the same user.
 func OpenShared(pid, fd int, id, fs uint64) (opened int, size int64, err error) {
-	path := "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)
+	var room [64]byte
+	path := strconv.AppendInt(append(room[:0], "/proc/"...), int64(pid), 10)
+	path = append(strconv.AppendInt(append(path, "/fd/"...), int64(fd), 10), 0)
 	var st unix.Stat_t
 	// Whatever the descriptor is, opening it neither waits nor makes it this process's terminal.
-	opened, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	here := unix.AT_FDCWD
+	opened, err = result(syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(here),
+		uintptr(unsafe.Pointer(&path[0])), flags, 0, 0, 0))
 	if err != nil {
 		return -1, 0, os.NewSyscallError("open", err)
 	}
-	if err = unix.Fstat(opened, &st); err != nil {
+	_, err = result(syscall.RawSyscall(unix.SYS_FSTAT, uintptr(opened), uintptr(unsafe.Pointer(&st)), 0))
+	if err != nil {
 		err = os.NewSyscallError("fstat", err)
 	} else if st.Ino != id || uint64(st.Dev) != fs || st.Mode&unix.S_IFMT != unix.S_IFREG ||
 		int(st.Uid) != os.Geteuid() {
@@ -97,10 +104,24 @@ func OpenShared(pid, fd int, id, fs uint64) (opened int, size int64, err error) 
 		err = checkSealed(opened)
 	}
 	if err != nil {
-		unix.Close(opened)
+		CloseShared(opened)
 		return -1, 0, err
 	}
 	return opened, st.Size, nil
+}
+
+// CloseShared closes a descriptor of OpenShared.
+func CloseShared(fd int) { syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+// result is the result of a raw system call, or -1 and an error. Those here are raw because they wait for no
+// other process, and because one that tells the scheduler wakes the runtime's monitor thread where that
+// sleeps, as it does in a rank that waits: the thread then wakes up every 20 µs, for which the ranks that
+// share a core pay.
+func result(r, _ uintptr, e syscall.Errno) (int, error) {
+	if e != 0 {
+		return -1, e
+	}
+	return int(r), nil
 }
 
 // MapShared maps shared memory. Parts of it can be given back with UnmapShared. If possible it begins where
@@ -110,11 +131,12 @@ func MapShared(fd int, size int) ([]byte, error) {
 	if at := latest.Load(); at > uintptr(size) {
 		below = addressAt((at - uintptr(size)) &^ (tableSpan - 1))
 	}
-	p, err := unix.MmapPtr(fd, 0, below, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
+	at, _, e := syscall.RawSyscall6(unix.SYS_MMAP, uintptr(below), uintptr(size),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE, uintptr(fd), 0)
+	if e != 0 {
+		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, e)
 	}
+	p := addressAt(at)
 	latest.Store(uintptr(p))
 	mapped.Add(int64(size))
 	return unsafe.Slice((*byte)(p), size), nil
@@ -160,7 +182,9 @@ func Reserve(fd int, off, n int64) error {
 // one by one when they are touched, and are mapped several at once to who reads there first.
 func Fill(fd int, off, n int64) error {
 	for n > 0 {
-		switch k, err := unix.Pwrite(fd, zeros[:min(n, int64(len(zeros)))], off); {
+		k, err := result(syscall.RawSyscall6(unix.SYS_PWRITE64, uintptr(fd), uintptr(unsafe.Pointer(&zeros)),
+			uintptr(min(n, int64(len(zeros)))), uintptr(off), 0, 0))
+		switch {
 		case err == nil && k > 0:
 			off, n = off+int64(k), n-int64(k)
 		case err == nil:

@@ -15,6 +15,7 @@ func SharedMemory(int64) (int, error)                                { return -1
 func CheckShared(int, int64) error                                   { return errShared }
 func SharedID(int) (id, fs uint64, err error)                        { return 0, 0, errShared }
 func OpenShared(int, int, uint64, uint64) (int, int64, error)        { return -1, 0, errShared }
+func CloseShared(int)                                                {}
 func MapShared(int, int) ([]byte, error)                             { return nil, errShared }
 func UnmapShared([]byte) error                                       { return errShared }
 func MapAgain([]byte) ([]byte, error)                                { return nil, errShared }
@@ -46,10 +47,10 @@ func (*Foreign) Read([]byte, uint64) error  { return errShared }
 func (*Foreign) Write([]byte, uint64) error { return errShared }
 func (*Foreign) Call() uint64               { return 0 }
 
-func (*Foreign) TimeCall() (call, each time.Duration, err error) { return 0, 0, errShared }
-func TimeOwnCall() (call, each time.Duration, err error)         { return 0, 0, errShared }
+func (*Foreign) TimeCall(int) (call, each time.Duration, err error) { return 0, 0, errShared }
+func TimeOwnCall() (call, each time.Duration, err error)            { return 0, 0, errShared }
 
-const TimedBytes = 32
+const TimedBytes, TimedRounds = 32, 1
 
 func (*Foreign) Blocked() bool { return false }
 

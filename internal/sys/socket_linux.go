@@ -243,7 +243,8 @@ func (p *Poller) take(events []unix.EpollEvent, ids []int32) (n int) {
 func (p *Poller) takeParked(epoll uintptr) (done bool) {
 	var events [1]unix.EpollEvent
 	var ids [1]int32
-	n, err := unix.EpollWait(int(epoll), events[:], 0)
+	n, err := result(syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&events)),
+		uintptr(len(events)), 0, 0, 0))
 	if err == unix.EINTR {
 		n, err = 1, nil // Park may return at any time
 	} else if n > 0 {
@@ -297,7 +298,8 @@ func (p *Poller) Drain() {
 }
 
 func (p *Poller) drainEvent() {
-	unix.Read(p.event, p.ended[:])
+	syscall.RawSyscall(unix.SYS_READ, uintptr(p.event), uintptr(unsafe.Pointer(&p.ended)),
+		uintptr(len(p.ended)))
 	p.woken.Store(false) // a Wake in between is of the Wait that ends
 }
 
@@ -307,7 +309,7 @@ func (p *Poller) Wake() {
 		return
 	}
 	one := [8]byte{0: 1}
-	unix.Write(p.event, one[:])
+	syscall.RawSyscall(unix.SYS_WRITE, uintptr(p.event), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
 }
 
 // Close releases the poller.

@@ -98,12 +98,6 @@ func (e *endpoint) admit(x *connectEntry, p *cm.Peer[*qp], initiator uint32, at 
 		_ = sys.UnmapShared(mem)
 		return nil, err
 	}
-	t := connectTableOf(mem)
-	owner, err := t.wake.address()
-	if err != nil {
-		f.close()
-		return nil, err
-	}
 	if !p.Callbacks.TryLock() { // by an attempt through the socket
 		f.close()
 		return nil, cm.ErrBusy
@@ -120,8 +114,9 @@ func (e *endpoint) admit(x *connectEntry, p *cm.Peer[*qp], initiator uint32, at 
 		e.dev.drop(mine, nil)
 		return nil, nil
 	}
-	if t.mustWake() { // asked before the connection can end, and the memory be unmapped
-		e.requests.answered = append(e.requests.answered, owner)
+	// asked before the connection can end, and the memory be unmapped
+	if t := connectTableOf(mem); t.mustWake() {
+		e.requests.answered = append(e.requests.answered, t.wake.address())
 	}
 	return e.connected(int(at.pid), initiator, mine, theirs, f, theirPrivate), nil
 }

@@ -146,12 +146,8 @@ func (d *Device) accept(o *connectInfo, fds []int, pid int) (*peerMapping, error
 func (d *Device) mapping(o *connectInfo, mem []byte, pid int) (*peerMapping, error) {
 	f := &peerMapping{mem: mem, domain: o.domain}
 	for _, c := range o.queues {
-		wake, err := c.wake.address()
-		if err != nil {
-			return nil, err
-		}
 		f.queues = append(f.queues,
-			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: wake})
+			peerQueue{doorbell: doorbellAt(mem, c.doorbell), slot: c.slot, wake: c.wake.address()})
 	}
 	if !d.opts.NoCMA && pid > 0 {
 		f.outside = sys.Foreign{Pid: pid, Proof: o.probe, Secret: o.secret}

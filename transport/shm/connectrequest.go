@@ -22,6 +22,7 @@ type requests struct {
 	address *sys.WakeAddress // of socket
 
 	mu       sync.Mutex // serializes what changes connections; held during callbacks
+	prover   arenaProver
 	closed   bool
 	pending  []*connectRequest  // own ones, until the table of connections knows how they ended
 	answered []*sys.WakeAddress // of goroutines that have answers and sleep: answerRequests wakes them
@@ -35,7 +36,7 @@ type connectRequest struct {
 	peer   uint32
 	mem    []byte // the peer's arena
 	pid    int
-	owner  *sys.WakeAddress // of the peer's goroutine
+	owner  wakeName // of the peer's goroutine
 	mine   *prepared
 	told   bool // the peer's goroutine was woken if it slept
 	began  time.Time
@@ -48,10 +49,7 @@ const answerWithin = 2 * time.Second
 // openRequests opens this endpoint's table.
 func (e *endpoint) openRequests() error {
 	wake := newWakeName()
-	address, err := wake.address()
-	if err != nil {
-		return err
-	}
+	address := wake.address()
 	socket, err := sys.NewWakeSocket(address)
 	if err != nil {
 		return err
@@ -60,7 +58,8 @@ func (e *endpoint) openRequests() error {
 	r.socket, r.address = socket, address
 	r.table = connectTableOf(e.dev.arena.mem)
 	r.here, r.fs = locationOf(e.dev.arena.fd)
-	r.table.open(&e.id, r.here.memory, wake)
+	r.prover = newArenaProver(&e.id)
+	r.table.open(&r.prover, e.id.Rank, r.here.memory, wake)
 	return nil
 }
 
@@ -73,7 +72,7 @@ func (e *endpoint) closeRequests() {
 	for _, own := range r.pending {
 		if !e.withdraw(own) { // it is answered, and the peer may use the block
 			atomic.StoreUint64(&own.entry.state, entryFree)
-			e.dev.drop(own.mine, own.owner)
+			e.dev.drop(own.mine, own.owner.address())
 			_ = sys.UnmapShared(own.mem)
 		}
 	}
@@ -167,7 +166,7 @@ func (e *endpoint) Ask() {
 		if !own.told && own.entry != nil && !own.isAnswered() {
 			own.told = true
 			if connectTableOf(own.mem).mustWake() {
-				r.socket.Signal(own.owner)
+				r.socket.Signal(own.owner.address())
 			}
 		}
 	}
@@ -180,8 +179,7 @@ func (e *endpoint) request(p *cm.Peer[*qp], peer uint32, at location) *connectRe
 		return nil
 	}
 	t := connectTableOf(mem)
-	owner, err := t.wake.address()
-	if err != nil || !p.Callbacks.TryLock() {
+	if !p.Callbacks.TryLock() {
 		_ = sys.UnmapShared(mem)
 		return nil
 	}
@@ -202,7 +200,7 @@ func (e *endpoint) request(p *cm.Peer[*qp], peer uint32, at location) *connectRe
 	x.initiator, x.responder = e.id.Facing(peer), peer
 	x.pid, x.fd, x.memory, x.block = here.pid, here.fd, here.memory, uint64(mine.in.off)
 	atomic.StoreUint64(&x.state, entryAsked)
-	return &connectRequest{entry: x, dialed: p, peer: peer, mem: mem, pid: int(at.pid), owner: owner,
+	return &connectRequest{entry: x, dialed: p, peer: peer, mem: mem, pid: int(at.pid), owner: t.wake,
 		mine: mine, began: time.Now()}
 }
 
@@ -267,7 +265,7 @@ func (e *endpoint) conclude(own *connectRequest, block uint64) *qp {
 		f, err = e.dev.mapping(theirs, own.mem, own.pid)
 	}
 	if err != nil || !e.table.Commit(own.dialed) {
-		e.dev.drop(own.mine, own.owner) // the peer may use it
+		e.dev.drop(own.mine, own.owner.address()) // the peer may use it
 		_ = sys.UnmapShared(own.mem)
 		return nil
 	}

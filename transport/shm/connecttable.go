@@ -71,21 +71,29 @@ func connectTableOf(mem []byte) *connectTable {
 	return (*connectTable)(unsafe.Pointer(&mem[connectTableAt : connectTableAt+connectTableBytes][0]))
 }
 
-// proves returns a proof that a rank of a job has made the arena of this number, and what its table says.
-func (t *connectTable) proves(id *transport.Identity, rank uint32, memory uint64) []byte {
+// arenaProver makes the proofs that a rank of a job has made an arena. It is for one goroutine at a time.
+type arenaProver struct {
+	prover *handshake.Prover
+	text   []byte // what every proof begins with
+}
+
+func newArenaProver(id *transport.Identity) arenaProver {
 	job := handshake.JobHash(id.Job)
-	b := append(make([]byte, 0, 128), "weft shm arena 1\x00"...)
-	b = append(b, job[:]...)
-	b = binary.LittleEndian.AppendUint32(b, rank)
+	text := append(make([]byte, 0, 128), "weft shm arena 1\x00"...)
+	return arenaProver{handshake.NewProver(&id.Secret), append(text, job[:]...)}
+}
+
+// proof proves that a rank has made the arena of this number, and what its table says.
+func (p *arenaProver) proof(t *connectTable, rank uint32, memory uint64) []byte {
+	b := binary.LittleEndian.AppendUint32(p.text, rank)
 	b = binary.LittleEndian.AppendUint64(b, memory)
-	b = append(b, t.wake.id[:]...)
-	return handshake.Proof(&id.Secret, b, t.wake.token[:])
+	return p.prover.Proof(append(b, t.wake.id[:]...), t.wake.token[:])
 }
 
 // open opens the table for requests, which wake a goroutine with this name.
-func (t *connectTable) open(id *transport.Identity, memory uint64, wake wakeName) {
-	t.rank, t.wake = uint64(id.Rank), wake
-	copy(t.proof[:], t.proves(id, id.Rank, memory))
+func (t *connectTable) open(p *arenaProver, rank uint32, memory uint64, wake wakeName) {
+	t.rank, t.wake = uint64(rank), wake
+	copy(t.proof[:], p.proof(t, rank, memory))
 	atomic.StoreUint64(&t.version, handshakeVersion)
 }
 
@@ -136,13 +144,14 @@ func parseLocation(text string) (p location, ok bool) {
 	return location{uint32(pid), uint32(fd), memory, f[3]}, true
 }
 
-// mapArena maps the arena of a peer, and checks that it belongs to this rank of the job.
+// mapArena maps the arena of a peer, and checks that it belongs to this rank of the job. The lock of requests
+// is held.
 func (e *endpoint) mapArena(at location, rank uint32) ([]byte, error) {
 	fd, size, err := sys.OpenShared(int(at.pid), int(at.fd), at.memory, e.requests.fs)
 	if err != nil {
 		return nil, err
 	}
-	defer sys.CloseFD(fd)
+	defer sys.CloseShared(fd)
 	if size < minArena || size%pageSize != 0 || size > maxArena {
 		return nil, fmt.Errorf("%w: an arena of %d bytes", transport.ErrProtocol, size)
 	}
@@ -152,7 +161,7 @@ func (e *endpoint) mapArena(at location, rank uint32) ([]byte, error) {
 	}
 	t := connectTableOf(mem)
 	if atomic.LoadUint64(&t.version) != handshakeVersion || t.rank != uint64(rank) ||
-		!hmac.Equal(t.proof[:], t.proves(&e.id, rank, at.memory)) {
+		!hmac.Equal(t.proof[:], e.requests.prover.proof(t, rank, at.memory)) {
 		_ = sys.UnmapShared(mem)
 		return nil, fmt.Errorf("%w: no arena of rank %d of this job", transport.ErrAuth, rank)
 	}
@@ -162,10 +171,9 @@ func (e *endpoint) mapArena(at location, rank uint32) ([]byte, error) {
 // writeOffer writes this end's parameters where the peer finds them: in the ring of the block that the peer
 // sends through, which it does only when it has read them.
 func (d *Device) writeOffer(p *prepared, private []byte) {
-	b := append(d.offer(p).append(make([]byte, 0, maxConnectInfo+len(private))), private...)
 	ring := &p.in.block.ring
+	b := append(d.offer(p).append(ring[4:4]), private...)
 	binary.LittleEndian.PutUint32(ring[:], uint32(len(b)))
-	copy(ring[4:], b)
 }
 
 // readOffer reads the parameters of the peer at the block with this offset in its arena.

@@ -10,7 +10,7 @@ import (
 )
 
 // copyCall is what a system call takes that copies a peer's memory: before its first byte, and for each KiB.
-// It is measured with the first peers that connect; the minimum counts.
+// It is measured with the first peers that connect, thoroughly with the first; the minimum counts.
 type copyCall struct {
 	peers uatomic.Int32
 	ns    uatomic.Int64 // 0: not known
@@ -30,10 +30,14 @@ func (c *copyCall) pin(costs transport.CopyCosts) {
 }
 
 func (c *copyCall) measure(own *sys.Foreign) {
-	if c.peers.Inc() > measuredPeers {
+	nth, rounds := c.peers.Inc(), 1
+	switch {
+	case nth > measuredPeers:
 		return
+	case nth == 1:
+		rounds = sys.TimedRounds
 	}
-	if call, each, err := own.TimeCall(); err == nil {
+	if call, each, err := own.TimeCall(rounds); err == nil {
 		least(&c.ns, call)
 		least(&c.kib, each)
 	}

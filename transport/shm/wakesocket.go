@@ -27,21 +27,23 @@ func newWakeName() (w wakeName) {
 // newPoller makes a poller that peers can wake.
 func newPoller() (*sys.Poller, wakeName, error) {
 	w := newWakeName()
-	address, err := w.address()
-	if err != nil {
-		return nil, w, err
-	}
 	p, err := sys.NewPoller()
 	if err != nil {
 		return nil, w, err
 	}
-	if err := p.Open(address); err != nil {
+	if err := p.Open(w.address()); err != nil {
 		p.Close()
 		return nil, w, err
 	}
 	return p, w, nil
 }
 
-func (w *wakeName) address() (*sys.WakeAddress, error) {
-	return sys.NewWakeAddress(socketPrefix+hex.EncodeToString(w.id[:]), w.token)
+// address returns the socket's address. Its name is never too long.
+func (w *wakeName) address() *sys.WakeAddress {
+	name := hex.AppendEncode(append(make([]byte, 0, 64), socketPrefix...), w.id[:])
+	a, err := sys.NewWakeAddress(string(name), w.token)
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

@@ -152,14 +152,11 @@ func (d *connections) connectWaiting() {
 
 // connect begins the connection to a peer, unless it has meanwhile connected, or failed.
 func (d *connections) connect(p *peer) {
-	leave := d.acquire(d.e.waiting.life)
 	if d.connected(p) {
-		leave()
 		return
 	}
 	f, addr, err := d.selectFabric(p.rank)
 	if err != nil {
-		leave()
 		d.failed(p, err)
 		return
 	}
@@ -178,6 +175,10 @@ func (d *connections) connect(p *peer) {
 	}
 	if b, ok := f.listener.(transport.Beginner); ok && b.Begin(peer, addr, connectAndWait) {
 		d.begun++
+		return
+	}
+	leave := d.acquire(d.e.waiting.life)
+	if d.connected(p) {
 		leave()
 		return
 	}
@@ -266,7 +267,9 @@ func (a *acceptor) Connected(peer uint32, qp transport.QP, private []byte) {
 		e.failures.failPeer(p, err)
 		return
 	}
-	f.addPeer(p)
+	if f.addPeer(p) {
+		e.waiting.manyPeers.Store(true)
+	}
 	p.state, p.eagerLimit, p.shortLimit = peerOpen, f.eagerLimit, p.copies.begin(f)
 	e.connections.settledLocked(p)
 	e.recorder.Note(recorder.Connected, 0, p.rank, 0, 0)

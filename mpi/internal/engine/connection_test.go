@@ -109,6 +109,22 @@ func TestConnects_WakePeersTogether(t *testing.T) {
 	}
 }
 
+// A rank that shares its core with many others, all of which it knows, sleeps sooner than one that polls a few
+// peers.
+func TestWaiting_SleepsSoonerWithManyPeers(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		e := &Engine{hub: &Hub{}}
+		e.waiting.began, e.waiting.maxYields = time.Now(), yieldsPolling
+		e.waiting.manyPeers.Store(many)
+		var p spinBudget
+		yields := 1
+		for p.remaining(e) {
+			yields++
+		}
+		require.Equal(t, map[bool]int{false: yieldsPolling, true: yieldsManyPeers}[many], yields)
+	}
+}
+
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.
 func TestWaiting_SleepsDuringConnects(t *testing.T) {
 	e := &Engine{hub: &Hub{}}

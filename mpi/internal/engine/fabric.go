@@ -22,10 +22,13 @@ type Fabric struct {
 }
 
 // The number of times that a waiting rank that shares its core yields the core and polls again before it
-// sleeps. With a fabric that delivers without system calls, yielding is faster than being woken.
+// sleeps. With a fabric that delivers without system calls, yielding is faster than being woken. A rank with
+// more peers than such a fabric polls is told of arrivals in any case, and shares its core with many ranks:
+// all of them run in the time of a few yields.
 const (
-	yieldsPolling  = 100
-	yieldsNotified = 3
+	yieldsPolling   = 100
+	yieldsManyPeers = 12
+	yieldsNotified  = 3
 )
 
 // Lookup returns the address on which a peer listens in a provider, or "" if the peer does not. It may block.
@@ -99,21 +102,23 @@ func (e *Engine) newFabric(c *Config, from *device) (*fabric, error) {
 	return f, nil
 }
 
-// addPeer adds a connected peer.
-func (f *fabric) addPeer(p *peer) {
+// addPeer adds a connected peer. It reports whether there are now more than the engine polls: the device
+// reports what arrives.
+func (f *fabric) addPeer(p *peer) (many bool) {
 	f.byQP[p.ch.QP().Num()] = p
 	f.lastPeer = nil
 	if f.maxPolled == 0 || f.handler != 0 {
-		return
+		return false
 	}
 	f.polled = append(f.polled, p)
-	all := len(f.byQP) <= f.maxPolled // beyond that number the device reports arrivals
+	many = len(f.byQP) > f.maxPolled
 	for _, q := range f.polled {
-		q.polled = all
+		q.polled = !many
 	}
-	if !all {
+	if many {
 		f.polled = nil
 	}
+	return many
 }
 
 // peerOf returns the peer of a queue pair, or nil.

@@ -29,6 +29,7 @@ type waiting struct {
 	// bound on polls for one message under the lock
 	maxLooks  int
 	maxYields int          // if the rank shares its core: idle passes before it sleeps
+	manyPeers atomic.Bool  // the rank is told of what arrives: it sleeps after yieldsManyPeers
 	yielded   atomic.Int64 // likewise: when it last let other goroutines run, since began
 }
 
@@ -91,7 +92,7 @@ func (p *spinBudget) remaining(e *Engine) bool {
 			return false // a connect needs this core for long, and wakes sleepers
 		}
 		e.waiting.yieldCore(p.idle)
-		return p.idle < e.waiting.maxYields
+		return p.idle < e.waiting.maxYields && (p.idle < yieldsManyPeers || !e.waiting.manyPeers.Load())
 	}
 	if e.hub.oversubscribed.Load() {
 		sys.Yield()

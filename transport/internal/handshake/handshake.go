@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
@@ -54,10 +55,24 @@ func NewNonce() (n [NonceSize]byte) {
 // Proof returns a MAC, keyed with the job's secret, of who (which rank proves itself to which) and follows
 // (the rest of the message).
 func Proof(secret *[32]byte, who, follows []byte) []byte {
-	m := hmac.New(sha256.New, secret[:])
-	m.Write(who)
-	m.Write(follows)
-	return m.Sum(nil)
+	return NewProver(secret).Proof(who, follows)
+}
+
+// Prover makes proofs that are keyed with the same secret. It is for one goroutine at a time.
+type Prover struct {
+	mac hash.Hash
+	sum [ProofSize]byte
+}
+
+// NewProver makes a Prover.
+func NewProver(secret *[32]byte) *Prover { return &Prover{mac: hmac.New(sha256.New, secret[:])} }
+
+// Proof is the function Proof. The next call overwrites its result.
+func (p *Prover) Proof(who, follows []byte) []byte {
+	p.mac.Reset()
+	p.mac.Write(who)
+	p.mac.Write(follows)
+	return p.mac.Sum(p.sum[:0])
 }
 
 // Check reports whether a proof is the right one.

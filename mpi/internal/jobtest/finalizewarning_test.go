@@ -25,22 +25,21 @@ func TestFinalize_Leftovers(t *testing.T) {
 	})
 }
 
-// TestFinalize_DifferentRoots: messages of a collective that nobody has received are told, by their sender.
-func TestFinalize_DifferentRoots(t *testing.T) {
-	r := launch(t, 2, differentRoots)
+// TestFinalize_BcastsOfOneRank: messages of a collective that nobody has received are told, by their sender. (If
+// both ranks are roots, a rank whose peer is quicker gets an error instead.)
+func TestFinalize_BcastsOfOneRank(t *testing.T) {
+	r := launch(t, 2, bcastsOfOneRank)
 	require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
-	for _, warning := range []string{
-		"rank 0 came to Finalize with 2 messages of a collective from rank 1 never received; WEFT_CHECK=1 ",
-		"rank 1 came to Finalize with 2 messages of a collective from rank 0 never received; WEFT_CHECK=1 ",
-	} {
-		require.Contains(t, r.Err, "weft: warning: "+warning)
-	}
+	require.Contains(t, r.Err, "weft: warning: rank 1 came to Finalize with 2 messages of a collective from rank 0 "+
+		"never received; WEFT_CHECK=1 ")
 }
 
-var differentRoots = body("different roots", func(_ context.Context, world *mpi.Comm) error {
-	for range 2 {
-		if err := mpi.Bcast(world, []int{world.Rank()}, world.Rank()); err != nil {
-			return err
+var bcastsOfOneRank = body("bcasts of one rank", func(_ context.Context, world *mpi.Comm) error {
+	if world.Rank() == 0 {
+		for range 2 {
+			if err := mpi.Bcast(world, []int{1}, 0); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -158,12 +158,11 @@ func (c *Collective) begin() {
 func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
-	sharesCore := e.waiting.spinTime == 0
-	if mc.advanceLocked(c, sharesCore) {
-		return true
-	}
-	if sharesCore {
+	if e.waiting.spinTime == 0 {
 		return mc.lookYieldingLocked(c)
+	}
+	if mc.advanceLocked(c, false) {
+		return true
 	}
 	m := c.mailboxes
 	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
@@ -196,7 +195,17 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
+	done := mc.advanceLocked(c, true)
+	looks := looksElsewhere
+	if h := &c.mailboxes.handover; h.on && h.before(c, done) {
+		looks = 0
+	} else if done {
+		return true
+	}
 	for look := 1; ; look++ {
+		if looks, done = mc.lookElsewhereLocked(c, looks); done {
+			return true
+		}
 		e.mu.Unlock()
 		e.waiting.yieldCore(look)
 		e.mu.Lock()

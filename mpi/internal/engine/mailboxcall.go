@@ -195,29 +195,33 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
+	m := c.mailboxes
+	h, looks, yields := &m.handover, looksElsewhere, 0
 	done := mc.advanceLocked(c, true)
-	looks := looksElsewhere
-	if h := &c.mailboxes.handover; h.on && h.before(c, done) {
-		looks = 0
-	} else if done {
-		return true
+	if h.on {
+		if yields = h.yields(c, done); yields > 0 && !h.away {
+			looks = 0 // the rank beside this one needs the core, whatever the others do
+		}
 	}
 	for look := 1; ; look++ {
-		if looks, done = mc.lookElsewhereLocked(c, looks); done {
+		if h.on && !done {
+			looks, done = mc.lookElsewhereLocked(c, looks)
+		}
+		if done && (yields <= 0 || c.err != nil || look > 1 && h.over(m)) {
+			h.leaves()
 			return true
 		}
+		yields--
 		e.mu.Unlock()
 		e.waiting.yieldCore(look)
 		e.mu.Lock()
 		if look >= e.waiting.maxYields {
-			return false
+			return done
 		}
 		if look%passesPerYield == 0 && e.stopped == nil && !e.completionHandler.active() {
 			e.progress.poll()
 		}
-		if mc.advanceLocked(c, true) {
-			return true
-		}
+		done = done || mc.advanceLocked(c, true)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // microsecond. So who has the core matters:
 //   - A rank that waits for ranks with other cores alone keeps its core for as long as two switches take. A
 //     yield would bring back a rank that waits too.
-//   - A rank whose next call will only wait for a message hands its core over before it leaves a Barrier.
-//     Otherwise the ranks that wait for the one that sends it wait for this rank too.
+//   - A rank whose next call follows at once, and will only wait for a message, hands its core over before it
+//     leaves a Barrier, so that the message is there when it is looked for. If the program computes before
+//     the call it does not: the computing would begin later.
 //
 // This is known of ranks that are bound to one processor each.
 
@@ -32,14 +33,15 @@ func (e *Engine) processor() uint64 {
 	return 0
 }
 
-// awaitsElsewhere reports whether an exchange waits for ranks with other processors alone.
-func (c *Collective) awaitsElsewhere() bool {
+// awaitedBeside returns a rank with this rank's processor for which an exchange waits; -1 if there is none.
+func (c *Collective) awaitedBeside() int {
 	for due := c.due; due != 0; due &= due - 1 {
-		if !c.mailboxes.peers[c.exchange[bits.TrailingZeros64(due)].Peer].elsewhere {
-			return false
+		peer := c.exchange[bits.TrailingZeros64(due)].Peer
+		if !c.mailboxes.peers[peer].elsewhere {
+			return peer
 		}
 	}
-	return true
+	return -1
 }
 
 // lookElsewhereLocked polls for messages as long as ranks with other processors alone are awaited, for left
@@ -47,7 +49,7 @@ func (c *Collective) awaitsElsewhere() bool {
 func (mc *MailboxCalls) lookElsewhereLocked(c *Collective, left int) (int, bool) {
 	mc.e.mu.assertHeld()
 	exchange := uint32(c.mailboxes.exchange)
-	for left > 0 && c.awaitsElsewhere() {
+	for left > 0 && c.awaitedBeside() < 0 {
 		word, room := c.awaited()
 		for !room && uint32(atomic.LoadUint64(word)) != exchange {
 			if left--; left <= 0 || mc.e.mu.wanted() {
@@ -63,48 +65,84 @@ func (mc *MailboxCalls) lookElsewhereLocked(c *Collective, left int) (int, bool)
 	return left, false
 }
 
-// handover decides whether a rank hands its core over before it leaves a Barrier: if the call that follows
-// only receives, and has not found its messages at once before.
+// handover decides whether a rank hands its core over before it leaves a Barrier: if the call that follows it
+// at once only receives, and has not found its messages at once before.
 type handover struct {
-	on       bool // the rank's only processor is known, and shared
-	followed bool // the latest exchange was a Barrier's
-	handed   bool // likewise, and the rank handed its core over
-	votes    int  // of the calls that followed, for; below 0: against
-	barriers uint // that handed over or would have
+	on       bool  // the rank's only processor is known, and shared
+	followed bool  // the latest exchange was a Barrier's
+	handed   bool  // likewise, and the rank handed its core over
+	votes    int   // of the calls that followed, for; below 0: against
+	awaited  int   // a rank that the latest of them awaited; one with this rank's processor if there was any
+	away     bool  // awaited has another processor
+	barriers uint  // that handed over or would have
+	left     int64 // ticks when the rank left the latest Barrier
 }
 
 const (
 	handoverVotes = 3 // at most, for or against
+	// handoverYields bounds how often a rank yields until what the next call awaits has been sent: the system
+	// may prefer other threads.
+	handoverYields = 3
+	// handoverLooks is the number of looks for it after a yield, if a rank with another processor sends it:
+	// some 300 ns.
+	handoverLooks = 10
+	handoverSoon  = 2000 // ticks from a Barrier to a call that follows at once, at most: some 700 ns
 	// handoverSampleEvery is how many Barriers there are to one that does not hand over, so that the next
 	// call shows whether that is still of use.
-	handoverSampleEvery = 64
+	handoverSampleEvery = 512
 )
 
-// before is called after the first look for the messages of an exchange, and reports whether the rank is to
-// hand its core over before it looks again. found says whether the exchange is over.
-func (h *handover) before(c *Collective, found bool) bool {
+// yields is called after the first look for the messages of an exchange, and returns how often the rank is to
+// yield its core before it leaves. found says whether the exchange is over.
+func (h *handover) yields(c *Collective, found bool) int {
 	if h.followed {
 		h.vote(c, found)
 	}
 	h.followed = c.Call.Operation == coll.OpBarrier && c.err == nil
 	h.handed = false
 	if !h.followed || h.votes < handoverVotes {
-		return false
+		return 0
 	}
-	h.barriers++
-	h.handed = h.barriers%handoverSampleEvery != 0
-	return h.handed
+	if h.barriers++; h.barriers%handoverSampleEvery == 0 {
+		return 0
+	}
+	h.handed = true
+	return handoverYields
+}
+
+// leaves is called when the rank has the messages of an exchange.
+func (h *handover) leaves() {
+	if h.followed {
+		h.left = sys.Ticks()
+	}
 }
 
 // vote counts what the call after a Barrier has shown.
 func (h *handover) vote(c *Collective, found bool) {
-	last := len(c.exchange) - 1
+	last, soon := len(c.exchange)-1, h.left != 0 && sys.Ticks()-h.left <= handoverSoon
 	switch {
-	case last < 0 || c.exchange[last].Kind == coll.Send:
+	case !soon || last < 0 || c.exchange[last].Kind == coll.Send:
 		h.votes = max(h.votes-handoverVotes, -handoverVotes)
 	case !found:
 		h.votes = min(h.votes+1, handoverVotes)
+		if h.awaited = c.awaitedBeside(); h.awaited < 0 {
+			h.awaited = c.exchange[bits.TrailingZeros64(c.due)].Peer
+		}
+		h.away = c.mailboxes.peers[h.awaited].elsewhere
 	case !h.handed:
 		h.votes = max(h.votes-1, -handoverVotes)
 	}
+}
+
+// over reports whether the rank that the next call awaits has sent its message.
+func (h *handover) over(m *Mailboxes) bool {
+	next := m.exchange + 1
+	word := wordAt(m.peers[h.awaited].in, m.slotEnd(next))
+	for look := 1; uint32(atomic.LoadUint64(word)) != uint32(next); look++ {
+		if !h.away || look >= handoverLooks {
+			return false
+		}
+		sys.AwaitLoads()
+	}
+	return true
 }

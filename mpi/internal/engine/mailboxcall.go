@@ -208,7 +208,6 @@ func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 			looks, done = mc.lookElsewhereLocked(c, looks)
 		}
 		if done && (yields <= 0 || c.err != nil || look > 1 && h.over(m)) {
-			h.leaves()
 			return true
 		}
 		yields--

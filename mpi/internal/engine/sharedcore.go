@@ -12,9 +12,8 @@ import (
 // microsecond. So who has the core matters:
 //   - A rank that waits for ranks with other cores alone keeps its core for as long as two switches take. A
 //     yield would bring back a rank that waits too.
-//   - A rank whose next call follows at once, and will only wait for a message, hands its core over before it
-//     leaves a Barrier, so that the message is there when it is looked for. If the program computes before
-//     the call it does not: the computing would begin later.
+//   - A rank whose next call will only wait for a message hands its core over before it leaves a Barrier. The
+//     yield would come in that call otherwise, and keep the sender waiting until then.
 //
 // This is known of ranks that are bound to one processor each.
 
@@ -65,28 +64,23 @@ func (mc *MailboxCalls) lookElsewhereLocked(c *Collective, left int) (int, bool)
 	return left, false
 }
 
-// handover decides whether a rank hands its core over before it leaves a Barrier: if the call that follows it
-// at once only receives, and has not found its messages at once before.
+// handover decides whether a rank hands its core over before it leaves a Barrier: if the call that follows
+// only receives, and has not found its messages at once before.
 type handover struct {
-	on       bool  // the rank's only processor is known, and shared
-	followed bool  // the latest exchange was a Barrier's
-	handed   bool  // likewise, and the rank handed its core over
-	votes    int   // of the calls that followed, for; below 0: against
-	awaited  int   // a rank that the latest of them awaited; one with this rank's processor if there was any
-	away     bool  // awaited has another processor
-	barriers uint  // that handed over or would have
-	left     int64 // ticks when the rank left the latest Barrier
+	on       bool // the rank's only processor is known, and shared
+	followed bool // the latest exchange was a Barrier's
+	handed   bool // likewise, and the rank handed its core over
+	votes    int  // of the calls that followed, for; below 0: against
+	awaited  int  // a rank that the latest of them awaited; one with this rank's processor if there was any
+	away     bool // awaited has another processor
+	barriers uint // that handed over or would have
 }
 
 const (
 	handoverVotes = 3 // at most, for or against
-	// handoverYields bounds how often a rank yields until what the next call awaits has been sent: the system
-	// may prefer other threads.
+	// handoverYields bounds how often a rank yields until a rank beside it has sent what the next call awaits:
+	// the system may prefer other threads.
 	handoverYields = 3
-	// handoverLooks is the number of looks for it after a yield, if a rank with another processor sends it:
-	// some 300 ns.
-	handoverLooks = 10
-	handoverSoon  = 2000 // ticks from a Barrier to a call that follows at once, at most: some 700 ns
 	// handoverSampleEvery is how many Barriers there are to one that does not hand over, so that the next
 	// call shows whether that is still of use.
 	handoverSampleEvery = 512
@@ -106,22 +100,17 @@ func (h *handover) yields(c *Collective, found bool) int {
 	if h.barriers++; h.barriers%handoverSampleEvery == 0 {
 		return 0
 	}
-	h.handed = true
-	return handoverYields
-}
-
-// leaves is called when the rank has the messages of an exchange.
-func (h *handover) leaves() {
-	if h.followed {
-		h.left = sys.Ticks()
+	if h.handed = true; h.away {
+		return 1
 	}
+	return handoverYields
 }
 
 // vote counts what the call after a Barrier has shown.
 func (h *handover) vote(c *Collective, found bool) {
-	last, soon := len(c.exchange)-1, h.left != 0 && sys.Ticks()-h.left <= handoverSoon
+	last := len(c.exchange) - 1
 	switch {
-	case !soon || last < 0 || c.exchange[last].Kind == coll.Send:
+	case last < 0 || c.exchange[last].Kind == coll.Send:
 		h.votes = max(h.votes-handoverVotes, -handoverVotes)
 	case !found:
 		h.votes = min(h.votes+1, handoverVotes)
@@ -134,15 +123,9 @@ func (h *handover) vote(c *Collective, found bool) {
 	}
 }
 
-// over reports whether the rank that the next call awaits has sent its message.
+// over reports whether the rank beside this one that the next call awaits has sent its message.
 func (h *handover) over(m *Mailboxes) bool {
 	next := m.exchange + 1
-	word := wordAt(m.peers[h.awaited].in, m.slotEnd(next))
-	for look := 1; uint32(atomic.LoadUint64(word)) != uint32(next); look++ {
-		if !h.away || look >= handoverLooks {
-			return false
-		}
-		sys.AwaitLoads()
-	}
-	return true
+	return !h.away &&
+		uint32(atomic.LoadUint64(wordAt(m.peers[h.awaited].in, m.slotEnd(next)))) == uint32(next)
 }

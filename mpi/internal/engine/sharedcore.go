@@ -78,8 +78,8 @@ type handover struct {
 
 const (
 	handoverVotes = 3 // at most, for or against
-	// handoverYields bounds how often a rank yields until a rank beside it has sent what the next call awaits:
-	// the system may prefer other threads.
+	// handoverYields bounds how often a rank yields until a rank beside it has sent what the next call
+	// awaits: the system may prefer other threads.
 	handoverYields = 3
 	// handoverSampleEvery is how many Barriers there are to one that does not hand over, so that the next
 	// call shows whether that is still of use.

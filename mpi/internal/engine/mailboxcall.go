@@ -164,12 +164,11 @@ func (c *Collective) begin() {
 func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
-	sharesCore := e.waiting.spinTime == 0
-	if mc.advanceLocked(c, sharesCore) {
-		return true
-	}
-	if sharesCore {
+	if e.waiting.spinTime == 0 {
 		return mc.lookYieldingLocked(c)
+	}
+	if mc.advanceLocked(c, false) {
+		return true
 	}
 	m := c.mailboxes
 	// It polls for one message at a time, so that few instructions pass between its arrival and its use.
@@ -202,19 +201,32 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 	mc.e.mu.assertHeld()
 	e := mc.e
+	m := c.mailboxes
+	h, looks, yields := &m.handover, looksElsewhere, 0
+	done := mc.advanceLocked(c, true)
+	if h.on {
+		if yields = h.yields(c, done); yields > 0 && !h.away {
+			looks = 0 // the rank beside this one needs the core, whatever the others do
+		}
+	}
 	for look := 1; ; look++ {
+		if h.on && !done {
+			looks, done = mc.lookElsewhereLocked(c, looks)
+		}
+		if done && (yields <= 0 || c.err != nil || look > 1 && h.over(m)) {
+			return true
+		}
+		yields--
 		e.mu.Unlock()
 		e.waiting.yieldCore(look)
 		e.mu.Lock()
 		if look >= e.waiting.maxYields {
-			return false
+			return done
 		}
 		if look%passesPerYield == 0 && e.stopped == nil && !e.completionHandler.active() {
 			e.progress.poll()
 		}
-		if mc.advanceLocked(c, true) {
-			return true
-		}
+		done = done || mc.advanceLocked(c, true)
 	}
 }
 

@@ -63,7 +63,8 @@ type Mailboxes struct {
 	head    [mailboxHead]byte
 	post    transport.SendWR
 
-	fetch lineFetch
+	fetch    lineFetch
+	handover handover
 }
 
 // mailboxState is the state of the set-up of mailboxes.
@@ -94,6 +95,7 @@ type mailbox struct {
 	reported     failureReport    // the latest that was sent to the peer
 	testKey      transport.Key    // of the peer's test memory
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
+	elsewhere    bool             // the peer has another processor
 }
 
 // A sender's area of the memory is a cache line and then its slots. The line ends with the sender's failure

@@ -16,7 +16,7 @@ import (
 // can read the test memory of all others, and whether it has measured that bytes move faster through mapped
 // memory. What holds for all ranks decides which messages they exchange, so they must agree on it.
 const (
-	mailboxOffer   = 16 // bytes
+	mailboxOffer   = 24 // bytes
 	mailboxVerdict = 1
 	testBytes      = 8
 )
@@ -263,6 +263,7 @@ func (m *Mailboxes) beginSetup() error {
 		}
 		break
 	}
+	binary.LittleEndian.PutUint64(input[16:], m.e.processor())
 	h, err := m.exchangeSetupLocked(input)
 	if err != nil {
 		return err
@@ -328,6 +329,8 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 		return false
 	}
 	m.peers = make([]mailbox, m.size)
+	own := binary.LittleEndian.Uint64(offers[m.rank*mailboxOffer+16:])
+	m.handover.on = own != 0
 	for rank := range m.size {
 		key := transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer:]))
 		if key == 0 {
@@ -341,6 +344,8 @@ func (m *Mailboxes) acceptLocked(offers []byte) bool {
 			mine:    uint64(m.areaOf(rank, m.rank)),
 			testKey: transport.Key(binary.LittleEndian.Uint64(offers[rank*mailboxOffer+8:])),
 			in:      m.memory.Bytes()[at : at+m.area : at+m.area]}
+		theirs := binary.LittleEndian.Uint64(offers[rank*mailboxOffer+16:])
+		m.peers[rank].elsewhere = own != 0 && theirs != 0 && own != theirs
 	}
 	return true
 }

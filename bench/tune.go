@@ -20,15 +20,11 @@ import (
 type TuneOptions struct {
 	Collectives []string      // names in package mpi, and Send; nil for all with more than one algorithm
 	Ranks       []int         // of communicators; nil for powers of two up to the job's size, and that size
-	Min, Max    int           // bytes; each size is eight times the previous one
-	MaxMessage  int           // bytes of the longest message of Send, each twice as long as the previous one
+	Min, Max    int           // bytes; each size is twice the previous one
+	MaxMessage  int           // bytes of the longest message of Send
 	Limit       time.Duration // approximate duration
 	All         bool          // print the times of all algorithms
 	Table       string        // the file for the rules, which rank 0 writes; "" for none
-
-	// The file for the figures of messages, in a job of MessageJobs, which measures nothing else.
-	Report string
-	Beside []string // such files, in order; nil for none, so messages are left out
 }
 
 // DefaultTune are the default options.
@@ -36,26 +32,23 @@ var DefaultTune = TuneOptions{Min: 8, Max: 1 << 20, MaxMessage: 4 << 20, Limit: 
 
 // Limits of a point's measurement.
 const (
-	tuneRounds = 5   // rounds in which algorithms take turns
-	hopeless   = 3.0 // an algorithm that takes hopeless times as long as the fastest is not measured again,
+	tuneRounds = 9   // rounds in which the ways take turns
+	hopeless   = 3.0 // a way that takes hopeless times as long as the fastest is not measured again,
 	// after hopelessAfter rounds
 	hopelessAfter = 1
-	// the choice is accepted within this factor of the best forced algorithm
+	// the choice is accepted within this factor of the best forced way
 	tuneMargin = 1.10
-	// confirmRounds is the number of rounds in which a better algorithm and the choice take turns again
+	// confirmRounds is the number of rounds in which better ways and the choice take turns again
 	confirmRounds = 15
 )
 
-// Tune measures every algorithm of the collectives on communicators of several numbers of ranks, at several
-// sizes, against weft's own choice, as one of the ranks of the job for which this process was started. Rank 0
-// prints the best algorithms to out, and writes rules where these differ from weft's choice. Before them it
-// prints the best ways of messages, from the reports of earlier jobs.
+// Tune measures every algorithm of the collectives on communicators of several numbers of ranks, and every
+// way of messages between ranks 0 and 1, at several sizes, against weft's own choice, as one of the ranks of
+// the job for which this process was started. Rank 0 prints the best ones to out, and writes rules where
+// another algorithm is faster than weft's choice.
 //
 // If the options are invalid, Tune returns an *OptionError at rank 0; the other ranks then return nil.
 func Tune(ctx context.Context, o TuneOptions, by Invocation, out io.Writer) error {
-	if o.Report != "" {
-		return measureMessages(ctx, o, by)
-	}
 	return withTuner(ctx, o, by, out, (*tuner).run)
 }
 
@@ -120,9 +113,7 @@ type tuner struct {
 	session *session // for building the operations
 	table   *output  // of rank 0; nil for none
 	points  []tunePoint
-	slice   float64 // seconds per algorithm and point
-
-	messagePoints []tunePoint // for which there are no rules
+	slice   float64 // seconds for a way and a point
 }
 
 // tunePoint is the result at one number of ranks and one size.
@@ -130,11 +121,23 @@ type tunePoint struct {
 	tuned
 	ranks, bytes  int
 	chosen, best  string
-	took, fastest float64 // µs
+	took, fastest float64 // µs, medians
+	// The median over the rounds of how many times as fast the best way is as the choice, and the interval
+	// that has it in 95 % of all cases; 1 if the choice is the best.
+	gain, low, high float64
+	standing        standing
 }
 
-// gain returns how many times as fast the best algorithm is as the chosen one.
-func (p *tunePoint) gain() float64 { return p.took / p.fastest }
+// standing is how weft's choice compares with the best way.
+type standing uint8
+
+const (
+	within  standing = iota // the margin
+	unclear                 // the median is beyond the margin, the interval is not
+	slower                  // the interval is beyond the margin
+)
+
+func (s standing) String() string { return [...]string{"", "unclear", "slower"}[s] }
 
 func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 	if world.Rank() != 0 {
@@ -153,21 +156,18 @@ func newTuner(o TuneOptions, world *mpi.Comm, out io.Writer) (*tuner, error) {
 	if err := t.Check(size); err != nil {
 		return nil, err
 	}
-	if len(t.wanted()) == 0 && len(t.Beside) == 0 {
-		return nil, optionErrorf("%s", notAlone)
-	}
 	if o.Table != "" && world.Rank() == 0 {
 		var err error
 		if t.table, err = newOutput("table", o.Table); err != nil {
 			return nil, err
 		}
 	}
+	bytes := max(o.Max*size, o.MaxMessage)
 	t.session = &session{
-		Benchmark: &Benchmark{Name: messageTimes.Name, spec: collective}, Options: Default, world: world,
+		Benchmark: &Benchmark{Name: "tune", spec: collective}, Options: Default, world: world,
 		instruments: instruments{now: mpi.Wtime, pattern: pattern, warmUp: warmUpTime},
-		send:        buffer(o.Max * size), recv: buffer(o.Max * size),
+		send:        buffer(bytes), recv: buffer(bytes),
 	}
-	t.session.Beside = o.Beside
 	return t, nil
 }
 
@@ -202,7 +202,7 @@ func (t *tuner) sizes(c *tuned) (list []int) {
 	if !c.sized {
 		return []int{0}
 	}
-	for n := t.Min; n < t.Max; n *= 8 {
+	for n := t.Min; n < t.Max; n *= 2 {
 		list = append(list, max(n&^3, 4))
 	}
 	return append(list, max(t.Max&^3, 4))
@@ -225,8 +225,10 @@ func (t *tuner) run() error {
 	t.share()
 	t.out.printf("\n# weft tune, %d ranks, fabric %s\n# %-18s%7s%10s  %-19s%12s  %-19s%12s%8s\n",
 		t.world.Size(), t.fabric, "call", "ranks", "bytes", "chosen", "us", "best", "us", "gain")
-	if err := t.messages(); err != nil {
-		return err
+	if o := &t.TuneOptions; o.comparesMessages() {
+		if err := t.messages(); err != nil {
+			return fmt.Errorf("%s: %w", messageName, err)
+		}
 	}
 	for _, n := range t.Ranks {
 		some, err := t.first(n)
@@ -250,29 +252,30 @@ func (t *tuner) run() error {
 	return t.finish()
 }
 
-// share divides the time among all measurements of collectives.
+// share divides the time among all measurements.
 func (t *tuner) share() {
 	measurements := 0
+	if t.comparesMessages() {
+		measurements = (len(messageWays) + 1) * len(t.messageSizes())
+	}
 	for _, c := range t.wanted() {
 		all, err := tuning.Algorithms(c.name)
 		if err == nil {
 			measurements += (len(all) + 1) * len(t.sizes(&c)) * len(t.Ranks)
 		}
 	}
-	limit := t.Limit
-	if len(t.Beside) > 0 {
-		limit -= t.messageLimit()
-	}
-	t.slice = limit.Seconds() / float64(max(measurements, 1))
+	t.slice = t.Limit.Seconds() / float64(max(measurements, 1))
 }
 
 // contender is an algorithm to measure, on its own communicator, on which it is forced, or a way of messages.
 type contender struct {
 	name  string // "" for what is chosen
 	world *mpi.Comm
-	call  func() error
-	out   bool      // too slow, or unable to carry out the call
-	times []float64 // µs of a call, one for each round; the mean of the ranks
+	// measure returns the time of a call in µs, the mean of the ranks, from calls that take about the given
+	// seconds
+	measure func(seconds float64) (float64, error)
+	out     bool      // too slow, or unable to carry out the call
+	times   []float64 // that measure returned, one for each round
 }
 
 // collective measures the algorithms of one collective on the ranks of a communicator.
@@ -314,8 +317,12 @@ func (t *tuner) collective(some *mpi.Comm, c tuned) error {
 
 // print prints the row of a point.
 func (t *tuner) print(p *tunePoint) {
-	t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f\n", p.name, p.ranks, p.bytes, p.chosen, p.took,
-		p.best, p.fastest, p.gain())
+	t.out.printf("%-20s%7d%10d  %-19s%12.2f  %-19s%12.2f%8.2f", p.name, p.ranks, p.bytes, p.chosen, p.took,
+		p.best, p.fastest, p.gain)
+	if p.standing != within {
+		t.out.printf("  (%.2f-%.2f) %v", p.low, p.high, p.standing)
+	}
+	t.out.printf("\n")
 }
 
 // warmUpCalls is enough calls for everything that a communicator sets up after some calls.
@@ -327,9 +334,10 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 	for _, x := range all {
 		s := *t.session
 		s.world = x.world
-		x.call, x.out, x.times = c.of(&s, n).call, false, nil
+		call := c.of(&s, n).call
+		x.out, x.measure = false, func(seconds float64) (float64, error) { return t.measure(some, call, seconds) }
 		for range warmUpCalls {
-			if err := x.call(); err != nil {
+			if err := call(); err != nil {
 				return p, err
 			}
 		}
@@ -339,63 +347,102 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 			x.out = true
 		}
 	}
-	if err := t.rounds(some, all, tuneRounds, t.slice/tuneRounds); err != nil {
-		return p, err
-	}
-	best, auto := t.judge(&p, all), all[0]
-	if best == nil {
-		return p, nil
-	}
-	// As it may be chance, the two take turns again.
-	pair := []*contender{auto, best}
-	auto.times, best.times, auto.out, best.out = nil, nil, false, false
-	if err := t.rounds(some, pair, confirmRounds, t.slice/tuneRounds); err != nil {
-		return p, err
-	}
-	p.took, p.fastest = median(auto.times), median(auto.times)
-	if took := median(best.times); took*tuneMargin < p.took {
-		p.best, p.fastest = best.name, took
-	}
-	return p, nil
+	return p, t.compare(&p, all)
 }
 
-// judge sets the figures of a point to those of weft's choice, the first contender. It returns another one
-// that is better; nil for none.
-func (t *tuner) judge(p *tunePoint, all []*contender) *contender {
-	auto := all[0]
+// compare measures contenders, weft's choice first, and sets the result of a point.
+func (t *tuner) compare(p *tunePoint, all []*contender) error {
+	if err := t.rounds(all, tuneRounds); err != nil {
+		return err
+	}
 	if t.All {
 		for _, x := range all[1:] {
 			if len(x.times) > 0 {
-				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", p.name, p.ranks, p.bytes, x.name,
-					median(x.times))
+				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", p.name, p.ranks, p.bytes, x.name, median(x.times))
 			}
 		}
 	}
-	best := fastest(all)
-	for _, x := range all[1:] {
-		if x.name == p.chosen { // the same algorithm or way, so these are more figures of it
-			auto.times = append(auto.times, x.times...)
-		}
-	}
-	p.took, p.best, p.fastest = median(auto.times), p.chosen, median(auto.times)
-	if best == nil || best.name == p.chosen || median(best.times)*tuneMargin >= p.took {
+	p.judge(all)
+	if p.standing == within {
 		return nil
 	}
-	return best
+	// As the best of several may be so by chance, those that seem better take turns with the choice again.
+	again := all[:1:1]
+	for _, x := range all[1:] {
+		gain, _, _ := ratio(all[0].times, x.times)
+		if x.name == p.chosen || !x.out && gain > tuneMargin {
+			again = append(again, x)
+		}
+	}
+	if err := t.rounds(again, confirmRounds); err != nil {
+		return err
+	}
+	p.judge(again)
+	return nil
 }
 
-// fastest returns the contender with the lowest median, other than weft's own choice.
-func fastest(all []*contender) (best *contender) {
+// judge sets the result of a point from the times of contenders, the first of which is weft's choice.
+func (p *tunePoint) judge(all []*contender) {
+	auto := slices.Clone(all[0].times)
+	var best *contender
 	for _, x := range all[1:] {
-		if len(x.times) > 0 && (best == nil || median(x.times) < median(best.times)) {
+		switch {
+		case x.name == p.chosen: // the same way, so each round has two times of it
+			for i := range min(len(auto), len(x.times)) {
+				auto[i] = (auto[i] + x.times[i]) / 2
+			}
+		case len(x.times) > 0 && (best == nil || median(x.times) < median(best.times)):
 			best = x
 		}
 	}
-	return best
+	p.took = median(auto)
+	p.best, p.fastest, p.gain, p.low, p.high, p.standing = p.chosen, p.took, 1, 1, 1, within
+	if best == nil {
+		return
+	}
+	gain, low, high := ratio(auto, best.times)
+	if gain <= tuneMargin {
+		return
+	}
+	p.best, p.fastest, p.gain, p.low, p.high, p.standing = best.name, median(best.times), gain, low, high, unclear
+	if low > tuneMargin {
+		p.standing = slower
+	}
 }
 
-// rounds measures contenders in turn for the given seconds each, in alternating direction.
-func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds float64) error {
+// ratio returns the median of how many times as long one way takes as another in the same round, and an
+// interval that has the true median in 95 % of all cases, for whatever distribution of the times.
+func ratio(of, to []float64) (middle, low, high float64) {
+	var all []float64
+	for i := range min(len(of), len(to)) {
+		all = append(all, of[i]/to[i])
+	}
+	if len(all) == 0 {
+		return 1, 1, 1
+	}
+	slices.Sort(all)
+	cut := leftOut(len(all))
+	return median(all), all[cut], all[len(all)-1-cut]
+}
+
+// leftOut returns how many of n figures, on each side, the interval of their median leaves out. The k lowest
+// lie all above the true median as often as fewer than k+1 of n coins show heads, at most in 2.5 % of all
+// cases; of fewer than 6 figures, too often even for k = 0.
+func leftOut(n int) (k int) {
+	likely, each := 0.0, math.Exp2(-float64(n)) // of at most, and of exactly, so many heads
+	for heads := 0; ; heads++ {
+		if likely += each; likely > 0.025 {
+			return max(heads-1, 0)
+		}
+		each *= float64(n-heads) / float64(heads+1)
+	}
+}
+
+// rounds measures contenders anew, in turn, in alternating direction.
+func (t *tuner) rounds(all []*contender, rounds int) error {
+	for _, x := range all {
+		x.times = nil
+	}
 	for round := range rounds {
 		order := slices.Clone(all)
 		if round%2 == 1 {
@@ -405,7 +452,7 @@ func (t *tuner) rounds(some *mpi.Comm, all []*contender, rounds int, seconds flo
 			if x.out {
 				continue
 			}
-			took, err := t.measure(some, x.call, seconds)
+			took, err := x.measure(t.slice / tuneRounds)
 			if err != nil {
 				return err
 			}
@@ -485,18 +532,17 @@ func (t *tuner) finish() error {
 	if t.world.Rank() != 0 {
 		return nil
 	}
-	within, product, maxGain := 0, 0.0, 1.0
-	points := slices.Concat(t.messagePoints, t.points)
-	for i := range points {
-		gain := points[i].gain()
-		if gain <= tuneMargin {
-			within++
-		}
-		product += math.Log(gain)
-		maxGain = max(maxGain, gain)
+	count, product, maxGain := [slower + 1]int{}, 0.0, 1.0
+	for i := range t.points {
+		p := &t.points[i]
+		count[p.standing]++
+		product += math.Log(p.gain)
+		maxGain = max(maxGain, p.gain)
 	}
-	t.out.printf("# The choice is within 10 %% of the best at %d of %d points; the best gains %.2f in the "+
-		"mean, %.2f at most.\n", within, len(points), math.Exp(product/float64(max(len(points), 1))), maxGain)
+	n := len(t.points)
+	t.out.printf("# The choice is within 10 %% of the best at %d of %d points, slower at %d, unclear at %d; the "+
+		"best gains %.2f in the mean, %.2f at most.\n", count[within], n, count[slower], count[unclear],
+		math.Exp(product/float64(max(n, 1))), maxGain)
 	rules := rulesOf(t.points)
 	err := t.table.write(func(w io.Writer) error { return writeRules(w, rules) })
 	return errors.Join(t.out.err, err)
@@ -508,7 +554,7 @@ func rulesOf(points []tunePoint) (rules []tuning.Rule) {
 	rules = []tuning.Rule{}
 	for i := range points {
 		p := &points[i]
-		if p.best == p.chosen {
+		if p.standing != slower || p.name == messageName { // for messages there are no rules
 			continue
 		}
 		r := tuning.Rule{Operation: p.name, Algorithm: p.best, MinRanks: p.ranks, MinBytes: p.bytes}

@@ -22,8 +22,14 @@ import (
 // A rule holds up to the next size and the next number of ranks that were measured, and joins the one before.
 func TestRulesOfATable(t *testing.T) {
 	point := func(name string, ranks, bytes int, chosen, best string) tunePoint {
-		return tunePoint{tuned: tuned{name: name}, ranks: ranks, bytes: bytes, chosen: chosen, best: best}
+		p := tunePoint{tuned: tuned{name: name}, ranks: ranks, bytes: bytes, chosen: chosen, best: best}
+		if best != chosen {
+			p.standing = slower
+		}
+		return p
 	}
+	noise := point("Barrier", 8, 0, "direct", "linear")
+	noise.standing = unclear
 	points := []tunePoint{
 		point("Bcast", 2, 8, "direct", "direct"),
 		point("Bcast", 2, 64, "direct", "binomial"),
@@ -34,13 +40,15 @@ func TestRulesOfATable(t *testing.T) {
 		point("Bcast", 4, 512, "direct", "direct"),
 		point("Bcast", 4, 4096, "direct", "binomial"),
 		point("Barrier", 4, 0, "direct", "linear"),
+		noise,
+		point(messageName, 2, 8, "ring", "one copy"),
 	}
 	require.Equal(t, []tuning.Rule{
 		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 2, MaxRanks: 3, MinBytes: 64, MaxBytes: 4095},
 		{Operation: "Bcast", Algorithm: "k-nomial", MinRanks: 2, MaxRanks: 3, MinBytes: 4096},
-		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MinBytes: 8, MaxBytes: 63},
-		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MinBytes: 4096},
-		{Operation: "Barrier", Algorithm: "linear", MinRanks: 4},
+		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MaxRanks: 7, MinBytes: 8, MaxBytes: 63},
+		{Operation: "Bcast", Algorithm: "binomial", MinRanks: 4, MaxRanks: 7, MinBytes: 4096},
+		{Operation: "Barrier", Algorithm: "linear", MinRanks: 4, MaxRanks: 7},
 	}, rulesOf(points))
 	require.Empty(t, rulesOf(nil))
 }
@@ -73,8 +81,7 @@ func TestTune(t *testing.T) {
 			r := launchertest.Run(t, ranks)
 			require.NoError(t, r.Failure, r.Err)
 			for _, says := range []string{"weft tune, 3 ranks, fabric " + fabric, "\n#Allreduce ",
-				" rabenseifner ", " pipelined-chain ", " within 10 % of the best at ",
-				"# Send is left out: "} {
+				" rabenseifner ", " pipelined-chain ", " within 10 % of the best at ", "\nSend "} {
 				require.Contains(t, r.Out, says)
 			}
 			for _, c := range tunable {
@@ -92,16 +99,35 @@ func TestTune(t *testing.T) {
 	}
 }
 
-var messagesAlone = launchertest.Body("messages alone", func() error {
-	o := briefly("")
-	o.Collectives = []string{"Send"}
-	return Tune(context.Background(), o, Invocation{}, os.Stdout)
-})
-
-func TestTune_NothingButMessagesUnderALauncher(t *testing.T) {
-	r := launchertest.Launch(t, 2, messagesAlone, "WEFT_LOG=error")
-	requireStatus(t, r, 1)
-	require.Contains(t, r.Err, "Send is left out: ")
+// Each judgement: rounds of the choice and of another way, of which both vary by a common factor.
+func TestTune_Standing(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		ratios []float64 // of the choice and the best way, in each round
+		want   standing
+		best   string
+	}{
+		{"within the margin", []float64{1.09, 1.08, 1.07, 1.06, 1.05, 1.04, 1.3, 1.3, 1.3}, within, "direct"},
+		{"a median beyond it by chance", []float64{1, 1, 1.05, 1.2, 1.2, 1.2, 1.3, 1.3, 1.3}, unclear, "binomial"},
+		{"beyond it but for one round", []float64{1, 1.2, 1.2, 1.2, 1.2, 1.2, 1.3, 1.3, 1.3}, slower, "binomial"},
+		{"slower in no round", []float64{.5, .5, .5, .5, .5, .5, .5, .5, .5}, within, "direct"},
+	} {
+		auto, other := &contender{}, &contender{name: "binomial"}
+		for i, r := range c.ratios {
+			moved := 1 + 3*float64(i%2) // a host that moves the cores
+			auto.times, other.times = append(auto.times, r*moved), append(other.times, moved)
+		}
+		worse := &contender{name: "linear", times: []float64{9, 9}} // not measured again
+		same := &contender{name: "direct", times: auto.times[:3]}
+		p := tunePoint{chosen: "direct"}
+		p.judge([]*contender{auto, worse, other, same})
+		require.Equal(t, c.want, p.standing, c.name)
+		require.Equal(t, c.best, p.best, c.name)
+		require.InDelta(t, max(1, median(c.ratios)), max(1, p.gain), 0.1, c.name)
+	}
+	for n, want := range map[int]int{1: 0, 5: 0, 6: 0, 9: 1, 15: 3, 25: 7} {
+		require.Equal(t, want, leftOut(n), n)
+	}
 }
 
 var consistencyBody = launchertest.Body("consistency", func() error {

@@ -1,41 +1,32 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"slices"
-	"time"
 
 	"github.com/weft-mpi/weft/internal/setting"
 	"github.com/weft-mpi/weft/internal/sharedcopy"
+	"github.com/weft-mpi/weft/internal/tuning"
+	"github.com/weft-mpi/weft/mpi"
 )
 
-// messageName is the name of messages between two ranks among what Tune compares. How they move depends on
-// settings of a whole job, so jobs of two ranks measure each way, before the job that prints the results.
+// messageName is the name of messages between two ranks among what Tune compares.
 const messageName = "Send"
 
-// notAlone is why messages are left out.
-const notAlone = messageName + " is left out: settings of a whole job force the ways of messages, so weft " +
-	"bench tune has to start its own ranks"
+// messageRanks is the number of ranks that exchange messages, the first ones of the job.
+const messageRanks = 2
 
-// MessageRanks is the number of ranks of a job that measures messages.
-const MessageRanks = 2
-
-// messageWay is a way in which a message can move, and the setting that forces it at all lengths at which it
-// exists.
+// messageWay is a way in which a message can move.
 type messageWay struct {
-	announced float64 // per cent of the bytes that the receiver fetches; others are copied through the ring
-	setting   *setting.Setting
-	value     string
+	way       tuning.Way
+	announced float64 // per cent of the bytes that do not go through the ring
+	// the setting that forces it for a whole job, and its value, over shared memory and over TCP
+	shared, tcp string
 }
 
-// messageWays returns the ways over a fabric.
-func messageWays(fabric string) []messageWay {
-	if fabric == "tcp" {
-		return []messageWay{{0, setting.EagerMax, "1G"}, {100, setting.EagerMax, "1"}}
-	}
-	return []messageWay{{0, setting.CopyCosts, "1s,1ns,1ns"}, {100, setting.CopyCosts, "1ns,1ns,1s"}}
+var messageWays = []messageWay{
+	{tuning.Ring, 0, setting.CopyCosts.Name + "=1s,1ns,1ns", setting.EagerMax.Name + "=1G"},
+	{tuning.Announced, 100, setting.CopyCosts.Name + "=1ns,1ns,1s", setting.EagerMax.Name + "=1"},
 }
 
 // wayName names the way of messages of n bytes of which a part, in per cent, was announced.
@@ -54,157 +45,121 @@ func wayName(fabric string, announced float64, n int) string {
 	return "both ends"
 }
 
-// MessageJobs returns the settings, by name, of the jobs, of MessageRanks, whose reports (Report) Tune reads
-// (Beside), in order: in each round one job for what weft chooses and one for each way over a fabric. There
-// are none if messages are not to be compared.
-func (o *TuneOptions) MessageJobs(fabric string) (jobs []map[string]string) {
-	if !o.comparesMessages() {
-		return nil
-	}
-	for range tuneRounds {
-		jobs = append(jobs, nil)
-		for _, w := range messageWays(fabric) {
-			jobs = append(jobs, map[string]string{w.setting.Name: w.value})
-		}
-	}
-	return jobs
-}
-
 func (o *TuneOptions) comparesMessages() bool {
 	return o.Collectives == nil || slices.Contains(o.Collectives, messageName)
 }
 
-// messageLimit returns the part of the limit for messages.
-func (o *TuneOptions) messageLimit() time.Duration {
-	switch {
-	case !o.comparesMessages():
-		return 0
-	case len(o.wanted()) == 0:
-		return o.Limit
+func (o *TuneOptions) messageSizes() (list []int) {
+	for n := o.Min; n <= o.MaxMessage; n *= 2 {
+		list = append(list, n)
 	}
-	return o.Limit / 4
+	return list
 }
 
-// measureMessages measures messages as one of the two ranks of a job of MessageJobs.
-func measureMessages(ctx context.Context, o TuneOptions, by Invocation) error {
-	sizes := 1
-	for n := o.Min; 2*n <= o.MaxMessage; n *= 2 {
-		sizes++
-	}
-	seconds := o.messageLimit().Seconds() / float64(sizes*len(o.MessageJobs(""))) // as many over each fabric
-	b := *messageTimes
-	b.measureSize = func(s *session, n int) (measurement, error) { return messageTime(s, n, seconds) }
-	own := Default
-	own.Min, own.Max, own.Report = o.Min, o.MaxMessage, o.Report
-	return b.Run(ctx, own, by, io.Discard)
-}
-
-// messageTimes is the benchmark whose reports measureMessages writes.
-var messageTimes = &Benchmark{Name: "tune", Ranks: MessageRanks, title: "Messages", spec: &tableSpec{
-	columns: []column{sizeColumn, latencyColumn, {name: "announced", unit: "%",
-		of: func(c *measurement) float64 { return c.announced }}},
-	datatype: "MPI_CHAR", element: 1, min: 1,
-}}
-
-// messageTime is latency with as many iterations as take about the given seconds.
-func messageTime(s *session, n int, seconds float64) (measurement, error) {
-	timed := *s
-	timed.Iterations, timed.Warmup = 2, warmUpCalls
-	m, err := latency(&timed, n)
-	if err != nil {
-		return m, err
-	}
-	if timed.Iterations, err = callsWithin(s.world, seconds, 2*m.value/1e6, 1e5); err != nil {
-		return m, err
-	}
-	ringBefore, fetchedBefore := s.moved()
-	m, err = latency(&timed, n)
-	ring, fetched := s.moved()
-	ring, fetched = ring-ringBefore, fetched-fetchedBefore
-	m.announced = 100 * float64(fetched) / float64(ring+fetched)
-	return m, err
-}
-
-// moved returns the bytes that this rank has sent through its rings, and those that receivers have fetched.
-func (s *session) moved() (ring, fetched uint64) {
-	for _, ch := range s.world.Stats().Channels {
-		ring, fetched = ring+ch.EagerBytes, fetched+ch.RendezvousBytes
-	}
-	return ring, fetched
-}
-
-// messages compares the ways of messages at rank 0, by the reports of earlier jobs.
+// messages compares the ways of messages between the first ranks.
 func (t *tuner) messages() error {
-	if !t.comparesMessages() || t.world.Rank() != 0 {
-		return nil
-	}
-	if len(t.Beside) == 0 {
-		t.out.printf("# %s\n", notAlone)
-		return nil
-	}
-	if err := t.session.readBesides(); err != nil {
+	some, err := t.first(messageRanks)
+	if err != nil {
 		return err
 	}
-	var err error
-	t.messagePoints, err = t.pointsOf(t.session.besides)
-	return err
-}
-
-// pointsOf prints and returns the points of messages, from the reports of MessageJobs.
-func (t *tuner) pointsOf(reports []*Report) (points []tunePoint, err error) {
-	ways := messageWays(t.fabric)
-	better := make([]string, len(ways)) // sizes at which each way is
-	for row := range reports[0].Rows {
-		p := tunePoint{tuned: tuned{name: messageName}, ranks: MessageRanks}
-		all, shares := []*contender{{}}, []float64(nil) // first weft's choice
-		for range ways {
-			all = append(all, &contender{})
-		}
-		for i, r := range reports {
-			n, took, share, err := r.message(row)
+	if some != nil {
+		defer tuning.ForceWay(some, tuning.Chosen)
+		var better [tuning.Announced + 1]string // sizes at which each way is
+		for _, n := range t.messageSizes() {
+			p, best, err := t.messagePoint(some, n)
 			if err != nil {
-				return nil, err
+				return fmt.Errorf("%d bytes: %w", n, err)
 			}
-			p.bytes = n
-			fabric, x := r.Fabrics[0], all[i%len(all)]
-			if x == all[0] {
-				shares = append(shares, share)
-				p.chosen = wayName(fabric, median(shares), n)
-			} else {
-				x.name = wayName(fabric, ways[i%len(all)-1].announced, n)
-				if wayName(fabric, share, n) != x.name {
-					continue // there is no such way at this size
-				}
+			if p.standing == slower {
+				better[best] += fmt.Sprintf(", %d", n)
 			}
-			x.times = append(x.times, took)
+			t.points = append(t.points, p)
+			t.print(&p)
 		}
-		if best := t.judge(&p, all); best != nil {
-			p.best, p.fastest = best.name, median(best.times)
-			better[slices.Index(all, best)-1] += fmt.Sprintf(", %d", p.bytes)
+		for _, w := range messageWays {
+			if better[w.way] == "" {
+				continue
+			}
+			force := w.shared
+			if fabricTo(some) == "tcp" {
+				force = w.tcp
+			}
+			t.out.printf("# %s forces the better way of messages of%s bytes\n", force, better[w.way][1:])
 		}
-		t.print(&p)
-		points = append(points, p)
-	}
-	for i, w := range ways {
-		if better[i] != "" {
-			t.out.printf("# %s=%s forces the better way of messages of%s bytes\n", w.setting.Name, w.value,
-				better[i][1:])
+		if err := some.Free(); err != nil {
+			return err
 		}
 	}
-	return points, nil
+	return mpi.Barrier(t.world)
 }
 
-// message returns the figures of a row of measureMessages.
-func (r *Report) message(row int) (n int, took, announced float64, err error) {
-	if r == nil || row >= len(r.Rows) || len(r.Fabrics) == 0 {
-		return 0, 0, 0, optionErrorf("a report of messages is not complete")
+// messagePoint compares the ways of messages of n bytes, and returns the best one.
+func (t *tuner) messagePoint(some *mpi.Comm, n int) (p tunePoint, best tuning.Way, err error) {
+	p = tunePoint{tuned: tuned{name: messageName}, ranks: messageRanks, bytes: n}
+	fabric, chosen := fabricTo(some), messageWay{way: tuning.Chosen}
+	all, byName := []*contender(nil), make(map[string]tuning.Way)
+	for _, w := range append([]messageWay{chosen}, messageWays...) {
+		x := &contender{measure: func(seconds float64) (float64, error) {
+			took, _, err := t.messageTime(some, w.way, n, seconds)
+			return took, err
+		}}
+		_, announced, err := t.messageTime(some, w.way, n, t.slice/tuneRounds)
+		if err != nil {
+			return p, best, err
+		}
+		name := wayName(fabric, announced, n)
+		if w.way == tuning.Chosen {
+			p.chosen = name
+		} else {
+			x.name = wayName(fabric, w.announced, n)
+			x.out = name != x.name // there is no such way at this size
+			byName[x.name] = w.way
+		}
+		all = append(all, x)
 	}
-	f, columns := [3]float64{}, messageTimes.spec.columns
-	for i := range f {
-		var ok bool
-		if f[i], ok = r.Rows[row][columns[i].name].(float64); !ok {
-			return 0, 0, 0, optionErrorf("a report of messages has no %s", columns[i].name)
+	err = t.compare(&p, all)
+	return p, byName[p.best], err
+}
+
+// messageTime returns the time of a message one way, in µs, and how many per cent of the bytes were announced,
+// from messages that take about the given seconds. Both are means of the ranks.
+func (t *tuner) messageTime(some *mpi.Comm, w tuning.Way, n int, seconds float64) (took, announced float64,
+	err error) {
+	timed := *t.session
+	timed.world, timed.Iterations, timed.Warmup = some, 2, warmUpCalls
+	tuning.ForceWay(some, w)
+	m, err := latency(&timed, n)
+	if err != nil {
+		return 0, 0, err
+	}
+	if timed.Iterations, err = callsWithin(some, seconds, 2*m.value/1e6, 1e5); err != nil {
+		return 0, 0, err
+	}
+	ringBefore, otherBefore := sentBytes(some)
+	if m, err = latency(&timed, n); err != nil {
+		return 0, 0, err
+	}
+	ring, other := sentBytes(some)
+	ring, other = ring-ringBefore, other-otherBefore
+	both := []float64{m.value / messageRanks, 100 * float64(other) / float64(ring+other) / messageRanks}
+	err = mpi.Allreduce(some, mpi.InPlace[float64](), both, mpi.Sum[float64]())
+	return both[0], both[1], err
+}
+
+// sentBytes returns the bytes that this rank has sent through its rings, and the others.
+func sentBytes(c *mpi.Comm) (ring, other uint64) {
+	for _, ch := range c.Stats().Channels {
+		ring, other = ring+ch.EagerBytes, other+ch.RendezvousBytes
+	}
+	return ring, other
+}
+
+// fabricTo returns the fabric that connects the ranks of a communicator of two.
+func fabricTo(some *mpi.Comm) (fabric string) {
+	for _, ch := range some.Stats().Channels {
+		if ch.Peer == 1-some.Rank() {
+			fabric = ch.Fabric
 		}
 	}
-	return int(f[0]), f[1], f[2], nil
+	return fabric
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
+	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/start"
 )
 
@@ -36,5 +37,9 @@ func init() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return k.used[k.latest]
+	}
+	tuning.ForceWay = func(comm any, w tuning.Way) {
+		comm.(*Comm).e.Sends.ForceWay(map[tuning.Way]engine.Way{tuning.Ring: engine.WayRing,
+			tuning.Announced: engine.WayAnnounced}[w])
 	}
 }

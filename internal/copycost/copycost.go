@@ -21,6 +21,13 @@ type Costs struct{ Call, CallKiB, MappedKiB time.Duration }
 var Default = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond,
 	MappedKiB: 205 * time.Nanosecond}
 
+// ForcesMapped and ForcesCall are the numbers of no processor: with them every message for which both ways
+// exist goes through mapped memory, or by the system call.
+var (
+	ForcesMapped = Costs{Call: time.Second, CallKiB: 1, MappedKiB: 1}
+	ForcesCall   = Costs{Call: 1, CallKiB: 1, MappedKiB: time.Second}
+)
+
 // startPrefix precedes numbers that hold only until they are measured.
 const startPrefix = "from:"
 

@@ -1,6 +1,6 @@
-// Package tuning is the interface of package mpi for the tuner of collectives (weft bench tune): it selects
-// the algorithms of one communicator, and reports which one carried out a call. The tuner writes the rules
-// that package coll reads.
+// Package tuning is the interface of package mpi for the tuner (weft bench tune): it selects the algorithms of
+// one communicator, reports which one carried out a call, and forces the way of messages. The tuner writes
+// the rules that package coll reads.
 package tuning
 
 // Package mpi sets these before main begins. A comm is a *mpi.Comm.
@@ -12,6 +12,18 @@ var (
 	Select func(comm any, selection string) error
 	// Used names the algorithm of the latest blocking collective on a communicator; "" if there was none.
 	Used func(comm any) string
+	// ForceWay forces a way of the blocking sends of this rank, over the endpoint of a communicator and the
+	// connections that it has, until another call.
+	ForceWay func(comm any, w Way)
+)
+
+// Way is a way of messages between two ranks.
+type Way uint8
+
+const (
+	Chosen    Way = iota // by weft
+	Ring                 // copied through the ring
+	Announced            // announced, and then moved from buffer to buffer
 )
 
 // Rule is a rule of a table that WEFT_COLL names (docs/guide/debugging.md): the algorithm for an operation

@@ -62,8 +62,7 @@ func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
 	p.copies.mapped = costs.MappedKiB
 	e.mappedKiB.Store(int64(costs.MappedKiB))
 	if p.copies.awaited >= 0 {
-		p.copies.awaited, p.copies.streamed = costs.Awaited(), costs.Streamed()
-		p.shortLimit = min(p.eagerLimit, p.copies.awaited, copycost.MinSample-1)
+		p.decideByCosts(costs)
 	}
 }
 

@@ -18,6 +18,7 @@ type Sends struct {
 	e           *Engine
 	creditSpins uint32 // sends that found a ring full and polled for credits
 	first       eager.First
+	unforced    map[*peer]unforced // nil unless a way is forced
 }
 
 // register registers the handlers of the sender's messages and completions.

@@ -52,26 +52,6 @@ func runBeside(cmd *cobra.Command, b *bench.Benchmark, ranks int, fabric string,
 	return runSelf(cmd, ranks, withOptions(words, b.Name, beside))
 }
 
-// runTuning runs the jobs that measure messages, and then this executable with words as arguments, which
-// prints what they have measured.
-func runTuning(cmd *cobra.Command, o *bench.TuneOptions, ranks int, fabric string, words []string) error {
-	dir, err := os.MkdirTemp("", "weft-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	var beside []string
-	for i, settings := range o.MessageJobs(fabric) {
-		report := filepath.Join(dir, fmt.Sprintf("%d.json", i))
-		before := withOptions(words, cmd.Name(), []string{"--" + reportFlag + "=" + report})
-		if err := runUnder(cmd, settings, bench.MessageRanks, before); err != nil {
-			return err
-		}
-		beside = append(beside, "--"+besideFlag+"="+report)
-	}
-	return runSelf(cmd, ranks, withOptions(words, cmd.Name(), beside))
-}
-
 // withOptions returns the arguments of a benchmark, with options after its name.
 func withOptions(words []string, name string, options []string) []string {
 	return slices.Insert(slices.Clone(words), slices.Index(words, name)+1, options...)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +20,10 @@ import (
 const tuneHelp = `Compare every algorithm of the collectives, and every way of messages (Send, up to 4 MiB
 without -m), with the one that weft chooses by itself.
 
-It prints the chosen algorithm or way, and the best one. With --table it writes rules for the collectives
-in which they differ, for WEFT_COLL=FILE. For messages it prints the setting that forces a better way.
-Without a launcher it starts its own ranks on this machine, first jobs of two that exchange messages;
-under a launcher it is one of the ranks, and leaves messages out.`
+It prints the chosen algorithm or way, and the best one. "slower" marks a choice that takes more than 1.1
+times as long, and "unclear" one of which the figures say so but vary too much. With --table it writes
+rules for the collectives that are slower, for WEFT_COLL=FILE. For messages it prints the setting that
+forces the better way. Without a launcher it starts its own ranks on this machine.`
 
 const consistencyHelp = `Check the times of collectives against one another: an Allreduce takes at most
 1.1 times as long as Reduce and Bcast, an Allgather no longer than Gather and Bcast, a Barrier no longer
@@ -42,16 +41,13 @@ func newTuning() *cobra.Command {
 		Example: "  weft bench tune -n 4 --table coll.json\n" +
 			"  weft run -n 16 weft bench tune --limit 10m --table coll.json\n" +
 			"  WEFT_COLL=coll.json weft run -n 16 ./program",
-	}, &o, bench.Tune, runTuning)
+	}, &o, bench.Tune)
 	flags := cmd.Flags()
 	flags.StringVar(&o.Table, "table", "", "`FILE.json`: write the rules, for WEFT_COLL")
 	flags.BoolVar(&o.All, "all", false, "print the times of all algorithms")
 	flags.StringSliceVar(&o.Collectives, "collectives", nil,
 		"`NAME,…`: as in package mpi, such as Allreduce,Bcast; Send is for messages between two ranks "+
 			"(default: Send, and all that have several algorithms)")
-	flags.StringVar(&o.Report, reportFlag, "", "")
-	flags.StringArrayVar(&o.Beside, besideFlag, nil, "")
-	hide(flags, reportFlag, besideFlag)
 	return cmd
 }
 
@@ -62,17 +58,12 @@ func newConsistency() *cobra.Command {
 		Use:   "consistency [options]",
 		Short: "check that no collective takes longer than others that do its work",
 		Long:  consistencyHelp,
-	}, &o, bench.Consistency, func(cmd *cobra.Command, _ *bench.TuneOptions, ranks int, _ string,
-		words []string) error {
-		return runSelf(cmd, ranks, words)
-	})
+	}, &o, bench.Consistency)
 }
 
 // comparing makes cmd a command that compares collectives, as a rank or, without a launcher, alone.
 func comparing(cmd *cobra.Command, o *bench.TuneOptions,
-	compare func(context.Context, bench.TuneOptions, bench.Invocation, io.Writer) error,
-	alone func(cmd *cobra.Command, o *bench.TuneOptions, ranks int, fabric string, words []string) error,
-) *cobra.Command {
+	compare func(context.Context, bench.TuneOptions, bench.Invocation, io.Writer) error) *cobra.Command {
 	*o = bench.DefaultTune
 	var sizes sizeRange
 	var fabric carrier
@@ -103,7 +94,7 @@ func comparing(cmd *cobra.Command, o *bench.TuneOptions,
 		if err := o.Check(ranks); err != nil {
 			return tell(err)
 		}
-		return alone(cmd, o, ranks, cmp.Or(string(fabric), setting.Fabric.String()), os.Args[1:])
+		return runSelf(cmd, ranks, os.Args[1:])
 	}
 	return cmd
 }

@@ -274,8 +274,9 @@ type contender struct {
 	// measure returns the time of a call in µs, the mean of the ranks, from calls that take about the given
 	// seconds
 	measure func(seconds float64) (float64, error)
-	out     bool      // too slow, or unable to carry out the call
-	times   []float64 // that measure returned, one for each round
+	used    func() string // names what carried out the latest call
+	out     bool          // too slow, or unable to carry out the call
+	times   []float64     // that measure returned, one for each round
 }
 
 // collective measures the algorithms of one collective on the ranks of a communicator.
@@ -335,17 +336,14 @@ func (t *tuner) point(some *mpi.Comm, c tuned, n int, all []*contender) (tunePoi
 		s := *t.session
 		s.world = x.world
 		call := c.of(&s, n).call
-		x.out, x.measure = false, func(seconds float64) (float64, error) { return t.measure(some, call, seconds) }
+		x.out, x.used = false, func() string { return tuning.Used(x.world) }
+		x.measure = func(seconds float64) (float64, error) { return t.measure(some, call, seconds) }
 		for range warmUpCalls {
 			if err := call(); err != nil {
 				return p, err
 			}
 		}
-		if used := tuning.Used(x.world); x.name == "" {
-			p.chosen = used
-		} else if used != x.name {
-			x.out = true
-		}
+		x.out = x.name != "" && x.used() != x.name
 	}
 	return p, t.compare(&p, all)
 }
@@ -355,6 +353,7 @@ func (t *tuner) compare(p *tunePoint, all []*contender) error {
 	if err := t.rounds(all, tuneRounds); err != nil {
 		return err
 	}
+	p.chosen = all[0].used() // not before: a communicator's first calls may go otherwise
 	if t.All {
 		for _, x := range all[1:] {
 			if len(x.times) > 0 {
@@ -377,6 +376,7 @@ func (t *tuner) compare(p *tunePoint, all []*contender) error {
 	if err := t.rounds(again, confirmRounds); err != nil {
 		return err
 	}
+	p.chosen = all[0].used()
 	p.judge(again)
 	return nil
 }

@@ -99,20 +99,18 @@ func (t *tuner) messagePoint(some *mpi.Comm, n int) (p tunePoint, best tuning.Wa
 	fabric, chosen := fabricTo(some), messageWay{way: tuning.Chosen}
 	all, byName := []*contender(nil), make(map[string]tuning.Way)
 	for _, w := range append([]messageWay{chosen}, messageWays...) {
-		x := &contender{measure: func(seconds float64) (float64, error) {
-			took, _, err := t.messageTime(some, w.way, n, seconds)
+		var announced float64
+		x := &contender{used: func() string { return wayName(fabric, announced, n) }}
+		x.measure = func(seconds float64) (took float64, err error) {
+			took, announced, err = t.messageTime(some, w.way, n, seconds)
 			return took, err
-		}}
-		_, announced, err := t.messageTime(some, w.way, n, t.slice/tuneRounds)
-		if err != nil {
+		}
+		if _, err := x.measure(t.slice / tuneRounds); err != nil {
 			return p, best, err
 		}
-		name := wayName(fabric, announced, n)
-		if w.way == tuning.Chosen {
-			p.chosen = name
-		} else {
+		if w.way != tuning.Chosen {
 			x.name = wayName(fabric, w.announced, n)
-			x.out = name != x.name // there is no such way at this size
+			x.out = x.used() != x.name // there is no such way at this size
 			byName[x.name] = w.way
 		}
 		all = append(all, x)

@@ -57,7 +57,9 @@ func (c *Call) directBcastLimit() int { return directBcastMax / (c.Size * c.Size
 
 // suitsMailboxes reports whether a call does best through mailboxes. All ranks find the same.
 func suitsMailboxes(c *Call) bool {
-	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox)
+	n := c.longestMessage()
+	return c.Mailbox > 0 && n <= min(c.mailboxLimit(), c.Mailbox) &&
+		!(n > directMax && c.keepsOrderInPieces() && c.suitsPieces())
 }
 
 // OutgrowsMailboxes reports whether a call may go through mailboxes if they take messages of up to larger

@@ -30,6 +30,10 @@ var inPieces = map[Operation]algorithm{
 	OpAllreduce: {piecesName, fitsPieces, allreducePieces},
 	OpAllgather: {piecesName, fitsPieces, allgatherPieces},
 	OpAlltoall:  {piecesName, fitsPieces, alltoallPieces},
+
+	OpReduceScatterBlock: {piecesName, fitsPieces, reduceScatterPieces},
+	OpScan:               {piecesName, fitsPieces, scanPieces},
+	OpExscan:             {piecesName, fitsPieces, scanPieces},
 }
 
 func fitsPieces(c *Call) bool {
@@ -55,6 +59,12 @@ func (c *Call) suitsPieces() bool {
 	return op.algorithms[best].name == binomialName // whose order of operands it has
 }
 
+// keepsOrderInPieces reports whether an Allreduce in pieces has the bits of one that goes whole, to which a
+// vector of up to twice directMax may go on processors that do not suit pieces.
+func (c *Call) keepsOrderInPieces() bool {
+	return c.Operation == OpAllreduce && (c.OwnRight || c.InOrder || !c.Commutative)
+}
+
 // mayGoInPieces reports whether a call may go in pieces through mailboxes for messages of up to mailbox
 // bytes. It calls no function value, so that c does not escape.
 func (c *Call) mayGoInPieces(mailbox int) bool {
@@ -66,8 +76,11 @@ func (c *Call) piecesLimit() int {
 	switch {
 	case c.Size > 2:
 		return piecesSharedMax
-	case c.Operation == OpReduce || c.Operation == OpAllreduce:
+	case c.Operation == OpReduce || c.Operation == OpAllreduce || c.Operation == OpScan ||
+		c.Operation == OpExscan:
 		return piecesReducedMax
+	case c.Operation == OpReduceScatterBlock:
+		return piecesReducedMax / 2 // of each block
 	case c.Operation == OpAlltoall:
 		return piecesAlltoallMax
 	}
@@ -212,6 +225,42 @@ func allreducePieces(s *Schedule, c *Call) {
 	s.piecewise(c, longest, func(from, to int) {
 		s.recv(peer, part(Output, peer, from, to))
 		s.send(peer, part(Output, c.Rank, from, to))
+	})
+}
+
+// reduceScatterPieces has each rank combine its block, as reduceScatterPull does.
+func reduceScatterPieces(s *Schedule, c *Call) {
+	blocks := c.reduced()
+	own, others := blocks.span(Input, c.Rank), blocks.span(Input, 1-c.Rank)
+	result := Span{Output, 0, own.Len}
+	f := s.newPieceFold(c, own.Len)
+	s.piecewise(c, own.Len, func(from, to int) {
+		got := f.receive(s, c, result.part(from, to))
+		s.send(1-c.Rank, others.part(from, to))
+		f.combine(s, c, c.Rank, result.part(from, to), own.part(from, to), got)
+	})
+}
+
+// scanPieces has rank 1 combine the vector of rank 0 with its own, in this order, or receive it.
+func scanPieces(s *Schedule, c *Call) {
+	own, result, inclusive := Span{Input, 0, c.bytes()}, Span{Output, 0, c.bytes()}, c.Operation == OpScan
+	if c.Rank == 0 {
+		s.piecewise(c, own.Len, func(from, to int) {
+			s.send(1, own.part(from, to))
+			if inclusive {
+				s.copy(result.part(from, to), own.part(from, to))
+			}
+		})
+		return
+	}
+	if !inclusive {
+		s.piecewise(c, own.Len, func(from, to int) { s.recv(0, result.part(from, to)) })
+		return
+	}
+	f := s.newPieceFold(c, own.Len)
+	s.piecewise(c, own.Len, func(from, to int) {
+		got := f.receive(s, c, result.part(from, to))
+		f.combine(s, c, 0, result.part(from, to), own.part(from, to), got)
 	})
 }
 

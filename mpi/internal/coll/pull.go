@@ -329,7 +329,7 @@ func reduceScatterPull(s *Schedule, c *Call) {
 	mine := blocks.span(Input, c.Rank)
 	output, result := s.blockOfResult(c, mine.Len)
 	s.exposing(Input)
-	s.Stages = true
+	s.Stages = c.Size > 2 || mine.Len <= c.StageByBoth
 	s.publishOthers(Span{Input, 0, blocks.before(c.Size)}, mine)
 	s.signalAll(c)
 	s.combinePulled(c, result, mine)

@@ -540,8 +540,8 @@ func (t *tuner) finish() error {
 		maxGain = max(maxGain, p.gain)
 	}
 	n := len(t.points)
-	t.out.printf("# The choice is within 10 %% of the best at %d of %d points, slower at %d, unclear at %d; the "+
-		"best gains %.2f in the mean, %.2f at most.\n", count[within], n, count[slower], count[unclear],
+	t.out.printf("# The choice is within 10 %% of the best at %d of %d points, slower at %d, unclear at %d; "+
+		"the best gains %.2f in the mean, %.2f at most.\n", count[within], n, count[slower], count[unclear],
 		math.Exp(product/float64(max(n, 1))), maxGain)
 	rules := rulesOf(t.points)
 	err := t.table.write(func(w io.Writer) error { return writeRules(w, rules) })

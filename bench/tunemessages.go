@@ -119,8 +119,8 @@ func (t *tuner) messagePoint(some *mpi.Comm, n int) (p tunePoint, best tuning.Wa
 	return p, byName[p.best], err
 }
 
-// messageTime returns the time of a message one way, in µs, and how many per cent of the bytes were announced,
-// from messages that take about the given seconds. Both are means of the ranks.
+// messageTime returns the time of a message one way, in µs, and how many per cent of the bytes were
+// announced, from messages that take about the given seconds. Both are means of the ranks.
 func (t *tuner) messageTime(some *mpi.Comm, w tuning.Way, n int, seconds float64) (took, announced float64,
 	err error) {
 	timed := *t.session

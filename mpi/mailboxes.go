@@ -91,7 +91,7 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 
 // reachBy tells the call how the ranks reach each other's memory.
 func (a *collectiveCall) reachBy(access engine.Access) {
-	a.call.Pull, a.call.Quick = access >= engine.CanPull, access == engine.QuickMapped
+	a.call.Pull, a.call.Quick = access >= engine.CanPull, access.Quick()
 }
 
 // worldRanks returns the world ranks of the communicator; nil for the world.

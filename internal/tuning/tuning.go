@@ -1,5 +1,5 @@
-// Package tuning is the interface of package mpi for the tuner (weft bench tune): it selects the algorithms of
-// one communicator, reports which one carried out a call, and forces the way of messages. The tuner writes
+// Package tuning is the interface of package mpi for the tuner (weft bench tune): it selects the algorithms
+// of one communicator, reports which one carried out a call, and forces the way of messages. The tuner writes
 // the rules that package coll reads.
 package tuning
 

@@ -61,9 +61,9 @@ type Call struct {
 	Processors int    // CPUs that the ranks of a host share, the same at all ranks; 0 if each has its own
 	Mailbox    int    // length of the longest message that fits the ranks' mailboxes; 0 without mailboxes
 	Pull       bool   // the ranks have mailboxes, and can read each other's memory
-	// bytes move faster through memory that both ends have mapped than by a system call; the same at all
-	// ranks
-	Quick     bool
+	// length up to which messages move faster through memory that both ends have mapped than by a system
+	// call, or QuickAlways; the same at all ranks
+	Quick     int
 	HugePages bool // memory that others often read is moved to huge pages; the same at all ranks
 	// lengths up to which this rank copies memory to the stage for one other rank to read: Stage if only this
 	// rank does so, StageByBoth if both do at once. They may differ from rank to rank, so the rounds of a

@@ -57,9 +57,7 @@ func (c *Call) directBcastLimit() int { return directBcastMax / (c.Size * c.Size
 
 // suitsMailboxes reports whether a call does best through mailboxes. All ranks find the same.
 func suitsMailboxes(c *Call) bool {
-	n := c.longestMessage()
-	return c.Mailbox > 0 && n <= min(c.mailboxLimit(), c.Mailbox) &&
-		!(n > directMax && c.keepsOrderInPieces() && c.suitsPieces())
+	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox) && !c.suitsPiecesMore()
 }
 
 // OutgrowsMailboxes reports whether a call may go through mailboxes if they take messages of up to larger

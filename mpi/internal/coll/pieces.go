@@ -1,16 +1,22 @@
 package coll
 
+import "math"
+
 // In the algorithms in pieces two ranks send long vectors through their mailboxes as they send short ones, a
 // piece in each round: one copies a piece in while the other copies the one before out. A rank that only
-// sends need not wait. That suits processors on which bytes move faster through mapped memory than by a
-// system call (Call.Quick). On the others such vectors are pulled. The order of operands is that of the
-// pulling algorithms, so that no result depends on the processor.
+// sends need not wait. That suits lengths up to which bytes move faster through mapped memory than by a
+// system call, as measured costs say (Call.Quick). Longer vectors are pulled. The order of operands is that
+// of the pulling algorithms, so that no result depends on the processor.
 
 const piecesName = "pieces"
 
+// QuickAlways is the value of Call.Quick where messages of every length move faster through mapped memory.
+const QuickAlways = math.MaxInt
+
 const (
 	// PieceMin is the length of a piece of a vector of up to piecesFew bytes, so that there are two. Pieces
-	// of longer vectors are as long as the mailboxes take.
+	// of longer vectors are as long as the mailboxes take, and all are where lines move slowly: the wait for
+	// the lines of one more message takes longer than is saved.
 	PieceMin  = 16 << 10
 	piecesFew = 32 << 10
 	// Lengths up to which a call goes in pieces. Beyond them two ranks that share the work of a single copy
@@ -48,7 +54,7 @@ func fitsPieces(c *Call) bool {
 
 // suitsPieces reports whether a call does best in pieces. All ranks find the same.
 func (c *Call) suitsPieces() bool {
-	if !c.Quick || c.sharesProcessors() != (c.Size > 2) || !c.mayGoInPieces(c.Mailbox) {
+	if c.oneWay() > c.Quick || c.sharesProcessors() != (c.Size > 2) || !c.mayGoInPieces(c.Mailbox) {
 		return false
 	}
 	if c.Size == 2 || c.Operation != OpReduce || c.InOrder {
@@ -59,10 +65,19 @@ func (c *Call) suitsPieces() bool {
 	return op.algorithms[best].name == binomialName // whose order of operands it has
 }
 
-// keepsOrderInPieces reports whether an Allreduce in pieces has the bits of one that goes whole, to which a
-// vector of up to twice directMax may go on processors that do not suit pieces.
-func (c *Call) keepsOrderInPieces() bool {
-	return c.Operation == OpAllreduce && (c.OwnRight || c.InOrder || !c.Commutative)
+// oneWay returns how many bytes go in pieces from one rank to the other before anything else can happen.
+func (c *Call) oneWay() int {
+	if c.Operation == OpAllreduce {
+		return c.bytes() / 2
+	}
+	return c.bytes()
+}
+
+// suitsPiecesMore reports whether an Allreduce of more than directMax bytes does better in pieces than whole,
+// although that fits the mailboxes: each rank combines half. Its bits must not depend on it.
+func (c *Call) suitsPiecesMore() bool {
+	return c.Operation == OpAllreduce && c.bytes() > directMax && c.Quick == QuickAlways &&
+		(c.OwnRight || c.InOrder || !c.Commutative) && c.suitsPieces()
 }
 
 // mayGoInPieces reports whether a call may go in pieces through mailboxes for messages of up to mailbox
@@ -90,7 +105,7 @@ func (c *Call) piecesLimit() int {
 // pieceBytes returns the length of a piece of n bytes, of whole elements.
 func (c *Call) pieceBytes(n int) int {
 	piece := PieceMin
-	if n > piecesFew {
+	if n > piecesFew || c.Quick != QuickAlways {
 		piece = max(piece, c.Mailbox)
 	}
 	return piece / c.ElemSize * c.ElemSize

@@ -10,7 +10,7 @@ import (
 // pieceCall is a call that goes in pieces: of two ranks, or of more that share processors.
 func pieceCall(o Operation, size, bytes int) Call {
 	c := Call{Operation: o, Size: size, Count: bytes / suiteElem, ElemSize: suiteElem, Commutative: true,
-		Fabric: Shared, Mailbox: 22 << 10, Pull: true, Quick: true}
+		Fabric: Shared, Mailbox: 22 << 10, Pull: true, Quick: QuickAlways}
 	if size > 2 {
 		c.Processors = 2
 	}
@@ -27,9 +27,9 @@ var nested = operator{suiteElem, func(dst, left, right []byte) {
 // Operands are combined as by the algorithm which the call has where bytes do not move quickly, whatever the
 // operator.
 func TestPiecesDoNotChangeTheOrderOfOperands(t *testing.T) {
-	for _, o := range []Operation{OpReduce, OpAllreduce} {
+	for _, o := range []Operation{OpReduce, OpAllreduce, OpReduceScatterBlock, OpScan} {
 		for size := 2; size <= 4; size++ {
-			if o == OpAllreduce && size > 2 {
+			if o != OpReduce && size > 2 {
 				continue
 			}
 			for _, bytes := range []int{9 << 10, 40<<10 + 3*suiteElem, 64 << 10, 130<<10 + suiteElem, 256 << 10} {
@@ -39,8 +39,8 @@ func TestPiecesDoNotChangeTheOrderOfOperands(t *testing.T) {
 						call.Root = root
 						call.Commutative, call.InOrder = variant != 1, variant == 2
 						plain := call
-						plain.Quick = false
-						if root > 0 && o == OpAllreduce || !call.suitsPieces() {
+						plain.Quick = 0
+						if root > 0 && o != OpReduce || !call.suitsPieces() {
 							continue
 						}
 						require.Equal(t, runReduction(t, plain), runReduction(t, call),
@@ -63,7 +63,12 @@ func runReduction(t *testing.T, call Call) [][]byte {
 			c.Rank = rank
 			c.Build(s)
 		},
-		input: func(rank int) []byte { return random(rank, n) },
+		input: func(rank int) []byte {
+			if call.Operation == OpReduceScatterBlock {
+				return random(rank, n*call.Size)
+			}
+			return random(rank, n)
+		},
 		output: func(rank int) int {
 			if call.Operation == OpReduce && rank != call.Root {
 				return 0
@@ -134,8 +139,15 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		{"quick", func(*Call) {}, piecesName},
 		{"up to the limit", func(c *Call) { c.Count = piecesReducedMax / suiteElem }, piecesName},
 		{"beyond the limit", func(c *Call) { c.Count = piecesReducedMax/suiteElem + 1 }, pullName},
+		{"half of it each", func(c *Call) { c.Count, c.OwnRight = 16<<10/suiteElem, true }, piecesName},
+		{"whole, as the bits could differ", func(c *Call) { c.Count = 16 << 10 / suiteElem }, directName},
+		{"whole, as lines move slowly", func(c *Call) {
+			c.Count, c.OwnRight, c.Quick = 16<<10/suiteElem, true, 64<<10
+		}, directName},
 		{"short", func(c *Call) { c.Count = 1 }, directName},
-		{"not quick", func(c *Call) { c.Quick = false }, pullName},
+		{"quick up to both halves", func(c *Call) { c.Quick = 32 << 10 }, piecesName},
+		{"quick up to less", func(c *Call) { c.Quick = 16 << 10 }, pullName},
+		{"not quick", func(c *Call) { c.Quick = 0 }, pullName},
 		{"small mailboxes", func(c *Call) { c.Mailbox = 432 }, pullName},
 		{"two ranks that share a processor", func(c *Call) { c.Processors = 1 }, pullName},
 		{"long elements", func(c *Call) { c.Count, c.ElemSize = 4, 20<<10 }, pullName},
@@ -145,7 +157,7 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		name, _ := new(Selection).Build(new(Schedule), &call)
 		require.Equal(t, x.want, name, x.what)
 	}
-	for _, quick := range []bool{true, false} {
+	for _, quick := range []int{QuickAlways, 16 << 10, 0} {
 		call := pieceCall(OpAllreduce, 2, 64<<10)
 		call.Quick, call.Mailbox = quick, 432
 		require.True(t, call.OutgrowsMailboxes(32<<10))

@@ -334,7 +334,9 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 
 // takesLong reports whether n bytes are copied past what the cache holds, where that is faster: they are not
 // combined next.
-func (c *Collective) takesLong(n int) bool { return n > takenLong && c.Call.Quick && c.Op == nil }
+func (c *Collective) takesLong(n int) bool {
+	return n > takenLong && c.Call.Quick == coll.QuickAlways && c.Op == nil
+}
 
 // acknowledgeSendersLocked acknowledges to the ranks from which this one receives without sending to them,
 // before they have to wait for it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -109,7 +110,9 @@ func checkedCall(e *Engine, m *Mailboxes, operation coll.Operation, count, root,
 	call := coll.Call{Operation: operation, Rank: m.rank, Size: m.size, Root: root, Count: count,
 		ElemSize: wordBytes, Commutative: true, Mailbox: MailboxBytes(m.size), Pull: m.Access() >= CanPull}
 	if quick { // in pieces, for two ranks if each has a processor, for more if they share some
-		call.Quick = call.Pull
+		if call.Pull {
+			call.Quick = coll.QuickAlways
+		}
 		if m.size > 2 {
 			call.Processors = 2
 		}
@@ -356,22 +359,33 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 		want     Access
 		call     uint64
 	}{
-		{[]byte{2, 2}, QuickMapped, 31},
-		{[]byte{2, 1}, CanPull, 21},
-		{[]byte{0, 2}, MailboxesOnly, 11},
-		{[]byte{9, 2}, QuickMapped, 31},
+		{[]byte{5, 5}, QuickMapped, 61},
+		{[]byte{5, 1}, CanPull, 21},
+		{[]byte{3, 4}, Quick32, 41},
+		{[]byte{0, 5}, MailboxesOnly, 11},
+		{[]byte{9, 5}, QuickMapped, 61},
 	} {
 		m := &Mailboxes{e: &Engine{}, state: mailboxesTesting,
 			setup: &Collective{over: true, Output: x.verdicts}}
 		m.e.MailboxCalls.e = m.e
-		m.Skip(Rounds{10, 20, 30})
-		m.Skip(Rounds{1, 1, 1})
+		m.Skip(Rounds{10, 20, 30, 40, 50, 60})
+		m.Skip(Rounds{1, 1, 1, 1, 1, 1})
 		m.e.mu.Lock()
 		m.settleLocked()
 		m.e.mu.Unlock()
 		require.Equal(t, x.want, m.access)
 		require.Equal(t, x.call, m.exchange)
 	}
+}
+
+// The length up to which messages move quickly is the nearest one that there is, as those of all ranks need be
+// the same.
+func TestAccess_Quick(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 8 << 10: 0, 12 << 10: 16 << 10, 23 << 10: 16 << 10, 24 << 10: 32 << 10,
+		48 << 10: 64 << 10, copycost.MaxMapped - 1: 64 << 10, copycost.MaxMapped: coll.QuickAlways} {
+		require.Equal(t, want, accessUpTo(n).Quick(), n)
+	}
+	require.Zero(t, MailboxesOnly.Quick())
 }
 
 // Mailboxes for long messages sample how fast bytes move through mapped memory, for messages too.

@@ -55,9 +55,36 @@ type Access uint8
 const (
 	MailboxesOnly Access = iota
 	CanPull              // they can read it
-	QuickMapped          // they can, but bytes move faster through mapped memory
+	// They can, but messages of up to so many KiB, or all, move faster through mapped memory.
+	Quick16
+	Quick32
+	Quick64
+	QuickMapped
 	accesses
 )
+
+// Quick returns the length up to which messages move faster through mapped memory.
+func (a Access) Quick() int {
+	switch {
+	case a <= CanPull:
+		return 0
+	case a >= QuickMapped:
+		return coll.QuickAlways
+	}
+	return 16 << 10 << (a - Quick16)
+}
+
+// accessUpTo returns the access, by reads or better, with the length nearest to n.
+func accessUpTo(n int) Access {
+	if n >= copycost.MaxMapped {
+		return QuickMapped
+	}
+	a := CanPull
+	for a < Quick64 && n >= (a+1).Quick()*3/4 {
+		a++
+	}
+	return a
+}
 
 // Access returns what all ranks of the mailboxes have in common.
 func (m *Mailboxes) Access() Access {
@@ -124,8 +151,8 @@ func (m *Mailboxes) beginTestingLocked() {
 			access = MailboxesOnly
 		}
 	}
-	if access == CanPull && m.isQuickLocked() {
-		access = QuickMapped
+	if access == CanPull {
+		access = accessUpTo(m.quickLocked())
 	}
 	m.state = mailboxesTesting
 	h, err := m.exchangeSetupLocked([]byte{byte(access)})
@@ -163,13 +190,14 @@ const (
 	quickPage  = 4 << 10
 )
 
-// isQuickLocked reports whether bytes move faster between this rank and all others through mapped memory than
-// by a system call, if the mailboxes are for long messages.
-func (m *Mailboxes) isQuickLocked() bool {
+// quickLocked returns the length up to which messages move faster between this rank and all others through
+// mapped memory than by a system call, if the mailboxes are for long messages; else 0.
+func (m *Mailboxes) quickLocked() (n int) {
 	m.e.mu.assertHeld()
 	if !m.takesPieces() {
-		return false
+		return 0
 	}
+	n = copycost.MaxMapped
 	for rank := range m.peers {
 		if rank == m.rank {
 			continue
@@ -178,11 +206,9 @@ func (m *Mailboxes) isQuickLocked() bool {
 		if !m.fabric.pinsCosts() {
 			m.sampleLocked(b)
 		}
-		if m.fabric.copyCosts(b.peer.copies.mapped).Awaited() < copycost.MaxMapped {
-			return false
-		}
+		n = min(n, m.fabric.copyCosts(b.peer.copies.mapped).Awaited())
 	}
-	return true
+	return n
 }
 
 // clearLong clears memory in the same way as long messages are copied to it.

@@ -101,7 +101,8 @@ func (p *pullStage) lend(c *Collective, m *Mailboxes) {
 		return
 	}
 	p.lent = m
-	p.uncached = m.e.waiting.spinTime > 0 && n <= pullStageUncachedMax && !c.Call.Quick || p.lines.avoid()
+	p.uncached = m.e.waiting.spinTime > 0 && n <= pullStageUncachedMax && c.Call.Quick != coll.QuickAlways ||
+		p.lines.avoid()
 	mem := p.memory.Bytes()
 	for buf, at := range [...]int{coll.Input: 0, coll.Output: first} {
 		if length[buf] > 0 {

@@ -357,7 +357,8 @@ func (t *tuner) compare(p *tunePoint, all []*contender) error {
 	if t.All {
 		for _, x := range all[1:] {
 			if len(x.times) > 0 {
-				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", p.name, p.ranks, p.bytes, x.name, median(x.times))
+				t.out.printf("#%-19s%7d%10d  %-19s%12.2f\n", p.name, p.ranks, p.bytes, x.name,
+					median(x.times))
 			}
 		}
 	}
@@ -404,7 +405,8 @@ func (p *tunePoint) judge(all []*contender) {
 	if gain <= tuneMargin {
 		return
 	}
-	p.best, p.fastest, p.gain, p.low, p.high, p.standing = best.name, median(best.times), gain, low, high, unclear
+	p.best, p.fastest, p.gain, p.low, p.high = best.name, median(best.times), gain, low, high
+	p.standing = unclear
 	if low > tuneMargin {
 		p.standing = slower
 	}

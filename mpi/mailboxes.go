@@ -66,9 +66,8 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			return err
 		case ready:
 			m.access = m.current.Access()
-			costs := c.e.CopyCosts()
 			m.hugePages = c.e.HugePages()
-			m.stage = [...]int{costs.Staged(), costs.StagedByBoth()}
+			m.decideStage(c.e)
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)
@@ -87,6 +86,12 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 		a.call.Stage, a.call.StageByBoth, a.call.HugePages = m.stage[0], m.stage[1], m.hugePages
 	}
 	return nil
+}
+
+// decideStage sets the lengths up to which this rank copies to the stage, by what copies take so far.
+func (m *mailboxes) decideStage(e *engine.Engine) {
+	costs := e.CopyCosts()
+	m.stage = [...]int{costs.Staged(), costs.StagedByBoth()}
 }
 
 // reachBy tells the call how the ranks reach each other's memory.
@@ -138,6 +143,7 @@ func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	if ready {
 		c.e.MailboxCalls.Release(m.current)
 		m.current, m.access = m.larger, m.larger.Access()
+		m.decideStage(c.e) // their set-up has sampled copies
 	}
 	m.larger = nil
 	return nil

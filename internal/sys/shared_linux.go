@@ -86,8 +86,8 @@ func OpenShared(pid, fd int, id, fs uint64) (opened int, size int64, err error) 
 	path := strconv.AppendInt(append(room[:0], "/proc/"...), int64(pid), 10)
 	path = append(strconv.AppendInt(append(path, "/fd/"...), int64(fd), 10), 0)
 	var st unix.Stat_t
-	// Opening it neither waits nor makes it this process's terminal, unless the process has ended, another has
-	// its number, and the descriptor is there a file of a file system in user space.
+	// Opening it neither waits nor makes it this process's terminal, unless another process has the number by
+	// now, and the descriptor is there a file of a file system in user space.
 	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	here := unix.AT_FDCWD
 	opened, err = result(syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(here),

@@ -56,7 +56,7 @@ func TestRulesOfATable(t *testing.T) {
 // briefly are options for a run that takes no time.
 func briefly(table string) TuneOptions {
 	o := DefaultTune
-	o.Min, o.Max, o.Limit, o.Table = 8, 4096, 200*time.Millisecond, table
+	o.Min, o.Max, o.Limit, o.Table = 4096, 4096, 100*time.Millisecond, table
 	return o
 }
 

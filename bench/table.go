@@ -93,11 +93,10 @@ func (c *column) text(v float64, digits int) string {
 // the spread over the ranks, and the percentiles 50, 90, 99, 99.9 and 100 of single iterations, in the
 // table's unit. With computation: its time, the baseline, which is the message's time without it, and the
 // percentage of the transfer that it hides. In other benchmarks the baseline is another way of doing the
-// same. Announced is the percentage of the bytes that receivers fetched.
+// same.
 type measurement struct {
 	size, iterations                                  int
 	value, rate, min, max, compute, baseline, overlap float64
-	announced                                         float64
 	tails                                             [len(percentiles)]float64
 	wrong                                             bool
 }

@@ -132,7 +132,7 @@ func TestTune_Standing(t *testing.T) {
 
 var consistencyBody = launchertest.Body("consistency", func() error {
 	o := briefly("")
-	o.Ranks = []int{2, 3}
+	o.Min, o.Ranks = 8, []int{2, 3}
 	err := Consistency(context.Background(), o, Invocation{}, os.Stdout)
 	if errors.Is(err, ErrInconsistent) { // in no time anything can be found
 		err = nil

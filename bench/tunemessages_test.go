@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -25,24 +24,9 @@ var forcedWaysBody = worldBody("forced ways", func(world *mpi.Comm) error {
 				return fmt.Errorf("%d bytes: %w", n, err)
 			}
 		}
-		// What was forced last leaves nothing behind.
-		if err := x.goesBy(messageWay{way: tuning.Chosen, announced: expectedShare(world, n)}, n); err != nil {
-			return fmt.Errorf("%d bytes, nothing forced: %w", n, err)
-		}
 	}
 	return nil
 })
-
-// expectedShare returns how many per cent of the bytes of messages of n bytes are announced if nothing is
-// forced: over TCP none that fit a slot, over shared memory those for which the costs say so.
-func expectedShare(world *mpi.Comm, n int) float64 {
-	for _, ch := range world.Stats().Channels {
-		if ch.Fabric == "shm" && n > ch.Awaited {
-			return 100
-		}
-	}
-	return 0
-}
 
 // goesBy has messages go a way. A receiver that does not wait on a busy machine may prevent it in some runs.
 func (t *tuner) goesBy(w messageWay, n int) error {
@@ -51,9 +35,6 @@ func (t *tuner) goesBy(w messageWay, n int) error {
 		_, announced, err := t.messageTime(t.world, w.way, n, 1e-3)
 		if err != nil {
 			return err
-		}
-		if w.way == tuning.Chosen {
-			w.announced = expectedShare(t.world, n)
 		}
 		fabric := fabricTo(t.world)
 		got, want = wayName(fabric, announced, n), wayName(fabric, w.announced, n)
@@ -69,7 +50,7 @@ func (t *tuner) goesBy(w messageWay, n int) error {
 	return fmt.Errorf("rank %d sent by %s, not by %s", t.world.Rank(), got, want)
 }
 
-// Within one job, messages go the way that is forced, at every size at which it exists, and then as before.
+// Within one job, messages go the way that is forced, at every size at which it exists.
 func TestTuneMessages_ForcedWays(t *testing.T) {
 	launchertest.OnFabrics(t, func(t *testing.T, fabric string) {
 		launchertest.Succeed(t, 2, forcedWaysBody, "WEFT_LOG=error", "WEFT_CORES_PER_RANK=1", fabric)

@@ -12,6 +12,7 @@ import (
 // out of order.
 func TestStream_E12_ABusyPeerIsNotWaitedFor(t *testing.T) {
 	w := loopWorld(t)
+	withoutTimers(w)
 	const messages, size = 110, 1000
 	buf := make([]byte, size)
 	send := func(i int) Request {

@@ -17,6 +17,7 @@ func streamWorld(t *testing.T) ([]*Engine, *peer) {
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}),
 		Config{SpinTime: time.Second, Channel: channel.Config{Phases: []int{640, 16448}}})
 	connected(t, w)
+	withoutTimers(w)
 	require.True(t, w[0].peers[1].polled)
 	long := make([]byte, 3000)
 	h, err := w[0].Sends.Isend(world0, long, 1, 0)

@@ -47,6 +47,20 @@ func drive(t *testing.T, w []*Engine, cond func() bool) {
 	}
 }
 
+// withoutTimers keeps the timers of delayed sends from making progress beside a test.
+func withoutTimers(w []*Engine) {
+	for _, e := range w {
+		for stopped := false; !stopped; {
+			e.mu.Lock()
+			h := &e.coalescer
+			if stopped = !h.armed || h.timer.Stop(); stopped {
+				h.armed = true
+			}
+			e.mu.Unlock()
+		}
+	}
+}
+
 func (e *Engine) isDone(h Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -127,6 +127,7 @@ const smallRingHolds = 7
 // nobody would send it on when the rank goes off to compute.
 func TestSendAfterCredits_APassSendsWhatIsCoalesced(t *testing.T) {
 	w := loopWorld(t)
+	withoutTimers(w)
 	buf := make([]byte, 500)
 	send := func() {
 		r, err := w[0].Sends.Isend(world0, buf, 1, 1)
@@ -169,6 +170,7 @@ func TestSendAfterCredits_AReceiveTakesThem(t *testing.T) {
 	for _, batched := range []bool{false, true} {
 		w := worldOf(t, fabrics["sim"](t, 9, 2), Config{SpinTime: time.Second})
 		connected(t, w)
+		withoutTimers(w)
 		p := w[0].peers[1]
 		w[0].mu.Lock()
 		p.polled = true
@@ -223,6 +225,7 @@ func TestCreditsTakenByPolls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 			connected(t, w)
+			withoutTimers(w)
 			announce := func() Request {
 				r, err := w[0].Sends.Issend(world0, nil, 1, 1)
 				require.NoError(t, err)

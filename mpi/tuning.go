@@ -5,7 +5,6 @@ import (
 
 	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
-	"github.com/weft-mpi/weft/mpi/internal/engine"
 	"github.com/weft-mpi/weft/mpi/internal/start"
 )
 
@@ -38,8 +37,5 @@ func init() {
 		defer k.mu.Unlock()
 		return k.used[k.latest]
 	}
-	tuning.ForceWay = func(comm any, w tuning.Way) {
-		comm.(*Comm).e.Sends.ForceWay(map[tuning.Way]engine.Way{tuning.Ring: engine.WayRing,
-			tuning.Announced: engine.WayAnnounced}[w])
-	}
+	tuning.ForceWay = func(comm any, w tuning.Way) { comm.(*Comm).e.Sends.ForceWay(w) }
 }

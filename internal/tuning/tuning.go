@@ -22,8 +22,8 @@ type Way uint8
 
 const (
 	Chosen    Way = iota // by weft
-	Ring                 // copied through the ring
-	Announced            // announced, and then moved from buffer to buffer
+	Ring                 // copied through the ring, as far as it takes them
+	Announced            // announced, but for those that never are, and then moved from buffer to buffer
 )
 
 // Rule is a rule of a table that WEFT_COLL names (docs/guide/debugging.md): the algorithm for an operation

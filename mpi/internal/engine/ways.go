@@ -4,15 +4,7 @@ import (
 	"math"
 
 	"github.com/weft-mpi/weft/internal/copycost"
-)
-
-// Way is how blocking sends of contiguous buffers move.
-type Way uint8
-
-const (
-	WayChosen    Way = iota // as limits and measured costs say
-	WayRing                 // through the ring as far as it takes them
-	WayAnnounced            // announced, but for those that are never
+	"github.com/weft-mpi/weft/internal/tuning"
 )
 
 // unforced is what decides how messages to a peer move, while a way is forced.
@@ -23,16 +15,16 @@ type unforced struct {
 }
 
 // ForceWay forces a way of the messages to all ranks with which this endpoint is connected, so that a tuner
-// can compare ways within one job. WayChosen goes on with what the rank knew before: nothing is sampled while
-// a way is forced.
-func (s *Sends) ForceWay(w Way) {
+// can compare ways within one job. tuning.Chosen goes on with what the rank knew before: nothing is sampled
+// while a way is forced.
+func (s *Sends) ForceWay(w tuning.Way) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	for p, u := range s.unforced {
 		p.copies, p.unawaited, p.eagerLimit, p.shortLimit = u.copies, u.unawaited, u.eagerLimit, u.shortLimit
 	}
 	s.unforced = nil
-	if w == WayChosen {
+	if w == tuning.Chosen {
 		return
 	}
 	s.unforced = make(map[*peer]unforced)
@@ -44,9 +36,9 @@ func (s *Sends) ForceWay(w Way) {
 	}
 }
 
-func (p *peer) forceWay(w Way) {
+func (p *peer) forceWay(w tuning.Way) {
 	costs, limit := copycost.ForcesMapped, math.MaxInt
-	if w == WayAnnounced {
+	if w == tuning.Announced {
 		costs, limit = copycost.ForcesCall, 1
 	}
 	p.unawaited = backoff{}

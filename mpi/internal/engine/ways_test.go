@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/transport/shm"
 )
 
@@ -15,12 +16,12 @@ func TestForceWay_IsUndone(t *testing.T) {
 	connected(t, w)
 	s, p := &w[0].Sends, w[0].peers[1]
 	before := unforced{p.copies, p.unawaited, p.eagerLimit, p.shortLimit}
-	s.ForceWay(WayAnnounced)
+	s.ForceWay(tuning.Announced)
 	require.Less(t, p.copies.awaited, 4096)
-	s.ForceWay(WayRing)
+	s.ForceWay(tuning.Ring)
 	require.Greater(t, p.copies.awaited, 64<<10)
 	require.False(t, p.copies.sampled)
-	s.ForceWay(WayChosen)
+	s.ForceWay(tuning.Chosen)
 	require.Equal(t, before, unforced{p.copies, p.unawaited, p.eagerLimit, p.shortLimit})
 	require.Nil(t, s.unforced)
 }

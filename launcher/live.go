@@ -148,7 +148,7 @@ func (v *liveView) describe(id int) live.Rank {
 		})
 		r.Call, r.For = deadlock.Describe(&s.State, &longest), longest.Since
 	case s.State.At != "":
-		r.Call = "in no call of weft, at " + s.State.At
+		r.Call = deadlock.Doing(&s.State)
 	}
 	return r
 }

@@ -188,6 +188,8 @@ func TestReport_FewestFirst(t *testing.T) {
 		"  rank 2 has not called Allreduce on world, which other ranks wait in: rank 2 is in no call of weft, " +
 			"at solver.go:70",
 	}, j.Report())
+	j[2].Call = "Barrier"
+	require.Contains(t, j.Report(), "  rank 2: in Barrier, at solver.go:70")
 }
 
 func TestReport_APeerThatIsGone(t *testing.T) {

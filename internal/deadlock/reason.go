@@ -200,7 +200,7 @@ func (j Job) whereIs(rank int) string {
 	case len(r.Waits) > 0:
 		return fmt.Sprintf("rank %d waits in %s", rank, j.describe(rank, &r.Waits[0], true))
 	}
-	return fmt.Sprintf("rank %d is in no call of weft%s", rank, at(r.At))
+	return fmt.Sprintf("rank %d is %s", rank, Doing(r))
 }
 
 // mayBeReleasedBy reports whether an operation of a rank may need another rank.

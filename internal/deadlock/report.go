@@ -72,7 +72,7 @@ func (j Job) states() []string {
 		case r.Phase == snapshot.NotBegun:
 			add(rank, "has not called Init", 0)
 		case len(r.Waits) == 0:
-			add(rank, "in no call of weft"+at(r.At), 0)
+			add(rank, Doing(r), 0)
 		}
 		if r == nil {
 			continue
@@ -233,6 +233,14 @@ func (j Job) comm(rank int, id uint32) *snapshot.Comm {
 }
 
 // at formats a source line.
+// Doing says where a rank is that does not wait.
+func Doing(r *snapshot.Rank) string {
+	if r.Call != "" {
+		return "in " + r.Call + at(r.At)
+	}
+	return "in no call of weft" + at(r.At)
+}
+
 func at(site string) string {
 	if site == "" {
 		return ""

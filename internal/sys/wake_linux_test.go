@@ -32,9 +32,14 @@ func wokenPoller(t *testing.T, at *WakeAddress) *Poller {
 // waits reports whether a short wait passes undisturbed.
 func (p *Poller) waits(t *testing.T) bool {
 	t.Helper()
-	n, err := unix.EpollWait(p.epoll, make([]unix.EpollEvent, 1), 20)
-	require.NoError(t, err)
-	return n == 0
+	for {
+		n, err := unix.EpollWait(p.epoll, make([]unix.EpollEvent, 1), 20)
+		if err == unix.EINTR { // Go's scheduler sends signals
+			continue
+		}
+		require.NoError(t, err)
+		return n == 0
+	}
 }
 
 func TestWake_EndsTheWaitOfAnotherPoller(t *testing.T) {

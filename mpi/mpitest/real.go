@@ -84,7 +84,7 @@ func (j *job) snapshot(r *rank) *snapshot.Rank {
 		}
 		s.Active++
 		if s.At == "" {
-			s.At = g.where()
+			s.At, s.Call = g.where(), g.Call
 		}
 	}
 	if s.Active == 0 {

@@ -115,7 +115,7 @@ func (j *job) describe(list []ownGoroutine) string {
 		}
 		for _, g := range list {
 			if g.rank == r && !waits[g.ID] && g.Owner == program.OfProgram && state[rank].At == "" {
-				state[rank].At = fmt.Sprintf("%s [%s]", g.where(), g.State)
+				state[rank].At, state[rank].Call = fmt.Sprintf("%s [%s]", g.where(), g.State), g.Call
 			}
 		}
 	}

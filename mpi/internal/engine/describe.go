@@ -70,8 +70,8 @@ type descriptions struct {
 const (
 	maxCallers = 32
 	// describeWithin bounds how long Describe waits for sleepers to sleep again. One that does not has found
-	// work.
-	describeWithin = 200 * time.Millisecond
+	// work, or a busy host does not let it run.
+	describeWithin = 500 * time.Millisecond
 	describePoll   = 2 * time.Millisecond
 )
 

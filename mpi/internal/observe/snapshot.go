@@ -73,7 +73,7 @@ func (r *Reporter) describe(s *snapshot.Rank, k *Rank) {
 	if k.Wire.Together() {
 		return // the caller knows which goroutines belong to which rank
 	}
-	if s.Active, s.At = active(waiting); s.Active == 0 {
+	if countActive(s, waiting); s.Active == 0 {
 		s.Later = program.Later()
 	}
 }
@@ -86,22 +86,21 @@ func channels(traffic []engine.Traffic) []snapshot.Channel {
 	return list
 }
 
-// active counts the goroutines that may act by themselves, and returns where one of them is.
-func active(waiting map[uint64]bool) (n int, at string) {
+// countActive counts the goroutines that may act by themselves, and sets where the first of them is.
+func countActive(s *snapshot.Rank, waiting map[uint64]bool) {
 	list, all := program.Goroutines()
 	if !all {
-		n = 1 // some are cut off
+		s.Active = 1 // some are cut off
 	}
 	for _, g := range list {
 		if waiting[g.ID] || !g.MayAct() {
 			continue
 		}
-		n++
-		if at == "" {
-			at = g.Site
+		s.Active++
+		if s.At == "" {
+			s.At, s.Call = g.Site, g.Call
 		}
 	}
-	return n, at
 }
 
 // describe lists communicators.

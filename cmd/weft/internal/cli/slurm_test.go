@@ -223,10 +223,11 @@ func TestSlurm(t *testing.T) {
 		buildSurvivor(t, s.dir)
 		t.Setenv("WEFT_SURVIVE", "1")
 		survives(t, "pmi2")
+		// The three that are left do not end by themselves, however late srun kills them.
 		status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=1", "--mpi=pmi2", "./survivor",
-			"3", "2")
-		require.NotZero(t, status, errs)
-		require.NotContains(t, out, "went on with 3", errs)
+			"2", "2")
+		require.Positive(t, status, errs)
+		require.NotContains(t, out, "went on with", errs)
 	})
 	t.Run("srun without PMI goes on without a rank", func(t *testing.T) {
 		withSecret(t)

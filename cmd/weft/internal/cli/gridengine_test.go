@@ -92,6 +92,9 @@ func (g *gridEngine) startMaster() {
 	require.NoError(g.t, err)
 	conf = regexp.MustCompile(`(?m)^(min_[ug]id).*`).ReplaceAll(conf, []byte("$1 0"))
 	conf = regexp.MustCompile(`(?m)^execd_spool_dir.*`).ReplaceAll(conf, []byte("execd_spool_dir "+g.dir+"/spool"))
+	// A host ends all processes on this machine that have a group of a job of its own.
+	groups := 100_000 + os.Getpid()%10_000*100
+	conf = regexp.MustCompile(`(?m)^gid_range.*`).ReplaceAll(conf, fmt.Appendf(nil, "gid_range %d-%d", groups, groups+99))
 	g.write("sge/cell/common/bootstrap", fmt.Sprintf(bootstrapConf, g.dir))
 	g.write("sge/cell/common/act_qmaster", "head\n")
 	g.write("configuration", string(conf))
@@ -116,7 +119,7 @@ func (g *gridEngine) startMaster() {
 	}
 	g.master("qconf", "-Ap", g.dir+"/parallel")
 	g.alter("-sq", "-Aq", "qname all.q", "hostlist @nodes", "slots 4", "pe_list weft", "shell /bin/sh",
-		"load_thresholds NONE")
+		"load_thresholds NONE", "tmpdir "+g.dir+"/tmp")
 	g.alter("-ssconf", "-Msconf", "schedule_interval 0:0:1", "flush_submit_sec 1", "flush_finish_sec 1")
 }
 

@@ -103,7 +103,7 @@ func TestHosts_Chaos(t *testing.T) {
 		j := c.start(1, program...)
 		j.fanOut = fanOut
 		for i := range c.hosts {
-			require.Eventually(t, func() bool { return len(c.processes(c.names[i], c.isRank)) == 1 }, time.Minute,
+			require.Eventually(t, func() bool { return len(c.processes(c.names[i], c.isRank)) == 1 }, 2*time.Minute,
 				5*time.Millisecond, "%s: the ranks do not come up: %s", what, j.err.String())
 		}
 		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)

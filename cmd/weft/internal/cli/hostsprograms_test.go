@@ -107,7 +107,7 @@ func (c *cluster) hydra(options ...string) func(t *testing.T, ranks int, command
 	require.NoError(c.t, os.Chmod(c.dir+"/ssh", 0o755))
 	return func(t *testing.T, ranks int, command ...string) string {
 		t.Helper()
-		args := slices.Concat([]string{"timeout", "60", "ip", "netns", "exec", c.head, "mpiexec.hydra"}, options,
+		args := slices.Concat([]string{"timeout", "300", "ip", "netns", "exec", c.head, "mpiexec.hydra"}, options,
 			[]string{"-localhost", "10.77.0.254", "-launcher", "ssh", "-launcher-exec", c.dir + "/ssh",
 				"-hosts", strings.Join(c.hosts, ","), "-ppn", perHost(ranks), "-n", fmt.Sprint(ranks)}, command)
 		return c.must(args...)

@@ -78,7 +78,7 @@ func (h *heatJob) saved() int {
 
 // waitSaved waits until more is saved than that step, or the job is over. It reports whether the job goes on.
 func (h *heatJob) waitSaved(after int) bool {
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for h.saved() <= after {
 		select {
 		case <-h.over:

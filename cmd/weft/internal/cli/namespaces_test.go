@@ -39,12 +39,17 @@ func newCluster(t testing.TB, n int, within ...string) *cluster {
 	c.must("cp", c.dir+"/key.pub", c.dir+"/authorized_keys")
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))
 	require.NoError(t, os.Mkdir(c.dir+"/own", 0o755))
+	// Jobs of other tests are not to be seen: their sockets and copies are in another folder.
+	require.NoError(t, os.Mkdir(c.dir+"/tmp", 0o755))
+	require.NoError(t, os.Chmod(c.dir+"/tmp", 0o777|os.ModeSticky))
+	t.Setenv("TMPDIR", c.dir+"/tmp")
+	t.Setenv("XDG_RUNTIME_DIR", "")
 	c.write("ssh_config", "IdentityFile "+c.dir+"/key\nUserKnownHostsFile "+c.dir+"/known_hosts\n"+
 		"StrictHostKeyChecking accept-new\nBatchMode yes\n")
 	// What this machine's user has a shell do at its start is no part of a test, and no time of a launcher's.
 	c.write("sshd_config",
 		"HostKey "+c.dir+"/key\nAuthorizedKeysFile "+c.dir+"/authorized_keys\nPidFile none\n"+
-			"StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME="+c.dir+"/own\n")
+			"StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME="+c.dir+"/own TMPDIR="+c.dir+"/tmp\n")
 	c.addNamespace(c.head)
 	c.must("ip", "-n", c.head, "link", "add", "bridge", "type", "bridge")
 	c.must("ip", "-n", c.head, "addr", "add", "10.77.0.254/24", "dev", "bridge")
@@ -210,7 +215,7 @@ func (c *cluster) each(ranks int, command func(rank int) []string, meanwhile fun
 	outputs := make([]bytes.Buffer, ranks)
 	all := make([]*exec.Cmd, ranks)
 	for rank := ranks - 1; rank >= 0; rank-- {
-		args := append([]string{"netns", "exec", c.names[rank*len(c.names)/ranks], "timeout", "60"}, command(rank)...)
+		args := append([]string{"netns", "exec", c.names[rank*len(c.names)/ranks], "timeout", "300"}, command(rank)...)
 		all[rank] = exec.Command("ip", args...)
 		all[rank].Stdout, all[rank].Stderr = &outputs[rank], &outputs[rank]
 		require.NoError(c.t, all[rank].Start())

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -90,10 +89,12 @@ func newSlurm(t *testing.T, n int) *slurm {
 	return s
 }
 
-// freePorts are n ports that nothing listens at, below those that the system gives to whoever asks for any.
+// freePorts are n ports that nothing listens at, below those that the system gives to whoever asks for any. Two
+// processes that ask at the same time get different ones.
 func freePorts(t *testing.T, n int) (ports []int) {
-	for range 100 * n {
-		port := 20000 + rand.IntN(10000)
+	first := os.Getpid() % 1000 * 10
+	for i := range 10000 {
+		port := 20000 + (first+i)%10000
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			continue
@@ -127,7 +128,7 @@ func (s *slurm) run(command ...string) (status int, out, errs string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.dir, &stdout, &stderr, time.Second
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.dir, &stdout, &stderr, time.Minute
 	cmd.Run()
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
@@ -140,8 +141,9 @@ func TestSlurm(t *testing.T) {
 		require.Zero(t, status, "%q: %s%s", command, out, errs)
 		return out
 	}
+	sleep := fmt.Sprint("sleep 78.", os.Getpid()) // as nothing else on this machine does
 	gone := func() bool {
-		out, _ := exec.Command("pgrep", "-x", "-f", "sleep 78").Output()
+		out, _ := exec.Command("pgrep", "-x", "-f", sleep).Output()
 		return len(out) == 0
 	}
 	withSecret := func(t *testing.T) {
@@ -198,7 +200,7 @@ func TestSlurm(t *testing.T) {
 		}})
 	t.Run("a rank that fails", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
-			"if [ $WEFT_RANK = 2 ]; then kill -9 $$; fi; exec sleep 78")
+			"if [ $WEFT_RANK = 2 ]; then kill -9 $$; fi; exec "+sleep)
 		require.Equal(t, 137, status, errs)
 		require.Contains(t, errs, "weft: rank 2 on n3 (pid ")
 		require.Eventually(t, gone, 2*2*time.Minute, 50*time.Millisecond, "ranks are left")
@@ -221,10 +223,11 @@ func TestSlurm(t *testing.T) {
 		buildSurvivor(t, s.dir)
 		t.Setenv("WEFT_SURVIVE", "1")
 		survives(t, "pmi2")
+		// The three that are left do not end by themselves, however late srun kills them.
 		status, out, errs := s.run("srun", "-Q", "-N4", "-n4", "--kill-on-bad-exit=1", "--mpi=pmi2", "./survivor",
-			"3", "2")
-		require.NotZero(t, status, errs)
-		require.NotContains(t, out, "went on with 3", errs)
+			"2", "2")
+		require.Positive(t, status, errs)
+		require.NotContains(t, out, "went on with", errs)
 	})
 	t.Run("srun without PMI goes on without a rank", func(t *testing.T) {
 		withSecret(t)
@@ -233,14 +236,14 @@ func TestSlurm(t *testing.T) {
 	})
 	t.Run("an agent that is killed", func(t *testing.T) {
 		status, _, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "sh", "-c",
-			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 78")
+			"if [ $WEFT_RANK = 1 ]; then kill -9 $PPID; fi; exec "+sleep)
 		require.Equal(t, 1, status, errs)
 		require.Contains(t, errs, "weft: host n2 is lost: the connection to its agent has ended")
 		require.Eventually(t, gone, 2*2*time.Minute, 50*time.Millisecond, "ranks are left")
 	})
 	t.Run("a job that starts again", func(t *testing.T) {
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "2", "sh", "-c",
-			"if [ $WEFT_RANK = 2 -a $WEFT_RESTARTED = 0 ]; then kill -9 $$; fi; [ $WEFT_RESTARTED = 1 ] || exec sleep 78; "+
+			"if [ $WEFT_RANK = 2 -a $WEFT_RESTARTED = 0 ]; then kill -9 $$; fi; [ $WEFT_RESTARTED = 1 ] || exec "+sleep+"; "+
 				"echo rank $WEFT_RANK")
 		require.Zero(t, status, errs)
 		require.Equal(t, 4, strings.Count(out, "rank "), out)
@@ -249,7 +252,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("a job that starts again without a node", func(t *testing.T) {
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "1", "--min", "2", "sh",
 			"-c", "if [ $WEFT_RANK = 1 -a $WEFT_RESTARTED = 0 ]; then kill -9 $PPID; fi; [ $WEFT_RESTARTED = 1 ] || "+
-				"exec sleep 78; echo $SLURMD_NODENAME of $WEFT_SIZE")
+				"exec "+sleep+"; echo $SLURMD_NODENAME of $WEFT_SIZE")
 		require.Zero(t, status, errs)
 		for _, node := range []string{"n1", "n3", "n4"} {
 			require.Contains(t, out, node+" of 3\n", errs)
@@ -261,7 +264,7 @@ func TestSlurm(t *testing.T) {
 		// Rank 1 kills what srun has started on its node. srun may take that for the loss of all nodes.
 		status, out, errs := s.run("salloc", "-Q", "-N4", "-n4", "./weft", "run", "--restarts", "1", "--min", "2", "sh",
 			"-c", "if [ $WEFT_RANK = 1 -a $WEFT_RESTARTED = 0 ]; then "+
-				"kill -9 $(awk '/^PPid:/ { print $2 }' /proc/$PPID/status); fi; [ $WEFT_RESTARTED = 1 ] || exec sleep 78; "+
+				"kill -9 $(awk '/^PPid:/ { print $2 }' /proc/$PPID/status); fi; [ $WEFT_RESTARTED = 1 ] || exec "+sleep+"; "+
 				"echo a rank of $WEFT_SIZE")
 		require.Zero(t, status, errs)
 		ranks := 4

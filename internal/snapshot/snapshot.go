@@ -59,7 +59,7 @@ type Rank struct {
 	// count, nor one that only another goroutine of the program can release.
 	Active int
 	// At is the source line of an active goroutine, if there is one, and Call the function of package mpi that
-	// it is in, if any: it is busy there, or it could not yet say what it waits for, on a host with too much to do.
+	// it is in, if any. It is busy there, or a busy host has not let it say what it waits for.
 	At   string `json:",omitempty"`
 	Call string `json:",omitempty"`
 	// Later says how the program may act without a goroutine that shows it, such as by a timer. It is the end

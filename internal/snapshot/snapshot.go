@@ -58,8 +58,8 @@ type Rank struct {
 	// run, sleep, read a file or wait on a Go channel. A goroutine that waits in a call of weft does not
 	// count, nor one that only another goroutine of the program can release.
 	Active int
-	// At is the source line of an active goroutine, if there is one, and Call the function of package mpi that
-	// it is in, if any. It is busy there, or a busy host has not let it say what it waits for.
+	// At is the source line of an active goroutine, if there is one, and Call the function of package mpi
+	// that it is in, if any. It is busy there, or a busy host has not let it say what it waits for.
 	At   string `json:",omitempty"`
 	Call string `json:",omitempty"`
 	// Later says how the program may act without a goroutine that shows it, such as by a timer. It is the end

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/weft-mpi/weft/internal/sharedcopy"
 )
 
 // Costs are the numbers between two processes, as in transport.CopyCosts. A zero field stands for that of
@@ -51,13 +53,15 @@ const (
 	// announced is how much longer an announced message takes, besides the call, than one that comes through
 	// mapped memory: its sender's wait, and the look-up of its key.
 	announced = 300 * time.Nanosecond
+	// claimed is how much longer such a message takes if both processes claim parts of its single copy.
+	claimed = time.Microsecond
 	// Of both copies' time, overlapped is what a fragment takes while each process copies one, in per cent:
 	// half, and the wait for the other's lines.
 	overlapped = 62
 	// MinAwaited is a length up to which no processor gains by the call.
 	MinAwaited = 2 << 10
-	// MaxMapped is the longest message that goes through mapped memory. Both processes take part in the
-	// single copy of a longer one, and its pages are huge.
+	// MaxMapped is the longest message that goes through mapped memory. The pages of a longer one are huge,
+	// so that a single copy gets quicker.
 	MaxMapped = 128 << 10
 
 	// MaxStreamed is the longest message of a stream that goes through mapped memory. Of the system calls for
@@ -96,15 +100,39 @@ func (c Costs) Awaited() int {
 		return max(whole, MinAwaited)
 	}
 	// The first copy of the first fragment, and the last copy of the last one, overlap with nothing.
-	each := c.MappedKiB * overlapped / 100
-	return max(minFragment, kib(call-(c.MappedKiB-each)*(minFragment>>10), each-c.CallKiB))
+	each := c.overlapped(1)
+	alone := (c.MappedKiB - each) * (minFragment >> 10)
+	n := max(minFragment, kib(call-alone, each-c.CallKiB))
+	if n < sharedcopy.Min {
+		return n
+	}
+	return max(sharedcopy.Min-1, kib(call+claimed-alone, each-c.CallKiB/2)) // as each copies a half
+}
+
+// InPieces reports whether a vector goes faster from one process to the other in pieces through mapped memory
+// than by a system call, if both processes are ready for it: one copies a piece in while the other copies the
+// one before out, or each copies a half of a long vector by its own call. If it does, so do vectors of that
+// length that both send each other: their copies overlap less, but then a call copies each of them whole.
+func (c Costs) InPieces(n, piece int) bool {
+	c = c.Or(Default)
+	kib, whole := time.Duration(n>>10), time.Duration(min(n, piece)>>10)
+	single := c.CallKiB * kib
+	if n >= sharedcopy.Min {
+		single /= 2
+	}
+	return c.MappedKiB*whole+c.overlapped(kib-whole) <= c.Call+announced+single
+}
+
+// overlapped returns what so many KiB take through mapped memory while both processes copy.
+func (c Costs) overlapped(kib time.Duration) time.Duration {
+	return c.MappedKiB * kib * overlapped / 100
 }
 
 // Streamed returns the length up to which messages of a stream should go through mapped memory: each process
 // copies one while the other copies another.
 func (c Costs) Streamed() int {
 	c = c.Or(Default)
-	return min(kib(c.Call, c.MappedKiB*overlapped/100-c.CallKiB), MaxStreamed)
+	return min(kib(c.Call, c.overlapped(1)-c.CallKiB), MaxStreamed)
 }
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/sharedcopy"
 )
 
 // The numbers of three processors, the last of them with cores that share a cache and with others.
@@ -42,6 +44,52 @@ func TestChoices(t *testing.T) {
 		}
 	}
 	require.Equal(t, Default.Awaited(), Costs{}.Awaited())
+}
+
+// TestInPieces: the longest of these lengths that go in pieces of 32 KiB. The single copy of a long vector is
+// shared, so a measured number that is wrong by a third changes little.
+func TestInPieces(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		costs Costs
+		want  int
+	}{
+		{"Xeon, model 207", xeon207, 0},
+		{"by other measurements", costs(800, 57, 200), 0},
+		{"its call with the host's noise", costs(863, 88, 149), 16 << 10},
+		{"its memory likewise", costs(830, 62, 131), 16 << 10},
+		{"EPYC, family 26, cores apart", epycApart, 16 << 10},
+		{"EPYC, family 26, cores that share a cache", epycTogether, MaxMapped},
+		{"by other measurements", costs(950, 65, 35), MaxMapped},
+		{"the same processor, when its host has moved the cores apart", epycFar, 0},
+		{"not that far", costs(950, 65, 111), 16 << 10},
+		{"and less", costs(950, 65, 60), 64 << 10},
+		{"forced", ForcesMapped, MaxMapped},
+		{"forced calls", ForcesCall, 0},
+	} {
+		longest := 0
+		for n := 16 << 10; n <= MaxMapped && c.costs.InPieces(n, 32<<10); n *= 2 {
+			longest = n
+		}
+		require.Equal(t, c.want, longest, "%s: %v", c.name, c.costs)
+	}
+	require.Equal(t, Default.InPieces(16<<10, 16<<10), Costs{}.InPieces(16<<10, 16<<10))
+}
+
+// TestAwaited_Shared: both processes share the copy of a long message, so mapped memory must be quicker than a
+// half of it.
+func TestAwaited_Shared(t *testing.T) {
+	for _, c := range []struct {
+		costs Costs
+		want  int
+	}{
+		{costs(950, 65, 111), sharedcopy.Min - 1}, // 128 KiB: 8.8 µs through the ring, 4.5 by both
+		{costs(950, 65, 35), MaxMapped},
+		{epycTogether, MaxMapped},
+		{costs(863, 88, 149), sharedcopy.Min - 1},
+	} {
+		require.Equal(t, c.want, c.costs.Awaited(), "%v", c.costs)
+	}
 }
 
 // TestForced: each way can be forced, for every length.

@@ -37,11 +37,12 @@ const (
 	// Bytes of a block after which it is moved. Copying that much takes twice as long as the longest moves: 5
 	// ms, when the system waits for all CPUs, which spin. Most moves take half a millisecond.
 	hugeAfter = 128 << 20
-	// A region of at least hugeLong bytes counts hugeWeight times. So a 2 MiB block is moved as soon as more
-	// than 2 MiB of it have been registered in total: the program is using it again, and will probably do so
-	// often.
+	// A region of at least hugeLong bytes counts hugeWeight times, and a short one as if hugeUses of them
+	// were 2 MiB. So a 2 MiB block is moved once more than 2 MiB of it have been registered in total, or
+	// a region of it more than hugeUses times: the program is using it again, and will do so often.
 	hugeLong   = 128 << 10
 	hugeWeight = hugeAfter / hugePage
+	hugeUses   = 8
 	hugeAtOnce = 2 // blocks in one call
 	// Limits of all moves together: a total time, and a share of the elapsed time.
 	hugeTime  = 20 * time.Millisecond
@@ -59,7 +60,7 @@ func (h *hugePages) note(mem []byte) {
 	moves := 0
 	h.mu.Lock()
 	if len(mem) >= hugeLong {
-		weight = hugeWeight
+		weight = max(hugeWeight, hugeAfter/(hugeUses*len(mem)))
 	}
 	for n := at / hugePage; n <= (end-1)/hugePage && moves < hugeAtOnce; n++ {
 		b := &h.blocks[n%hugeBlocks]

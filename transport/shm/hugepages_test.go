@@ -94,11 +94,13 @@ func TestHugePages(t *testing.T) {
 		times     int
 		want      int
 	}{
-		"often":               {Options{}, 0, n, 50 * hugeAfter / hugeWeight / hugePage, n},
-		"the middle of it":    {Options{}, hugePage + 100, 64 << 10, 10 * hugeAfter >> 16, hugePage},
-		"not so often":        {Options{}, 0, n, 1, 0},
-		"often, if forbidden": {Options{NoHugePages: true}, 0, n, hugeAfter / hugePage, 0},
-		"often, a few bytes":  {Options{}, 0, 16 << 10, hugeAfter >> 14, 0},
+		"often":                 {Options{}, 0, n, 50 * hugeAfter / hugeWeight / hugePage, n},
+		"the middle of it":      {Options{}, hugePage + 100, 64 << 10, 10 * hugeAfter >> 16, hugePage},
+		"a short region, again": {Options{}, 0, hugeLong, hugeUses + 1, hugePage},
+		"not yet":               {Options{}, 0, hugeLong, hugeUses, 0},
+		"not so often":          {Options{}, 0, n, 1, 0},
+		"often, if forbidden":   {Options{NoHugePages: true}, 0, n, hugeAfter / hugePage, 0},
+		"often, a few bytes":    {Options{}, 0, 16 << 10, hugeAfter >> 14, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := New(of.options)

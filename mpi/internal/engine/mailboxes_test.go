@@ -378,12 +378,14 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 	}
 }
 
-// The length up to which messages move quickly is the nearest one that there is, as those of all ranks need be
-// the same.
+// The length up to which messages move quickly is one of few, as those of all ranks need be the same.
 func TestAccess_Quick(t *testing.T) {
-	for n, want := range map[int]int{0: 0, 8 << 10: 0, 12 << 10: 16 << 10, 23 << 10: 16 << 10, 24 << 10: 32 << 10,
-		48 << 10: 64 << 10, copycost.MaxMapped - 1: 64 << 10, copycost.MaxMapped: coll.QuickAlways} {
-		require.Equal(t, want, accessUpTo(n).Quick(), n)
+	costs := func(mappedKiB time.Duration) copycost.Costs {
+		return copycost.Costs{Call: 950, CallKiB: 65, MappedKiB: mappedKiB}
+	}
+	for mapped, want := range map[time.Duration]int{35: coll.QuickAlways, 60: 64 << 10, 100: 32 << 10,
+		140: 16 << 10, 200: 0} {
+		require.Equal(t, want, accessBy(costs(mapped), MailboxBytes(2)).Quick(), mapped)
 	}
 	require.Zero(t, MailboxesOnly.Quick())
 }

@@ -74,13 +74,11 @@ func (a Access) Quick() int {
 	return 16 << 10 << (a - Quick16)
 }
 
-// accessUpTo returns the access, by reads or better, with the length nearest to n.
-func accessUpTo(n int) Access {
-	if n >= copycost.MaxMapped {
-		return QuickMapped
-	}
+// accessBy returns the access, by reads or better, between ranks whose copies have these costs, where pieces
+// are so long.
+func accessBy(costs copycost.Costs, piece int) Access {
 	a := CanPull
-	for a < Quick64 && n >= (a+1).Quick()*3/4 {
+	for a < QuickMapped && costs.InPieces(min((a+1).Quick(), copycost.MaxMapped), piece) {
 		a++
 	}
 	return a
@@ -152,7 +150,7 @@ func (m *Mailboxes) beginTestingLocked() {
 		}
 	}
 	if access == CanPull {
-		access = accessUpTo(m.quickLocked())
+		access = m.accessByCostsLocked()
 	}
 	m.state = mailboxesTesting
 	h, err := m.exchangeSetupLocked([]byte{byte(access)})
@@ -190,14 +188,14 @@ const (
 	quickPage  = 4 << 10
 )
 
-// quickLocked returns the length up to which messages move faster between this rank and all others through
-// mapped memory than by a system call, if the mailboxes are for long messages; else 0.
-func (m *Mailboxes) quickLocked() (n int) {
+// accessByCostsLocked returns the access that the costs of copies between this rank and all others allow, if
+// the mailboxes are for long messages; else CanPull.
+func (m *Mailboxes) accessByCostsLocked() Access {
 	m.e.mu.assertHeld()
 	if !m.takesPieces() {
-		return 0
+		return CanPull
 	}
-	n = copycost.MaxMapped
+	access := QuickMapped
 	for rank := range m.peers {
 		if rank == m.rank {
 			continue
@@ -206,9 +204,9 @@ func (m *Mailboxes) quickLocked() (n int) {
 		if !m.fabric.pinsCosts() {
 			m.sampleLocked(b)
 		}
-		n = min(n, m.fabric.copyCosts(b.peer.copies.mapped).Awaited())
+		access = min(access, accessBy(m.fabric.copyCosts(b.peer.copies.mapped), m.longest))
 	}
-	return n
+	return access
 }
 
 // clearLong clears memory in the same way as long messages are copied to it.

@@ -183,10 +183,8 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 	return false
 }
 
-const (
-	quickPiece = 16 << 10 // bytes, of which a copy is sampled
-	quickPage  = 4 << 10
-)
+// samplePiece is the number of bytes, a page, of which a copy is sampled.
+const samplePiece = 4 << 10
 
 // accessByCostsLocked returns the access that the costs of copies between this rank and all others allow, if
 // the mailboxes are for long messages; else CanPull.
@@ -211,34 +209,37 @@ func (m *Mailboxes) accessByCostsLocked() Access {
 
 // clearLong clears memory in the same way as long messages are copied to it.
 func clearLong(mem []byte) {
-	zeros := make([]byte, quickPiece)
-	for ; len(mem) > 0; mem = mem[min(len(mem), quickPiece):] {
+	zeros := make([]byte, samplePiece)
+	for ; len(mem) > 0; mem = mem[min(len(mem), samplePiece):] {
 		sys.CopyLong(mem, zeros)
 	}
 }
 
 func (m *Mailboxes) takesPieces() bool { return m.longest >= coll.PieceMin }
 
-// sampleLocked samples copies out of lines that a peer has written last, as a rank may send no messages of
-// which copies could be sampled.
+// sampleLocked samples copies out of and into lines that a peer has written last, in turn, as a rank may send
+// no messages of which copies could be sampled. The area has only zeros, and stays so.
 func (m *Mailboxes) sampleLocked(b *mailbox) {
 	m.e.mu.assertHeld()
-	got := make([]byte, quickPiece)
-	copyOut := func(at, n int) bool {
+	buf := make([]byte, samplePiece)
+	segment := func(at, n int) *transport.Segment {
 		m.segment[0] = transport.Segment{Key: b.key, Offset: b.mine + uint64(at), Length: uint64(n)}
-		return b.peer.ch.QP().Get(got[:n], &m.segment[0]) == nil
+		return &m.segment[0]
 	}
-	for at := 0; at+quickPiece <= m.area; at += quickPiece {
-		for page := 0; page < quickPiece; page += quickPage { // so that none is missing afterwards
-			if !copyOut(at+page, 1) {
-				return
-			}
-		}
-		began := sys.Ticks()
-		if !copyOut(at, quickPiece) {
+	qp := b.peer.ch.QP()
+	for at := 0; at+samplePiece <= m.area; at += samplePiece {
+		if qp.Get(buf[:1], segment(at, 1)) != nil { // so that the page is mapped
 			return
 		}
-		m.e.endSample(b.peer, &b.peer.copies.out, began, quickPiece)
+		samples, copies := &b.peer.copies.out, qp.Get
+		if at/samplePiece%2 == 1 {
+			samples, copies = &b.peer.copies.in, qp.Put
+		}
+		piece, began := segment(at, samplePiece), sys.Ticks()
+		if copies(buf, piece) != nil {
+			return
+		}
+		m.e.endSample(b.peer, samples, began, samplePiece)
 	}
 }
 

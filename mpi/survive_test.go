@@ -301,7 +301,7 @@ var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
 		repeats = 1
 	}
 	c, n := world, int64(0)
-	for done := 0; done < 10 || c.Size() > world.Size()-len(victims); {
+	for done := 0; done < 2 || c.Size() > world.Size()-len(victims); {
 		var err error
 		for k := 0; k < repeats && err == nil; k++ {
 			err = struck[at].call(c, n)
@@ -335,7 +335,7 @@ var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
 				return err
 			}
 		}
-		c, n = smaller, 0
+		c, n, done = smaller, 0, 0
 	}
 	sum := []int{0}
 	if err := mpi.Allreduce(c, []int{1 << world.Rank()}, sum, mpi.Sum[int]()); err != nil {

@@ -31,7 +31,7 @@ func TestWindowLitmus(t *testing.T) {
 			names = append(names, test.name)
 		}
 	}
-	for fabric, n := range map[string]int{"shm": 10_000, "tcp": fewer(300, 100)} {
+	for fabric, n := range map[string]int{"shm": fewer(10_000, 3_000), "tcp": fewer(300, 100)} {
 		for _, name := range names {
 			t.Run(fabric+" "+name, func(t *testing.T) {
 				for left := cmp.Or(runs, n); left > 0; left -= litmusJob {

@@ -93,14 +93,23 @@ func TestSurvivors_DeathInFinalize(t *testing.T) {
 var diesInFinalize = launchertest.Body("dies in Finalize", func() error {
 	victim := false
 	err := mpi.Run(context.Background(), func(_ context.Context, world *mpi.Comm) error {
-		victim = fmt.Sprint(world.Rank()) == os.Getenv("TEST_VICTIM")
+		dying, err := strconv.Atoi(os.Getenv("TEST_VICTIM"))
+		if err != nil {
+			return err
+		}
 		if err := works(world, 1); err != nil {
 			return err
 		}
-		if victim {
-			time.Sleep(20 * time.Millisecond) // the others wait for it
-			die()
+		if victim = world.Rank() == dying; !victim {
+			return mpi.Send(world, []byte{1}, dying, 0)
 		}
+		for range world.Size() - 1 { // it may not die before the others have their results
+			if _, err := mpi.Recv(world, make([]byte, 1), mpi.AnySource, 0); err != nil {
+				return err
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // the others wait for it
+		die()
 		return nil
 	})
 	if err == nil {

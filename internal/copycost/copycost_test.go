@@ -55,12 +55,12 @@ func TestInPieces(t *testing.T) {
 		want  int
 	}{
 		{"Xeon, model 207", xeon207, 0},
-		{"a Xeon as measured beside other work", costs(800, 57, 200), 0},
+		{"the Xeon, measured again", costs(800, 57, 200), 0},
 		{"its call with the host's noise", costs(863, 88, 149), 16 << 10},
 		{"its memory likewise", costs(830, 62, 131), 16 << 10},
 		{"EPYC, family 26, cores apart", epycApart, 16 << 10},
 		{"EPYC, family 26, cores that share a cache", epycTogether, MaxMapped},
-		{"with a dearer call", costs(950, 65, 35), MaxMapped},
+		{"likewise, measured again", costs(950, 65, 35), MaxMapped},
 		{"the same processor, when its host has moved the cores apart", epycFar, 0},
 		{"not that far", costs(950, 65, 111), 16 << 10},
 		{"and less", costs(950, 65, 60), 64 << 10},

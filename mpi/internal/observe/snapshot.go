@@ -73,7 +73,11 @@ func (r *Reporter) describe(s *snapshot.Rank, k *Rank) {
 	if k.Wire.Together() {
 		return // the caller knows which goroutines belong to which rank
 	}
-	if countActive(s, waiting); s.Active == 0 {
+	list, all := program.Goroutines()
+	if !all {
+		s.Active = 1 // some are cut off
+	}
+	if countActive(s, list, waiting); s.Active == 0 {
 		s.Later = program.Later()
 	}
 }
@@ -87,11 +91,7 @@ func channels(traffic []engine.Traffic) []snapshot.Channel {
 }
 
 // countActive counts the goroutines that may act by themselves, and sets where the first of them is.
-func countActive(s *snapshot.Rank, waiting map[uint64]bool) {
-	list, all := program.Goroutines()
-	if !all {
-		s.Active = 1 // some are cut off
-	}
+func countActive(s *snapshot.Rank, list []program.Goroutine, waiting map[uint64]bool) {
 	for _, g := range list {
 		if waiting[g.ID] || !g.MayAct() {
 			continue

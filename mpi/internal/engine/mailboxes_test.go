@@ -402,6 +402,9 @@ func TestMailboxes_SampleMappedMemory(t *testing.T) {
 		if e.hub.clock.ticks != 0 && m.access >= CanPull && (c.mapped <= 0 || c.mapped > time.Millisecond) {
 			return fmt.Errorf("1 KiB takes %v", c.mapped)
 		}
+		if c.mapped < time.Second && (c.in.KiB() == 0 || c.out.KiB() == 0) {
+			return fmt.Errorf("of copies in %d, and of copies out %d ticks", c.in.KiB(), c.out.KiB())
+		}
 		return nil
 	})
 }

@@ -57,6 +57,14 @@ func (d *descriptors) passOn() {
 	}
 }
 
+// explain adds to an error, if the limit of descriptors is the cause, what the job needs.
+func (s *spawner) explain(err error) error {
+	if errors.Is(err, syscall.EMFILE) {
+		return fmt.Errorf("%w: %d ranks need about %d (ulimit -n)", err, s.ranks, 6*s.ranks+20)
+	}
+	return err
+}
+
 // connect makes everything that the rank and the agent share, and returns the rank's ends.
 func (s *spawner) connect(p *process, r *agent.Rank) (d descriptors, err error) {
 	p.pmi = -1
@@ -64,10 +72,7 @@ func (s *spawner) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 		if err != nil {
 			d.closeAll()
 			p.abandon()
-			if errors.Is(err, syscall.EMFILE) {
-				err = fmt.Errorf("%w: %d ranks need about %d (ulimit -n)", err, s.ranks, 6*s.ranks+20)
-			}
-			err = fmt.Errorf("connecting rank %d: %w", r.ID, err)
+			err = fmt.Errorf("connecting rank %d: %w", r.ID, s.explain(err))
 		}
 	}()
 	if err := s.connectInput(p, r, &d); err != nil {

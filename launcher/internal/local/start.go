@@ -99,7 +99,7 @@ func (s *spawner) start(r *agent.Rank) *agent.NotStarted {
 	if err != nil {
 		s.agent.drop(p)
 		s.agent.tasks.Done()
-		return startError(r, err)
+		return startError(r, s.explain(err))
 	}
 	s.agent.watchdog.watch(pid)
 	sys.PreferAsVictim(pid)

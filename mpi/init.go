@@ -121,10 +121,10 @@ func (r *rank) run(ctx context.Context, body func(ctx context.Context, world *Co
 	return nil
 }
 
-// yieldToCause waits for causeFirst if an error is the consequence of another rank's failure. Usually the
-// launcher ends this process meanwhile, so that only the original failure is reported.
+// yieldToCause waits for causeFirst if an error is the consequence of what another rank has met or done.
+// Usually the launcher ends this process meanwhile, so that only the original failure is reported.
 func yieldToCause(err error) {
-	if errors.Is(err, ErrProcFailed) || errors.Is(err, ErrAborted) {
+	if errors.Is(err, ErrProcFailed) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrAborted) {
 		time.Sleep(causeFirst)
 	}
 }

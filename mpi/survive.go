@@ -80,6 +80,7 @@ func (c *Comm) agree(flag *uint64) error {
 		return err
 	}
 	if *flag = v.And; v.Max > 0 {
+		c.job.hub.SomeRankFailed()
 		return fmt.Errorf("%w: a failure was not acknowledged by all ranks", ErrProcFailed)
 	}
 	return nil

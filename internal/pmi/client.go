@@ -401,8 +401,8 @@ func (c *Client) AwaitHangUp(ctx context.Context) {
 	}
 }
 
-// PeerLost tells the launcher that this rank has lost another one, which may explain later failures of this
-// rank. It does not wait. Launchers other than weft run do not know it.
+// PeerLost tells the launcher that this rank has lost another one, or with -1 that some rank is lost, which
+// may explain later failures of this rank. It does not wait. Launchers other than weft run do not know it.
 func (c *Client) PeerLost(peer int) {
 	if c.conn != nil {
 		// A line of this size is written as a whole, so it cannot mix with another's.

@@ -71,10 +71,10 @@ type Waits struct {
 // Aborts says that a rank requests the end of the job.
 type Aborts struct{ Rank, Status int }
 
-// LostPeer says that a rank has lost another one.
+// LostPeer says that a rank has lost another one, or has heard that one is lost.
 type LostPeer struct {
 	Rank int
-	Peer int // -1: no rank
+	Peer int // -1: unknown
 }
 
 // Disturbs says that a rank has violated the PMI protocol. The rank waits for an answer that will not come.

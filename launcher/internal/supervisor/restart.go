@@ -4,9 +4,10 @@ package supervisor
 // or an agent was lost, and nobody asked for the end.
 //
 // A rank counts as lost if a signal killed or stopped it, at any time, if it ended between Init and Finalize
-// other than by Abort, if it closed its PMI connection without Finalize or broke the protocol, or if a peer
-// that had lost the connection to it called Abort. An exit before Init, as for a wrong argument, would recur.
-// After Finalize the status is the program's result, and any other Abort is the program's decision.
+// other than by Abort, if it closed its PMI connection without Finalize or broke the protocol, or if a rank
+// called Abort that had lost the connection to it or heard of the loss. An exit before Init, as for a wrong
+// argument, would recur. After Finalize the status is the program's result, and any other Abort is the
+// program's decision.
 func (s *Supervisor) Restartable() bool {
 	if s.cause == nil {
 		return false

@@ -52,8 +52,23 @@ func TestRestartableIsALossAlone(t *testing.T) {
 // A rank that could not reach a peer returns the error, and so calls Abort: that is a loss, too.
 func TestRestartableAfterAPeerIsLost(t *testing.T) {
 	p := play(t, 3).init()
-	p.lines(1, "cmd=peer_lost rank=2", "cmd=abort exitcode=1").pass(time.Second)
+	p.lines(1, "cmd=peer_lost peer=2", "cmd=abort exitcode=1").pass(time.Second)
 	require.Equal(t, Aborted, p.s.Cause().How)
+	require.True(t, p.s.Restartable())
+}
+
+// A rank that has heard of a loss calls Abort before the agent of the lost rank's host has reported its end.
+func TestRestartableAfterALossThatOthersHaveSeen(t *testing.T) {
+	p := playOn(t, 0, 1, 2).init()
+	p.lines(1, "cmd=peer_lost peer=-1", "cmd=abort exitcode=1").pass(400 * time.Millisecond)
+	require.Nil(t, p.s.Cause(), "how the lost rank has ended may become known")
+	p.closed(2).killed(2, syscall.SIGKILL)
+	p.cause(Killed, 2)
+	require.True(t, p.s.Restartable())
+
+	p = playOn(t, 0, 1, 2).init()
+	p.lines(1, "cmd=peer_lost peer=-1", "cmd=abort exitcode=1").pass(time.Second)
+	p.cause(Aborted, 1)
 	require.True(t, p.s.Restartable())
 }
 

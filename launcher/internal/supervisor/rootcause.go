@@ -41,8 +41,8 @@ func (c class) debounce() time.Duration {
 	return 0
 }
 
-// class returns the class of a failure. A likely cause is consequent if its rank had lost a peer before: then
-// the cause is another's.
+// class returns the class of a failure. A likely cause is consequent if its rank had lost a peer before, or
+// heard of a loss: then the cause is another's.
 func (s *Supervisor) class(f *Failure) class {
 	c := f.class()
 	if c == likely && f.Rank >= 0 && s.ranks[f.Rank].lostPeer {

@@ -80,7 +80,7 @@ type rank struct {
 	lost      bool // the job goes on without it
 	suspected bool // it is being ended because others have lost it
 	aborted   bool // it has called Abort, so it is ending and may be about to say why
-	lostPeer  bool // it has lost a peer, which may explain what it does since
+	lostPeer  bool // it has lost a peer, or heard of a loss, which may explain what it does since
 	over      bool // its process has ended, and its PMI connection
 
 	pmi     pmi.State // as its agent reported: known once its connection or its process has ended

@@ -99,7 +99,8 @@ type Config struct {
 	PeerTimeout    time.Duration // bounds the wait for a peer that copies its portion of a Put or Get
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps; 0 if it shares its core
 	Cores          int           // that this rank alone uses; 0 if it shares its cores
-	// if not nil, called when a peer has failed, before this rank acts on it; must not block
+	// if not nil, called when a peer has failed, before this rank acts on it; must not block. The rank is
+	// NoRank if others have seen a failure and have not named it
 	PeerLost func(rank int)
 	// nobody calls PeerFailed. This rank connects to every rank that it waits for, because the failure of a
 	// rank without a connection would go unnoticed

@@ -5,6 +5,9 @@ import (
 	"sync"
 )
 
+// NoRank stands for the failed rank where it is not known which has failed.
+const NoRank = -1
+
 // failedRanks are the ranks that have failed, as endpoints found or PeerFailed reported. A rank that fails at
 // one endpoint fails at all of them, and each is told once. A separate goroutine tells them, because the
 // finder holds the lock of its own endpoint and may not take another. Calls that ask for failures do not wait
@@ -16,6 +19,7 @@ type failedRanks struct {
 
 	mu      orderedMutex // a leaf in the order of locks
 	list    []failedRank
+	unnamed bool  // a rank has failed, as others have seen, who did not name it
 	stopped error // why the rank does no more work
 
 	telling sync.WaitGroup
@@ -37,6 +41,25 @@ func (l *failedRanks) found(e *Engine, rank int, cause error) {
 		l.report(rank)
 	}
 	l.tellOthers(e)
+}
+
+// foundUnnamed records that a rank has failed, and that this one does not know which. An endpoint's lock may
+// be held.
+func (l *failedRanks) foundUnnamed() {
+	l.mu.Lock()
+	isNew := !l.unnamed && len(l.list) == 0
+	l.unnamed = true
+	l.mu.Unlock()
+	if isNew && l.report != nil {
+		l.report(NoRank)
+	}
+}
+
+// any reports whether a rank is known to have failed, named or not.
+func (l *failedRanks) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unnamed || len(l.list) > 0
 }
 
 // add adds a rank; false if nothing is new.
@@ -111,6 +134,9 @@ func (l *failedRanks) tellLocked(e *Engine) {
 		e.failLocked(stopped)
 	}
 }
+
+// SomeRankFailed reports that a rank has failed, as others have seen, who did not name it.
+func (h *Hub) SomeRankFailed() { h.failed.foundUnnamed() }
 
 // PeerFailed reports that a rank has failed, as others have seen.
 func (h *Hub) PeerFailed(rank int, cause error) {

@@ -57,6 +57,13 @@ const (
 	maxControls     = 1 << 14 // control messages that wait for the peer
 )
 
+// A REVOKE has a communicator, and whether its sender knows of a rank that has failed.
+const (
+	revokeLen      = 5
+	revokeByChoice = 0
+	revokeForLoss  = 1
+)
+
 // control is a message of an agreement, or a REVOKE, that waits for a connection or for room.
 type control struct {
 	kind channel.Kind
@@ -191,10 +198,13 @@ func (v *Recovery) revoke(communicator uint32) {
 	if v.onRevoke != nil {
 		v.onRevoke(communicator)
 	}
+	why := byte(revokeByChoice)
+	if v.e.hub.failed.any() {
+		why = revokeForLoss
+	}
 	for rank := range v.e.size {
 		if rank != v.e.rank && v.e.failures.inContext(communicator, rank) {
-			v.sendControl(v.e.peerLocked(rank), control{channel.Revoke,
-				binary.LittleEndian.AppendUint32(nil, communicator)})
+			v.sendControl(v.e.peerLocked(rank), revokeMessage(communicator, why))
 		}
 	}
 	v.endGroupCalls(ErrRevoked, func(g *GroupCall) bool {
@@ -209,6 +219,10 @@ func (v *Recovery) revoke(communicator uint32) {
 		}
 	}
 	v.e.waiting.wakeConditionsLocked()
+}
+
+func revokeMessage(communicator uint32, why byte) control {
+	return control{channel.Revoke, append(binary.LittleEndian.AppendUint32(nil, communicator), why)}
 }
 
 // context returns the context of the operation, if it has one.
@@ -233,8 +247,13 @@ func (v *Recovery) revokedErr(context uint32) error {
 }
 
 func (v *Recovery) onRevokeMessage(p *peer, body []byte) error {
-	if len(body) != 4 {
-		return fmt.Errorf("%w: a REVOKE of %d bytes", transport.ErrProtocol, len(body))
+	if len(body) != revokeLen || body[4] > revokeForLoss {
+		return fmt.Errorf("%w: the REVOKE %x", transport.ErrProtocol, body)
+	}
+	// The launcher is told before any call here fails: the program may then call Abort, and that may be known
+	// before the end of the lost rank.
+	if body[4] == revokeForLoss {
+		v.e.hub.failed.foundUnnamed()
 	}
 	communicator := contextid.Communicator(binary.LittleEndian.Uint32(body))
 	if v.known(communicator) {

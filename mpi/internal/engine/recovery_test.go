@@ -172,8 +172,7 @@ func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 			return agreeMessage(uint32(unknownOfTest+i/3*contextid.Kinds), agree.Message{Kind: agree.Ack})
 		},
 		"REVOKE": func(i int) control {
-			return control{channel.Revoke,
-				binary.LittleEndian.AppendUint32(nil, uint32(unknownOfTest+i*contextid.Kinds))}
+			return revokeMessage(uint32(unknownOfTest+i*contextid.Kinds), revokeByChoice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +216,7 @@ func TestRecovery_REVOKEsThatWereTakenUpDoNotCount(t *testing.T) {
 	e, p := w[0], func() *peer { return peerOf(w[0], 3) }
 	const opened, reused = unknownOfTest, unknownOfTest + contextid.Kinds
 	for i, communicator := range []uint32{opened, reused} {
-		says(w[3], 0, control{channel.Revoke, binary.LittleEndian.AppendUint32(nil, communicator)})
+		says(w[3], 0, revokeMessage(communicator, revokeByChoice))
 		until(t, func() bool { return p().earlyRevokes == i+1 }, e, w[3])
 	}
 	require.True(t, e.Recovery.OpenCommunicator(opened, []int32{0, 3}))
@@ -227,4 +226,55 @@ func TestRecovery_REVOKEsThatWereTakenUpDoNotCount(t *testing.T) {
 	e.Recovery.reuse(reused)
 	require.Zero(t, p().earlyRevokes)
 	require.Empty(t, e.Recovery.earlyRevokes)
+}
+
+// A rank that knows of a loss only by a REVOKE reports it before the communicator is revoked there, and says so
+// in its own REVOKE. It reports nothing where a program has revoked a communicator by its choice.
+func TestRecovery_AREVOKETellsOfALoss(t *testing.T) {
+	type report struct {
+		rank    int
+		revoked bool // before it
+	}
+	for name, c := range map[string]struct {
+		lost bool
+		want []report
+	}{"for a loss": {true, []report{{rank: NoRank}}}, "by choice": {}} {
+		t.Run(name, func(t *testing.T) {
+			w := fourRanks(t, Config{})
+			reports := make([][]report, len(w))
+			for i, e := range w {
+				e.hub.failed.report = func(rank int) {
+					revoked := e.Recovery.revoked[unknownOfTest]
+					reports[i] = append(reports[i], report{rank, revoked})
+				}
+			}
+			// rank 0 does not tell rank 2
+			for i, members := range [][]int32{{0, 1}, {0, 1, 2}, {0, 1, 2}} {
+				w[i].Recovery.OpenCommunicator(unknownOfTest, members)
+			}
+			if c.lost {
+				w[0].mu.Lock()
+				w[0].failures.failPeer(peerOf(w[0], 3), transport.ErrPeerLost)
+				w[0].mu.Unlock()
+			}
+			require.NoError(t, w[0].Recovery.Revoke(unknownOfTest))
+			for i := 1; i <= 2; i++ {
+				revoked := func() bool { return w[i].Recovery.revoked[unknownOfTest] }
+				until(t, revoked, w[i], w[i-1])
+				w[i].mu.Lock()
+				require.Equal(t, c.want, reports[i], "rank %d", i)
+				w[i].mu.Unlock()
+			}
+		})
+	}
+}
+
+// A rank that sends a REVOKE of another length, or with another reason than the two, is given up.
+func TestRecovery_AREVOKEOfAnotherForm(t *testing.T) {
+	for _, body := range [][]byte{{0, 0, 0, 0}, {0, 0, 0, 0, 2}, {0, 0, 0, 0, 1, 0}} {
+		w := fourRanks(t, Config{})
+		says(w[3], 0, control{channel.Revoke, body})
+		until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0], w[3])
+		require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
+	}
 }

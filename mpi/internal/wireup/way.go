@@ -22,7 +22,8 @@ type way interface {
 	Close() error
 	// Abort ends the job with an exit status.
 	Abort(code int) error
-	// PeerLost reports that this rank has lost the connection to another one. It does not wait.
+	// PeerLost reports that this rank has lost the connection to another one, or, if the number is negative,
+	// has heard of a loss. It does not wait.
 	PeerLost(rank int)
 
 	// local returns the number of ranks on this host; 0 if unknown. Through rank 0 it is the number of ranks
@@ -102,6 +103,13 @@ func (r rank0) Abort(code int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), directWithin)
 	defer cancel()
 	return r.Client.Abort(ctx, code)
+}
+
+// PeerLost passes over a loss without a number: rank 0 starts no job again.
+func (r rank0) PeerLost(rank int) {
+	if rank >= 0 {
+		r.Client.PeerLost(rank)
+	}
 }
 
 func (r rank0) local() int              { return r.Local() }

@@ -222,6 +222,7 @@ func (m *Mailboxes) reachLocked(mine []byte, s *coll.Step, buf coll.Buffer, at u
 		err = b.peer.ch.QP().Get(mine, &m.segment[0])
 	}
 	if errors.Is(err, syscall.ESRCH) { // it could be read when the ranks agreed on that
+		m.e.hub.failed.foundUnnamed() // its connection has yet to end
 		return &PeerError{b.peer.rank, fmt.Errorf("%w: its process has ended", transport.ErrPeerLost)}
 	}
 	if err != nil && err != transport.ErrNotNow {

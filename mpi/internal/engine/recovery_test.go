@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/mpi/internal/agree"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -262,8 +264,9 @@ func TestRecovery_AREVOKETellsOfALoss(t *testing.T) {
 				revoked := func() bool { return w[i].Recovery.revoked[unknownOfTest] }
 				until(t, revoked, w[i], w[i-1])
 				w[i].mu.Lock()
-				require.Equal(t, c.want, reports[i], "rank %d", i)
+				got := reports[i]
 				w[i].mu.Unlock()
+				require.Equal(t, c.want, got, "rank %d", i)
 			}
 		})
 	}
@@ -277,4 +280,45 @@ func TestRecovery_AREVOKEOfAnotherForm(t *testing.T) {
 		until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0], w[3])
 		require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
 	}
+}
+
+// bereft is a device that finds the processes of all peers ended when it is to read their memory.
+type bereft struct{ transport.Device }
+
+func (d bereft) Listen(id transport.Identity, a transport.Acceptor) (transport.Endpoint, error) {
+	return d.Device.Listen(id, bereftAcceptor{a})
+}
+
+type bereftAcceptor struct{ transport.Acceptor }
+
+func (a bereftAcceptor) Connected(rank uint32, qp transport.QP, private []byte) {
+	a.Acceptor.Connected(rank, bereftQP{qp}, private)
+}
+
+type bereftQP struct{ transport.QP }
+
+func (bereftQP) Get([]byte, *transport.Segment) error { return syscall.ESRCH }
+
+// A rank that finds a peer's process ended reports a loss before its call fails, though the connection to the
+// peer is still open.
+func TestRecovery_AReadOfAnEndedProcessTellsOfALoss(t *testing.T) {
+	var devices []transport.Device
+	for range 2 {
+		d, err := sharedMemory()
+		require.NoError(t, err)
+		devices = append(devices, bereft{d})
+	}
+	w := world(t, devices)
+	connected(t, w)
+	e := w[0]
+	m := &Mailboxes{e: e, peers: make([]mailbox, 2)}
+	m.peers[1].peer, m.peers[1].keys[0] = peerOf(e, 1), 1
+	e.mu.Lock()
+	var reported []int
+	e.hub.failed.report = func(rank int) { reported = append(reported, rank) }
+	err := m.reachLocked(make([]byte, 8), &coll.Step{Kind: coll.Pull, Peer: 1}, 0, 0)
+	e.hub.failed.report = nil
+	e.mu.Unlock()
+	require.ErrorIs(t, err, ErrProcFailed)
+	require.Equal(t, []int{NoRank}, reported)
 }

@@ -37,6 +37,7 @@ var hearsOfALoss = launchertest.Body("hears of a loss", func() error {
 				return err
 			}
 			if loss {
+				_ = mpi.Send(world, in, 2, 0) // rank 2 may have ended the connection before this returns
 				if err := second(mpi.Recv(world, in, 2, 1)); !errors.Is(err, mpi.ErrProcFailed) {
 					return fmt.Errorf("rank 2 is not lost: %v", err)
 				}
@@ -54,6 +55,9 @@ var hearsOfALoss = launchertest.Body("hears of a loss", func() error {
 				return err
 			}
 			if loss {
+				if err := second(mpi.Recv(world, in, 0, 0)); err != nil {
+					return err
+				}
 				cutTCP()
 			}
 		}

@@ -219,5 +219,6 @@ func (j *Job) Abort(code int) {
 }
 
 // PeerLost tells weft's own launcher, or rank 0, that this rank has lost another one, so that the cause of
-// the job's failure is sought elsewhere; or, if the number is negative, has heard of a loss. It does not wait.
+// the job's failure is sought elsewhere; or, if the number is negative, has heard of a loss. It does not
+// wait.
 func (j *Job) PeerLost(rank int) { j.way.PeerLost(rank) }

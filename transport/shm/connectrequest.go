@@ -94,7 +94,7 @@ func (e *endpoint) serveRequests() {
 		if found {
 			continue
 		}
-		atomic.StoreUint64(&r.table.sleeping, 1)
+		sys.StoreFenced(&r.table.sleeping, 1) // requests and answers are looked for after it
 		if !r.waiting() && r.socket.Wait(sleep) != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
 	"github.com/weft-mpi/weft/transport/internal/queuepair"
@@ -134,8 +135,8 @@ func (c *cq) driveActive() (found bool) {
 
 // Sleep makes peers that ring from now on wake the poller.
 func (c *cq) Sleep() bool {
-	// with a fence: peers set a bit, and then, after a fence, read sleeping
-	atomic.StoreUint64(&c.doorbell.sleeping, 1)
+	// peers set a bit, and then, after a fence, read sleeping
+	sys.StoreFenced(&c.doorbell.sleeping, 1)
 	return !c.doorbell.pending() && !c.interest.pending.Load()
 }
 

@@ -194,6 +194,6 @@ func (i *inRing) settle() (waits bool) {
 	if i.controlBlock.consumed == i.head {
 		return false
 	}
-	atomic.StoreUint64(&i.controlBlock.consumed, i.head) // with a fence: wants is read after it
+	sys.StoreFenced(&i.controlBlock.consumed, i.head) // wants is read after it
 	return atomic.LoadUint64(&i.controlBlock.wants) != 0
 }

@@ -76,8 +76,7 @@ func (q *qp) settleWork() {
 		wants = 1
 	}
 	if q.out.wants != wants {
-		// with a fence: consumed is read after it
-		atomic.StoreUint64(&q.out.wants, wants)
+		sys.StoreFenced(&q.out.wants, wants) // consumed is read after it
 		if q.out.waits && q.out.consumed != q.out.tail {
 			before := q.out.consumed
 			if q.out.loadConsumed(); q.out.consumed != before {
@@ -93,7 +92,7 @@ func (q *qp) settleWork() {
 func (w *fastWrite) beginPlacing() bool {
 	w.placementMark++
 	if w.fenced {
-		atomic.StoreUint64(w.placementSeq, w.placementMark)
+		sys.StoreFenced(w.placementSeq, w.placementMark)
 	} else {
 		sys.StoreRelease(w.placementSeq, w.placementMark)
 	}
@@ -104,7 +103,7 @@ func (w *fastWrite) beginPlacing() bool {
 func (w *fastWrite) endPlacing() {
 	w.placementMark++
 	if w.fenced {
-		atomic.StoreUint64(w.placementSeq, w.placementMark)
+		sys.StoreFenced(w.placementSeq, w.placementMark)
 	} else {
 		sys.StoreRelease(w.placementSeq, w.placementMark)
 	}

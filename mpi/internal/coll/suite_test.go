@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,15 +15,14 @@ import (
 
 // matrixProduct multiplies 2 × 2 matrices of 32-bit words, which wrap: associative, and not commutative.
 var matrixProduct = operator{16, func(dst, left, right []byte) {
-	var l, r, p [4]uint32
-	for i := range l {
-		l[i], r[i] = binary.LittleEndian.Uint32(left[4*i:]), binary.LittleEndian.Uint32(right[4*i:])
-	}
-	p[0], p[1] = l[0]*r[0]+l[1]*r[2], l[0]*r[1]+l[1]*r[3]
-	p[2], p[3] = l[2]*r[0]+l[3]*r[2], l[2]*r[1]+l[3]*r[3]
-	for i := range p {
-		binary.LittleEndian.PutUint32(dst[4*i:], p[i])
-	}
+	le := binary.LittleEndian
+	row := func(b []byte) (uint32, uint32) { w := le.Uint64(b); return uint32(w), uint32(w >> 32) }
+	l0, l1 := row(left)
+	l2, l3 := row(left[8:])
+	r0, r1 := row(right)
+	r2, r3 := row(right[8:])
+	le.PutUint64(dst, uint64(l0*r0+l1*r2)|uint64(l0*r1+l1*r3)<<32)
+	le.PutUint64(dst[8:], uint64(l2*r0+l3*r2)|uint64(l2*r1+l3*r3)<<32)
 }}
 
 // combined is the plain reference of a reduction of ranks from one up to another: in rank order, one after
@@ -242,13 +242,18 @@ func (x trial) sharedAt(rank int) (offset int, ok bool) {
 	return 0, x.inPlace
 }
 
-func (x trial) run(t *testing.T, a *algorithm) {
-	t.Helper()
+// wants is what each rank gets.
+func (x trial) wants() [][]byte {
 	var once []byte
 	want := make([][]byte, x.size)
 	for rank := range want {
 		want[rank] = x.want(rank, &once)
 	}
+	return want
+}
+
+func (x trial) run(t *testing.T, a *algorithm, want [][]byte) {
+	t.Helper()
 	j := job{
 		size:    x.size,
 		op:      x.op(),
@@ -282,20 +287,25 @@ func TestEveryAlgorithmForcedByName(t *testing.T) {
 		if o >= OpNeighborAllgather {
 			continue // see TestNeighbors
 		}
+		all := trials(o)
+		wants := make([]func() [][]byte, len(all)) // the same by every algorithm
+		for i, x := range all {
+			wants[i] = sync.OnceValue(x.wants)
+		}
 		for i := range operations[o].algorithms {
 			a := &operations[o].algorithms[i]
 			t.Run(o.String()+"/"+a.name, func(t *testing.T) {
 				t.Parallel()
 				ran := 0
-				for _, x := range trials(o) {
+				for i, x := range all {
 					if a.fits != nil && !a.fits(x.call(0)) {
 						continue
 					}
-					x.run(t, a)
+					x.run(t, a, wants[i]())
 					ran++
 					if a.name == directName || a.name == piecesName || a.name == pullName {
 						x.inOrder = true
-						x.run(t, a)
+						x.run(t, a, wants[i]())
 					}
 				}
 				require.Positive(t, ran)
@@ -471,7 +481,7 @@ func TestAThousandRanks(t *testing.T) {
 			i, _ := operations[o].cheapest(x.call(0))
 			a := &operations[o].algorithms[i]
 			if o != OpAlltoall && o != OpReduceScatterBlock || !testing.Short() {
-				x.run(t, a)
+				x.run(t, a, x.wants())
 			}
 			for rank := range size {
 				var s Schedule

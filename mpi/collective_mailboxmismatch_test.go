@@ -75,6 +75,9 @@ func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
 				}
 				n := 2 + (odd+others)%2
 				for rank := range n - 1 { // of two ranks, the other is the same pair
+					if raceDetector && n > 2 && rank != (odd+len(name))%2 {
+						continue
+					}
 					t.Run(fmt.Sprintf("%s/%d bytes at rank %d, %d elsewhere", name, unlikeLengths[odd], rank,
 						unlikeLengths[others]), func(t *testing.T) {
 						t.Parallel()

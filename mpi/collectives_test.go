@@ -74,9 +74,9 @@ func TestCollectivesInAllForms(t *testing.T) {
 var allForms = body("allForms", func(_ context.Context, world *mpi.Comm) error {
 	size := world.Size()
 	for _, n := range []int{0, 1, size - 1, size + 1, 97, 4099} {
-		roots := []int{0, size - 1}
-		if n == 97 || os.Getenv("WEFT_TEST_FORCED") != "" {
-			roots = []int{0, min(1, size-1), size - 1}
+		roots := []int{0, min(1, size-1), size - 1}
+		if n != 97 && os.Getenv("WEFT_TEST_FORCED") == "" {
+			roots = []int{n % 2 * (size - 1)}
 		}
 		for _, root := range slices.Compact(roots) {
 			if err := everyCollective(world, n, root); err != nil {
@@ -99,6 +99,9 @@ type outcome struct {
 }
 
 func (o *outcome) check(form string) error {
+	if sameMemory(o.out[:len(o.want)], o.want) {
+		return nil
+	}
 	for i := range o.want {
 		if o.out[i] != o.want[i] {
 			return fmt.Errorf("%s, %s: element %d of %d is %v, want %v", o.name, form, i, len(o.want),
@@ -327,7 +330,20 @@ func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []ou
 		p func() (*mpi.Persistent, error)) {
 		o = append(o, outcome{name, out, before, want, b, i, p})
 	}
-	total := product(0, size, 0, n)
+	total, upToMe := product(0, size, 0, n), product(0, me+1, 0, n)
+	below := mine // at rank 0 it stays as it is
+	if me > 0 {
+		below = product(0, me, 0, n)
+	}
+	vector, block := matrices(me, 0, n*size), product(0, size, me*n, (me+1)*n)
+	from, all := 0, 0
+	for rank, k := range counts {
+		if rank < me {
+			from += k
+		}
+		all += k
+	}
+	long, mineOfLong := matrices(me, 0, all), product(0, size, from, from+counts[me])
 	for _, inPlace := range []bool{false, true} {
 		in, rin := mine, mine
 		if inPlace {
@@ -349,39 +365,27 @@ func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []ou
 			func() (mpi.Request, error) { return mpi.Iallreduce(c, in, aout, times) },
 			func() (*mpi.Persistent, error) { return mpi.AllreduceInit(c, in, aout, times) })
 		sout := make([]matrix, n)
-		add("Scan", sout, mine, product(0, me+1, 0, n), func() error { return mpi.Scan(c, in, sout, times) },
+		add("Scan", sout, mine, upToMe, func() error { return mpi.Scan(c, in, sout, times) },
 			func() (mpi.Request, error) { return mpi.Iscan(c, in, sout, times) },
 			func() (*mpi.Persistent, error) { return mpi.ScanInit(c, in, sout, times) })
-		eout, below := make([]matrix, n), mine // at rank 0 it stays as it is
-		if me > 0 {
-			below = product(0, me, 0, n)
-		}
+		eout := make([]matrix, n)
 		add("Exscan", eout, mine, below, func() error { return mpi.Exscan(c, in, eout, times) },
 			func() (mpi.Request, error) { return mpi.Iexscan(c, in, eout, times) },
 			func() (*mpi.Persistent, error) { return mpi.ExscanInit(c, in, eout, times) })
 
-		vector := matrices(me, 0, n*size)
 		bin, bout := vector, make([]matrix, n)
 		if inPlace {
 			bin, bout = there, make([]matrix, n*size)
 		}
-		add("ReduceScatterBlock", bout, vector, product(0, size, me*n, (me+1)*n),
+		add("ReduceScatterBlock", bout, vector, block,
 			func() error { return mpi.ReduceScatterBlock(c, bin, bout, times) },
 			func() (mpi.Request, error) { return mpi.IreduceScatterBlock(c, bin, bout, times) },
 			func() (*mpi.Persistent, error) { return mpi.ReduceScatterBlockInit(c, bin, bout, times) })
-		from, all := 0, 0
-		for rank, k := range counts {
-			if rank < me {
-				from += k
-			}
-			all += k
-		}
-		long := matrices(me, 0, all)
 		vin, vout := long, make([]matrix, counts[me])
 		if inPlace {
 			vin, vout = there, make([]matrix, all)
 		}
-		add("ReduceScatter", vout, long, product(0, size, from, from+counts[me]),
+		add("ReduceScatter", vout, long, mineOfLong,
 			func() error { return mpi.ReduceScatter(c, vin, vout, counts, times) },
 			func() (mpi.Request, error) { return mpi.IreduceScatter(c, vin, vout, counts, times) },
 			func() (*mpi.Persistent, error) { return mpi.ReduceScatterInit(c, vin, vout, counts, times) })

@@ -1,6 +1,7 @@
 package mpi_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,6 +94,15 @@ func anywhere(t *testing.T, n int, name string, env ...string) {
 	} else {
 		ranks(t, n, name, env...)
 	}
+}
+
+// sameMemory compares elements without padding or pointers. The race detector checks the memory at once, not
+// element by element.
+func sameMemory[T any](a, b []T) bool {
+	memory := func(s []T) []byte {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+	}
+	return bytes.Equal(memory(a), memory(b))
 }
 
 // want fails a rank in which two values differ.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -41,14 +42,65 @@ func TestReproducible_SameBitsOnAnyNumberOfRanks(t *testing.T) {
 	t.Run("tcp", func(t *testing.T) { together(t, 4, reproducible, "WEFT_FABRIC=tcp", randomReductions(3000)) })
 }
 
-// exactly is the sum of numbers, rounded once.
-func exactly(x []float64) float64 {
-	total := new(big.Float).SetPrec(2200)
-	for _, v := range x {
-		total.Add(total, new(big.Float).SetPrec(2200).SetFloat64(v))
+// exactly are the sums of the first number, of two, and so on, each rounded once.
+func exactly(x []float64) []float64 {
+	total, v, sums := new(big.Float).SetPrec(2200), new(big.Float).SetPrec(2200), make([]float64, len(x))
+	for i := range x {
+		total.Add(total, v.SetFloat64(x[i]))
+		sums[i], _ = total.Float64()
 	}
-	sum, _ := total.Float64()
-	return sum
+	return sums
+}
+
+// contributions are numbers that ranks sum, and the sums.
+type contributions struct {
+	root int
+	of   [][]float64 // by rank
+	upTo [][]float64 // the sums of those of the ranks up to one
+}
+
+// drawn are the contributions of a job, which has all its ranks in one process: exact sums take long, so the
+// ranks share them.
+var drawn struct {
+	sync.Mutex
+	size, elements int
+	rounds         []contributions
+}
+
+// drawContributions returns rounds with so many elements at least, the same at all ranks.
+func drawContributions(size, elements int) []contributions {
+	drawn.Lock()
+	defer drawn.Unlock()
+	if drawn.size == size && drawn.elements == elements {
+		return drawn.rounds
+	}
+	drawn.size, drawn.elements, drawn.rounds = size, elements, nil
+	r := rand.New(rand.NewPCG(uint64(size), 11))
+	for left := elements; left > 0; {
+		n := []int{1, 2, 7, 100, 3000}[r.IntN(5)]
+		left -= n
+		wide := []int{1, 60, 300}[r.IntN(3)]
+		c := contributions{of: make([][]float64, size), upTo: make([][]float64, size)}
+		for rank := range size {
+			c.of[rank], c.upTo[rank] = make([]float64, n), make([]float64, n)
+		}
+		x := make([]float64, size)
+		for i := range n {
+			for rank := range x {
+				x[rank] = 0
+				if r.IntN(4) > 0 { // the others' contributions are zero
+					x[rank] = math.Ldexp(r.Float64()-0.5, r.IntN(wide))
+				}
+				c.of[rank][i] = x[rank]
+			}
+			for rank, sum := range exactly(x) {
+				c.upTo[rank][i] = sum
+			}
+		}
+		c.root = r.IntN(size)
+		drawn.rounds = append(drawn.rounds, c)
+	}
+	return drawn.rounds
 }
 
 var reproducible = body("reproducible", func(_ context.Context, world *mpi.Comm) error {
@@ -60,25 +112,9 @@ var reproducible = body("reproducible", func(_ context.Context, world *mpi.Comm)
 		return err
 	}
 	me, size := c.Rank(), c.Size()
-	r := rand.New(rand.NewPCG(uint64(size), 11)) // the same at all ranks
-	for left := number("REDUCTIONS"); left > 0; {
-		n := []int{1, 2, 7, 100, 3000}[r.IntN(5)]
-		left -= n
-		wide := []int{1, 60, 300}[r.IntN(3)]
-		all, sums, below := make([][]float64, size), make([]float64, n), make([]float64, n)
-		for rank := range all {
-			all[rank] = make([]float64, n)
-		}
-		for i := range n {
-			x := make([]float64, size)
-			for rank := range x {
-				if r.IntN(4) > 0 { // the others' contributions are zero
-					x[rank] = math.Ldexp(r.Float64()-0.5, r.IntN(wide))
-				}
-				all[rank][i] = x[rank]
-			}
-			sums[i], below[i] = exactly(x), exactly(x[:me+1])
-		}
+	for _, round := range drawContributions(size, number("REDUCTIONS")) {
+		mine, sums, below, root := round.of[me], round.upTo[size-1], round.upTo[me], round.root
+		n := len(mine)
 		same := func(call string, got, wanted []float64) error {
 			for i := range wanted {
 				if math.Float64bits(got[i]) != math.Float64bits(wanted[i]) {
@@ -87,11 +123,11 @@ var reproducible = body("reproducible", func(_ context.Context, world *mpi.Comm)
 			}
 			return nil
 		}
-		sum, out, root := mpi.Sum[float64](), make([]float64, n), r.IntN(size)
-		if err := firstError(mpi.Allreduce(c, all[me], out, sum), same("Allreduce", out, sums)); err != nil {
+		sum, out := mpi.Sum[float64](), make([]float64, n)
+		if err := firstError(mpi.Allreduce(c, mine, out, sum), same("Allreduce", out, sums)); err != nil {
 			return err
 		}
-		copy(out, all[me])
+		copy(out, mine)
 		q, err := mpi.Iallreduce(c, mpi.InPlace[float64](), out, sum)
 		if err == nil {
 			_, err = q.Wait()
@@ -102,10 +138,10 @@ var reproducible = body("reproducible", func(_ context.Context, world *mpi.Comm)
 		if me == root {
 			clear(out)
 		}
-		if err := firstError(mpi.Reduce(c, all[me], out, sum, root), same("Reduce", out, sums)); err != nil {
+		if err := firstError(mpi.Reduce(c, mine, out, sum, root), same("Reduce", out, sums)); err != nil {
 			return err
 		}
-		if err := firstError(mpi.Scan(c, all[me], out, sum), same("Scan", out, below)); err != nil {
+		if err := firstError(mpi.Scan(c, mine, out, sum), same("Scan", out, below)); err != nil {
 			return err
 		}
 		counts, first := make([]int, size), 0
@@ -115,7 +151,7 @@ var reproducible = body("reproducible", func(_ context.Context, world *mpi.Comm)
 				first += counts[rank]
 			}
 		}
-		if err := firstError(mpi.ReduceScatter(c, all[me], out, counts, sum),
+		if err := firstError(mpi.ReduceScatter(c, mine, out, counts, sum),
 			same("ReduceScatter", out, sums[first:first+counts[me]])); err != nil {
 			return err
 		}

@@ -150,10 +150,15 @@ func carry[T any](world *mpi.Comm, me int, value func(i int) T) error {
 	size := world.Size()
 	next, previous := (me+1)%size, (me+size-1)%size
 	same := func(what string, got T, i int) error {
-		if !reflect.DeepEqual(got, value(i)) {
-			return fmt.Errorf("%s: got %.100v, want %.100v", what, fmt.Sprint(got), fmt.Sprint(value(i)))
+		wanted := value(i)
+		if a, is := any(got).([]float64); is { // there are many elements for reflection
+			if b := any(wanted).([]float64); a != nil && sameMemory(a, b) {
+				return nil
+			}
+		} else if reflect.DeepEqual(got, wanted) {
+			return nil
 		}
-		return nil
+		return fmt.Errorf("%s: got %.100v, want %.100v", what, fmt.Sprint(got), fmt.Sprint(wanted))
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- mpi.SendValue(world, value(me+1), next, 3) }()
@@ -171,7 +176,7 @@ func carry[T any](world *mpi.Comm, me int, value func(i int) T) error {
 	if err := carryLater(world, value, same); err != nil {
 		return err
 	}
-	for root := range size {
+	for _, root := range slices.Compact([]int{0, size / 2, size - 1}) {
 		all, err := mpi.BcastValue(world, value(me), root)
 		if err := firstError(err, same("broadcast", all, root)); err != nil {
 			return err

@@ -30,7 +30,7 @@ func TestWindowHistories(t *testing.T) {
 	} {
 		operations := fewer(3000, 2000)
 		if name == "shm" {
-			operations *= 10 // which overlap less
+			operations *= fewer(10, 4) // which overlap less
 		}
 		env = append(env, historyVariable+"="+cmp.Or(os.Getenv(historyVariable), strconv.Itoa(operations)))
 		t.Run(name, func(t *testing.T) { together(t, 3, windowHistories, env...) })

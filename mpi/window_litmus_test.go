@@ -14,7 +14,7 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-// litmusVariable is how often each litmus test is run.
+// litmusVariable is how often each litmus test is run: at length as .ci/run simulation does.
 const litmusVariable = "LITMUS_RUNS"
 
 // litmusNameVariable names the only test to run; empty for all.
@@ -31,7 +31,7 @@ func TestWindowLitmus(t *testing.T) {
 			names = append(names, test.name)
 		}
 	}
-	for fabric, n := range map[string]int{"shm": fewer(10_000, 3_000), "tcp": fewer(300, 100)} {
+	for fabric, n := range map[string]int{"shm": fewer(4_000, 1_500), "tcp": fewer(200, 100)} {
 		for _, name := range names {
 			t.Run(fabric+" "+name, func(t *testing.T) {
 				for left := cmp.Or(runs, n); left > 0; left -= litmusJob {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"flag"
 	"runtime/debug"
 	"syscall"
 	"testing"
@@ -165,6 +166,19 @@ func reset(fd int) error {
 	return nil
 }
 
+// whole has tests run at length under the race detector too.
+var whole = flag.Bool("whole", false, "run whole tests under the race detector too")
+
+// fewer says that tests run several times slower, and are to leave out what has the same goroutines again.
+func fewer() bool { return raced && !*whole }
+
+// onlyAtLength skips a run of the suite that has the same goroutines as another.
+func onlyAtLength(t *testing.T) {
+	if fewer() {
+		t.Skip("other options have the same goroutines; -whole runs these too")
+	}
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	verbstest.Run(t, provider{})
@@ -172,12 +186,14 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceWithChecksum(t *testing.T) {
 	t.Parallel()
+	onlyAtLength(t)
 	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}})
 }
 
 // Frames that the socket takes in pieces go on where they stopped, with their checksums.
 func TestConformanceWithChecksumInNarrowSockets(t *testing.T) {
 	t.Parallel()
+	onlyAtLength(t)
 	verbstest.Run(t, provider{options: Options{Checksum: ChecksumAlways}, narrow: true})
 }
 
@@ -189,5 +205,6 @@ func TestConformanceWithTLSInNarrowSockets(t *testing.T) {
 
 func TestConformanceWithTLS(t *testing.T) {
 	t.Parallel()
+	onlyAtLength(t)
 	verbstest.Run(t, provider{options: Options{TLS: true}})
 }

@@ -21,7 +21,12 @@ func TestConformanceOverLanes(t *testing.T) {
 	} {
 		o := p.options
 		t.Run(fmt.Sprintf("%d lanes, checksum %d, TLS %v, narrow %v", o.Lanes, o.Checksum, o.TLS, p.narrow),
-			func(t *testing.T) { verbstest.Run(t, p) })
+			func(t *testing.T) {
+				if !p.narrow {
+					onlyAtLength(t)
+				}
+				verbstest.Run(t, p)
+			})
 	}
 }
 
@@ -30,6 +35,9 @@ func TestConformanceOverLanesThatAreCut(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			if n == 1 {
+				onlyAtLength(t)
+			}
 			c := &cuts{minBytes: 2 << 10, maxBytes: 64 << 10, random: rand.New(rand.NewPCG(uint64(n), 9))}
 			p := throughProxy{provider{options: Options{Lanes: n, Reconnect: true,
 				PeerTimeout: 2 * time.Second}}, c}

@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -31,21 +33,31 @@ func firstLink(q transport.QP) *conn {
 	return &q.(*qp).sequencer.(*singleLink).conn
 }
 
-// stretch is what one request of the traffic below moves; its bytes depend on who sends it, on its number and
-// on where they stand.
+// noise has random bytes: parts of it are copied and compared far faster than bytes made one by one.
+var noise = func() []byte {
+	list := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(list) // never fails
+	return list
+}()
+
+// piece is a part of what one request of the traffic below moves, which depends on who sends it and on its number.
+func piece(rank int, seq uint64, number int) []byte {
+	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9 + uint64(number)*0x94d049bb133111eb
+	return noise[(x>>32)%uint64(len(noise)/2):][:len(noise)/2]
+}
+
 func stretch(b []byte, rank int, seq uint64) {
-	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9
-	for i := range b {
-		b[i] = byte((x + uint64(i)*0x94d049bb133111eb) >> 56)
+	for number := 0; len(b) > 0; number++ {
+		b = b[copy(b, piece(rank, seq, number)):]
 	}
 }
 
 // same tells the first byte that is not as it was sent, or -1.
 func same(b []byte, rank int, seq uint64) int {
-	x := uint64(rank+1)*0x9e3779b97f4a7c15 + seq*0xbf58476d1ce4e5b9
-	for i := range b {
-		if b[i] != byte((x+uint64(i)*0x94d049bb133111eb)>>56) {
-			return i
+	for from := 0; from < len(b); from += len(noise) / 2 {
+		p := piece(rank, seq, from/(len(noise)/2))
+		if i := sameAt(b[from:min(from+len(p), len(b))], p); i >= 0 {
+			return from + i
 		}
 	}
 	return -1
@@ -169,9 +181,7 @@ func (t *traffic) completed(wc transport.WC) {
 		t.adds++
 	default:
 		// It is acknowledged: its source is used again at once.
-		for i := range t.src.Bytes()[at : at+n] {
-			t.src.Bytes()[at+i] = 0xee
-		}
+		copy(t.src.Bytes()[at:at+n], noise)
 	}
 	t.done++
 }
@@ -196,7 +206,11 @@ func (t *traffic) received(wc transport.WC) {
 	t.told++
 }
 
+// sameAt tells the first byte of a that is not that of b, or -1.
 func sameAt(a, b []byte) int {
+	if bytes.Equal(a, b[:len(a)]) {
+		return -1
+	}
 	for i := range a {
 		if a[i] != b[i] {
 			return i
@@ -205,13 +219,7 @@ func sameAt(a, b []byte) int {
 	return -1
 }
 
-func leWord(b []byte) uint64 {
-	var v uint64
-	for i := range 8 {
-		v |= uint64(b[i]) << (8 * i)
-	}
-	return v
-}
+func leWord(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // exchange drives traffic of up to size bytes a request both ways, until it has been enough and all that was
 // posted is through. Between passes it calls between.
@@ -311,7 +319,10 @@ func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
 // Lanes are cut again and again, also all of them at once: nothing is lost, doubled, out of order, or placed
 // late. Every cut strikes: both ends lose that lane.
 func TestLanes_H5_AThousandCuts(t *testing.T) {
-	total := 0
+	total, each := 0, 200
+	if fewer() {
+		each = 40
+	}
 	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4},
 		{Lanes: 3, Checksum: ChecksumAlways}, {Lanes: 2, TLS: true}} {
 		cuts := 0
@@ -319,8 +330,8 @@ func TestLanes_H5_AThousandCuts(t *testing.T) {
 			list := newCouple(t, o, 64, nil)
 			random := rand.New(rand.NewPCG(uint64(o.Lanes), 5))
 			struck := map[uint16]bool{} // by the lane's number: an end may be slow to notice
-			exchange(t, list, 100+uint64(o.Lanes), 96<<10, func(uint64) bool { return cuts >= 200 }, func() {
-				if random.IntN(16) != 0 || cuts >= 200 {
+			exchange(t, list, 100+uint64(o.Lanes), 96<<10, func(uint64) bool { return cuts >= each }, func() {
+				if random.IntN(16) != 0 || cuts >= each {
 					return
 				}
 				b, all := list[random.IntN(2)].lanesOf(), random.IntN(4) == 0
@@ -350,5 +361,5 @@ func TestLanes_H5_AThousandCuts(t *testing.T) {
 		})
 		total += cuts
 	}
-	require.GreaterOrEqual(t, total, 1000)
+	require.GreaterOrEqual(t, total, 5*each)
 }

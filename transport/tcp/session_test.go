@@ -109,27 +109,25 @@ type arena struct {
 }
 
 func (a *arena) fill() {
-	for i := range a.mem {
-		a.mem[i] = byte(i*7 + i>>8)
-	}
+	copy(a.mem, noise)
 }
 
 // untouched tells the first byte that was changed and must not have been, or -1.
 func (a *arena) untouched() int {
-	for i := range a.mem {
-		if a.mem[i] != byte(i*7+i>>8) && !slices.ContainsFunc(a.ranges(),
-			func(r [2]int) bool { return i >= r[0] && i < r[1] }) {
-			return i
+	from := 0
+	for i := 0; i <= len(a.open); i += 2 {
+		to := len(a.mem)
+		if i < len(a.open) {
+			to = a.open[i]
+		}
+		if at := sameAt(a.mem[from:to], noise[from:]); at >= 0 {
+			return from + at
+		}
+		if i < len(a.open) {
+			from = a.open[i+1]
 		}
 	}
 	return -1
-}
-
-func (a *arena) ranges() (list [][2]int) {
-	for i := 0; i < len(a.open); i += 2 {
-		list = append(list, [2]int{a.open[i], a.open[i+1]})
-	}
-	return list
 }
 
 // Whatever a peer that has proved who it is sends in RDMA mode: no panic, nothing is written but what it may

@@ -59,7 +59,7 @@ func TestTuneMessages_ForcedWays(t *testing.T) {
 
 var messagesBody = launchertest.Body("messages", func() error {
 	o := briefly("")
-	o.Min, o.MaxMessage, o.All = 4096, 64<<10, true
+	o.All = true
 	o.Collectives = []string{messageName, "Barrier"}
 	return Tune(context.Background(), o, Invocation{}, os.Stdout)
 })

@@ -188,7 +188,12 @@ func advise(err error, command []string) error {
 	switch {
 	case ended && (failed.Said == "" || strings.Contains(failed.Said, file)):
 		return fmt.Errorf("%w; install weft there as %s, or name its path there with --agent-path", err, file)
-	case ended || failed.Late:
+	case ended && strings.Contains(failed.Said, "Host key verification failed"):
+		return fmt.Errorf("%w; run once: ssh %s true, and accept its key", err, failed.Host)
+	case ended && strings.Contains(failed.Said, "Permission denied ("): // ssh's list of methods follows
+		return fmt.Errorf("%w; it has to take your key without asking: ssh-copy-id %s, or write USER@HOST "+
+			"for another user", err, failed.Host)
+	case ended || failed.Late || errors.Is(err, remote.ErrNoAgent):
 		return fmt.Errorf("%w; try: %s true", err, strings.Join(starter, " "))
 	}
 	return err

@@ -19,6 +19,10 @@ func TestAgentThatDoesNotStart(t *testing.T) {
 		"echo sh: no route to host >&2":          " (sh: no route to host); try: sh -c SCRIPT true",
 		"echo 'sh: 1: /opt/weft: not found' >&2": " (sh: 1: /opt/weft: not found)" + install,
 		"cat >/dev/null & exit":                  install,
+		"echo Host key verification failed. >&2": " (sh: Host key verification failed.); run once: ssh far true, and " +
+			"accept its key",
+		"echo 'far: Permission denied (publickey).' >&2": " (sh: far: Permission denied (publickey).); it has to " +
+			"take your key without asking: ssh-copy-id far, or write USER@HOST for another user",
 	} {
 		command := []string{"sh", "-c", script, "/opt/weft", "agent"}
 		_, err := remote.Connect(t.Context(), "far", "job", command)

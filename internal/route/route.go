@@ -52,6 +52,6 @@ func Towards(hosts []string) (netip.Addr, error) {
 			}
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no network interface leads to %s; --iface names one",
+	return netip.Addr{}, fmt.Errorf("no network interface that is up leads to %s; --iface names one",
 		strings.Join(hosts, ", "))
 }

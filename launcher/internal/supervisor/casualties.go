@@ -30,7 +30,11 @@ func (s *Supervisor) lose(f *Failure) {
 	}
 	r.lost = true
 	s.casualties = append(s.casualties, f)
-	s.notice("%s: the job goes on without it", f)
+	if len(s.casualties) < len(s.ranks) {
+		s.notice("%s: the job goes on without it", f)
+	} else {
+		s.notice("%s", f) // countCasualties says that no rank is left
+	}
 	if r.state == alive || r.state == disconnected {
 		s.do(agent.Signal{Ranks: []int{f.Rank}, Signal: syscall.SIGKILL})
 	}
@@ -49,7 +53,7 @@ func (s *Supervisor) suspect(id, by int) {
 		return
 	}
 	r.suspected = true
-	s.notice("rank %d has lost %s, which is ended therefore", by, s.who(id))
+	s.notice("rank %d has lost %s, which has to end", by, s.who(id))
 	s.do(agent.Signal{Ranks: []int{id}, Signal: syscall.SIGKILL})
 }
 

@@ -324,6 +324,20 @@ func TestBarriersPassWithoutRanksThatFailed(t *testing.T) {
 	require.Equal(t, 3, p.s.barrier.passed)
 }
 
+// Of a job that has lost all ranks, the end of the last is told, and that the job went on without the others.
+func TestAllRanksAreLost(t *testing.T) {
+	p := beginOn(t, Config{Survive: true}, 0, 0)
+	for r := range 2 {
+		p.event(agent.Started{Rank: r, PID: 100 + r})
+	}
+	p.event(agent.AllStarted{})
+	p.init().closed(0).killed(0, syscall.SIGKILL).closed(1).killed(1, syscall.SIGKILL).unwritten(0)
+	const first = "rank 0 on host (pid 100, prog) was killed by signal 9 (SIGKILL)"
+	require.Equal(t, []string{first + ": the job goes on without it",
+		"rank 1 on host (pid 101, prog) was killed by signal 9 (SIGKILL)",
+		"no rank is left; the first failure: " + first}, p.notices)
+}
+
 // A rank that has ended is not lost with its host: it is what it was, whether the job goes on without those
 // that are lost or not.
 func TestRanksThatHaveEndedAreNotLostWithTheirHost(t *testing.T) {
@@ -373,7 +387,7 @@ func TestRanksThatHaveLostEachOther(t *testing.T) {
 	}
 	p.event(agent.AllStarted{})
 	p.init().lines(0, "cmd=peer_lost peer=2").lines(2, "cmd=peer_lost peer=0", "cmd=peer_lost peer=1")
-	require.Equal(t, []string{"rank 0 has lost rank 2 on host (pid 102, prog), which is ended therefore"},
+	require.Equal(t, []string{"rank 0 has lost rank 2 on host (pid 102, prog), which has to end"},
 		p.notices)
 	p.closed(2).killed(2, syscall.SIGKILL)
 	require.Len(t, p.notices, 2)

@@ -185,6 +185,7 @@ func advise(err error, command []string) error {
 	}
 	starter, file := command[:len(command)-2], command[len(command)-2]
 	ended := errors.Is(err, remote.ErrEnded)
+	_, another := errors.AsType[*remote.NoAgentError](err)
 	switch {
 	case ended && (failed.Said == "" || strings.Contains(failed.Said, file)):
 		return fmt.Errorf("%w; install weft there as %s, or name its path there with --agent-path", err, file)
@@ -193,7 +194,7 @@ func advise(err error, command []string) error {
 	case ended && strings.Contains(failed.Said, "Permission denied ("): // ssh's list of methods follows
 		return fmt.Errorf("%w; it has to take your key without asking: ssh-copy-id %s, or write USER@HOST "+
 			"for another user", err, failed.Host)
-	case ended || failed.Late || errors.Is(err, remote.ErrNoAgent):
+	case ended || failed.Late || another:
 		return fmt.Errorf("%w; try: %s true", err, strings.Join(starter, " "))
 	}
 	return err

@@ -39,7 +39,7 @@ func Program(ctx context.Context, name string, stderr *os.File, tempDir func() (
 		return build(ctx, name, stderr, tempDir)
 	}
 	info, err := os.Stat(name)
-	if !strings.ContainsRune(name, filepath.Separator) {
+	if isBare(name) {
 		path, lookErr := exec.LookPath(name)
 		if lookErr == nil {
 			return filepath.Abs(path)
@@ -64,6 +64,11 @@ func Program(ctx context.Context, name string, stderr *os.File, tempDir func() (
 	return filepath.Abs(name)
 }
 
+// isBare reports whether a name is that of a command, as it is for a shell.
+func isBare(name string) bool {
+	return !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".."
+}
+
 // IsGo reports whether the name is that of a Go file or of a folder with Go files.
 func IsGo(name string) bool {
 	info, err := os.Stat(name)
@@ -73,8 +78,7 @@ func IsGo(name string) bool {
 	if !info.IsDir() {
 		return strings.HasSuffix(name, ".go")
 	}
-	// A bare name is a command, as it is for a shell.
-	if !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".." {
+	if isBare(name) {
 		return false
 	}
 	files, _ := os.ReadDir(name)

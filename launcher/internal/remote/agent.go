@@ -112,7 +112,7 @@ func (a *Agent) greet(job string) error {
 	banner, version, err := skipToGreeting(a.in, token)
 	if err != nil {
 		if text := lastLine(banner); text != "" {
-			return fmt.Errorf("%w; the last line before: %q", ErrNoAgent, text)
+			return &NoAgentError{text}
 		}
 		return err
 	}

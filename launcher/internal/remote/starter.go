@@ -85,8 +85,12 @@ func startProcess(command []string) (*process, error) {
 // ErrEnded is the end of the stream to an agent that has not closed it.
 var ErrEnded = errors.New("the connection to its agent has ended")
 
-// ErrNoAgent is that something else than an agent has answered.
-var ErrNoAgent = errors.New("no agent came up")
+// A NoAgentError says that something else than an agent has answered, and what last.
+type NoAgentError struct{ Last string }
+
+func (e *NoAgentError) Error() string {
+	return fmt.Sprintf("no agent came up; the last line before: %q", e.Last)
+}
 
 // explain puts the starter's own words in place of an error that only says that the stream has ended. It ends
 // the starter.

@@ -251,6 +251,10 @@ const (
 	// firstLook is the time after which a job that has not moved is checked from outside, and longestLook the
 	// longest time between two checks.
 	firstLook, longestLook = 20 * time.Millisecond, time.Second
+	// stoppedFor and longStopped are how long a job's clock must stand still before the job is abandoned:
+	// longStopped if goroutines outside the bubble may release the ranks. On a busy machine one that holds a
+	// lock for a moment may not run for some time.
+	stoppedFor, longStopped = 300 * time.Millisecond, 2 * time.Second
 	// beforeDeadline is the time before the deadline of the tests at which the ranks' states are printed.
 	beforeDeadline = 3 * time.Second
 )
@@ -275,7 +279,7 @@ func (j *job) watchFromOutside() (end func()) {
 			if now := j.turns.given.Load() + j.told.Load(); now != moved {
 				moved, wait, stuck = now, firstLook, 0
 			} else if list, others := j.seenFromOutside(); j.clockStopped(list) {
-				if stuck += wait; stuck > longestLook || stuck > firstLook && !others {
+				if stuck += wait; stuck > longStopped || stuck > stoppedFor && !others {
 					j.abandon(list)
 					return
 				}
@@ -378,6 +382,11 @@ func (j *job) abandon(list []ownGoroutine) {
 				mutex = g.waitsForMutex()
 			}
 			sleeps = sleeps || g.State == "sleep"
+		}
+	}
+	for i := range list {
+		if g := &list[i]; waits == "" && !g.Durable {
+			lines = append(lines, fmt.Sprintf("  a goroutine of weft waits in %s [%s]", g.Function, g.State))
 		}
 	}
 	title := deadlock.Title(stuck, len(j.ranks))

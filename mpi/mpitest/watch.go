@@ -384,9 +384,11 @@ func (j *job) abandon(list []ownGoroutine) {
 			sleeps = sleeps || g.State == "sleep"
 		}
 	}
-	for i := range list {
-		if g := &list[i]; waits == "" && !g.Durable {
-			lines = append(lines, fmt.Sprintf("  a goroutine of weft waits in %s [%s]", g.Function, g.State))
+	if waits == "" { // it is none of the program's that stops the clock
+		for i := range list {
+			if g := &list[i]; !g.Durable {
+				lines = append(lines, fmt.Sprintf("  a goroutine waits in %s [%s]", g.Function, g.State))
+			}
 		}
 	}
 	title := deadlock.Title(stuck, len(j.ranks))

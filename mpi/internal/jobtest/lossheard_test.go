@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,15 +70,11 @@ var hearsOfALoss = launchertest.Body("hears of a loss", func() error {
 func cutTCP() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
-		var fd int
-		fmt.Sscan(e.Name(), &fd)
-		switch peer, err := syscall.Getpeername(fd); {
-		case err != nil:
-		default:
-			switch peer.(type) {
-			case *syscall.SockaddrInet4, *syscall.SockaddrInet6:
-				syscall.Shutdown(fd, syscall.SHUT_RDWR)
-			}
+		fd, _ := strconv.Atoi(e.Name())
+		peer, _ := syscall.Getpeername(fd) // nil where there is none
+		switch peer.(type) {
+		case *syscall.SockaddrInet4, *syscall.SockaddrInet6:
+			syscall.Shutdown(fd, syscall.SHUT_RDWR)
 		}
 	}
 }

@@ -46,15 +46,23 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// makeFolder makes the folder for sockets.
-func makeFolder() (string, error) {
+// makeFolder makes the folder for sockets, unless it is there. before is called with a folder before it is made
+// or used.
+func makeFolder(before func(dir string)) (string, error) {
 	var all []error
 	for _, dir := range folders() {
-		err := os.Mkdir(dir, 0o700)
-		if err == nil || errors.Is(err, os.ErrExist) {
-			if err = checkFolder(dir); err == nil {
-				return dir, nil
+		err := checkFolder(dir)
+		missing := errors.Is(err, os.ErrNotExist)
+		if missing || err == nil {
+			before(dir)
+		}
+		if missing {
+			if err = os.Mkdir(dir, 0o700); err == nil || errors.Is(err, os.ErrExist) {
+				err = checkFolder(dir)
 			}
+		}
+		if err == nil {
+			return dir, nil
 		}
 		all = append(all, err)
 	}

@@ -140,13 +140,16 @@ func TestStaleSocketsAreRemoved(t *testing.T) {
 	find(t)
 }
 
-// Who is to remove what a killed launcher leaves knows of it before it is there.
+// Who is to remove what a killed launcher leaves knows of a socket, and of its folder, before it is there.
 func TestPathsAreToldBeforeTheyAreMade(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	t.Setenv("TMPDIR", t.TempDir())
 	var told []string
 	s, err := Listen(Job{PID: os.Getpid()}, func(path string) {
 		require.NoFileExists(t, path)
+		if len(told) == 0 {
+			require.NoDirExists(t, filepath.Dir(path))
+		}
 		told = append(told, path)
 	})
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ type caller struct {
 }
 
 // Listen begins to serve callers of the same user. The greeting describes the job. before is called with each
-// path before anything is made there, so that it can be removed if this process is killed.
+// path before a socket or its folder is made there, so that both can be removed if this process is killed.
 func Listen(greeting Job, before func(path string)) (*Server, error) {
 	for _, path := range sockets() {
 		sweep(path)
@@ -70,14 +70,15 @@ func Listen(greeting Job, before func(path string)) (*Server, error) {
 // listen makes the socket. It gets its name when it listens, because other processes remove a socket that
 // refuses connections.
 func (s *Server) listen(name string) error {
-	dir, err := makeFolder()
+	var first string
+	_, err := makeFolder(func(dir string) {
+		first, s.path = filepath.Join(dir, name+unready), filepath.Join(dir, name+suffix)
+		s.before(first)
+		s.before(s.path)
+	})
 	if err != nil {
 		return err
 	}
-	first := filepath.Join(dir, name+unready)
-	s.path = filepath.Join(dir, name+suffix)
-	s.before(first)
-	s.before(s.path)
 	if s.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"}); err != nil {
 		return err
 	}

@@ -29,6 +29,6 @@ func allreduce[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	begin[T](&a, c, coll.OpAllreduce)
 	by(&a, op)
 	reduced(&a, in, out)
-	a.call.OwnRight = a.err == nil && a.op.Predefined && !sameBeginning(a.in, a.out)
+	a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 	return a
 }

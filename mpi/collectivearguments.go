@@ -45,7 +45,7 @@ func by[T any](a *collectiveCall, op Op[T]) {
 		a.fail(ErrOp, "an Op comes from Sum, NewOp and the like")
 		return
 	}
-	a.op, a.call.Commutative = op.operator, op.operator.Commutative
+	a.op, a.call.Commutative, a.call.Predefined = op.operator, op.operator.Commutative, op.operator.Predefined
 	a.call.InOrder = a.err == nil && a.comm.reproducible && !op.operator.Associative
 }
 

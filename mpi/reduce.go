@@ -37,11 +37,11 @@ func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) 
 	by(&a, op)
 	if a.rooted(root) {
 		reduced(&a, in, out)
-		a.call.OwnRight = a.err == nil && a.op.Predefined && !sameBeginning(a.in, a.out)
+		a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 		return a
 	}
 	noInPlace(&a, "in", in)
-	a.call.Count, a.call.OwnRight = len(in), a.err == nil && a.op.Predefined
+	a.call.Count, a.call.OwnRight = len(in), a.call.Predefined
 	buffers(&a, in, nil)
 	return a
 }

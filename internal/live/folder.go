@@ -46,8 +46,8 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// makeFolder makes the folder for sockets, unless it is there. before is called with a folder before it is made
-// or used.
+// makeFolder makes the folder for sockets, unless it is there. before is called with a folder before it is
+// made or used.
 func makeFolder(before func(dir string)) (string, error) {
 	var all []error
 	for _, dir := range folders() {

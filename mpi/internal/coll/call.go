@@ -47,6 +47,7 @@ type Call struct {
 	Count       int  // elements of the vector, or of this rank's block
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
+	Predefined  bool // the operator is commutative and one of MPI's: exchanged operands change no bit
 	// of Reduce and Allreduce: Input may be the operator's right operand, because it is not Output and the
 	// operator, a predefined one, does not overwrite it. It may differ from rank to rank
 	OwnRight bool
@@ -79,7 +80,7 @@ type Call struct {
 func (c *Call) Repeats(d *Call) bool {
 	return c.Operation == d.Operation && c.Count == d.Count && c.Root == d.Root && c.ElemSize == d.ElemSize &&
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
-		c.OwnRight == d.OwnRight &&
+		c.OwnRight == d.OwnRight && c.Predefined == d.Predefined &&
 		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Bounced == d.Bounced && c.Pull == d.Pull &&
 		c.Quick == d.Quick
 }
@@ -204,6 +205,8 @@ func (op *operation) best(c *Call) int {
 	case op.doubling > 0 && suitsMailboxes(c) && c.doubles():
 		return op.doubling - 1
 	case op.direct > 0 && op.may(op.direct-1, c) && suitsMailboxes(c):
+		return op.direct - 1
+	case c.suitsDirectMessages():
 		return op.direct - 1
 	case c.suitsPieces():
 		return op.pieces - 1

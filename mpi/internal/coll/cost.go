@@ -262,7 +262,7 @@ var costs = [operationCount]map[string]func(c *Call) float64{
 	OpReduceScatterBlock: reduceScatterCosts,
 	OpScan: {
 		"recursive-doubling": of(scanWork),
-		"pipelined-chain":    of(pipelineWork(1, 0, true)),
+		"pipelined-chain":    scanChainCost,
 	},
 }
 
@@ -291,6 +291,19 @@ func scanWork(n, b float64, c *Call) work {
 	w.reduced, w.all.reduced = l*b, l*b*n
 	w.opposite -= b // the first ranks only send, and the last ones only receive
 	return w
+}
+
+// scanChainCost returns the cost of scanChain. Through shared memory a rank combines a segment while the next
+// one arrives, for which it waits again.
+func scanChainCost(c *Call) float64 {
+	t := of(pipelineWork(1, 0, true))(c)
+	r := &ratesOf[c.Fabric]
+	if c.Fabric != Shared || c.sharesProcessors() {
+		return t
+	}
+	g := newSegments(c, c.Count, c.ElemSize)
+	bytes := min(float64(g.length*g.elemSize), float64(c.bytes()))
+	return t + float64(g.number()-1)*(r.latency-r.message-bytes*min(r.reduce, r.gap))
 }
 
 // inLevels returns the cost of an operation inside the hosts, one between them, and one inside them again,

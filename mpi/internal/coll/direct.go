@@ -16,6 +16,9 @@ const (
 	// Divided by the square of the number of ranks. Beyond it the root of a Bcast copies its buffer once, for
 	// all others to read at the same time, if each has a processor.
 	directBcastMax = 128 << 10
+	// Up to this size an Allreduce of two ranks whose halves would have to be pulled is direct, by messages:
+	// it waits once, and the two halves would have to wait for each other.
+	directMessagesMax = 32 << 10
 )
 
 // direct has the direct algorithms by operation.
@@ -58,6 +61,14 @@ func (c *Call) directBcastLimit() int { return directBcastMax / (c.Size * c.Size
 // suitsMailboxes reports whether a call does best through mailboxes. All ranks find the same.
 func suitsMailboxes(c *Call) bool {
 	return c.Mailbox > 0 && c.longestMessage() <= min(c.mailboxLimit(), c.Mailbox) && !c.suitsPiecesMore()
+}
+
+// suitsDirectMessages reports whether a call that does not suit mailboxes does best in one round of messages,
+// which go as the fabric's costs say. Its bits must not depend on it. All ranks find the same.
+func (c *Call) suitsDirectMessages() bool {
+	return c.Operation == OpAllreduce && c.Size == 2 && c.Pull && c.bytes() >= pullMin &&
+		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.sharesProcessors() &&
+		!c.suitsPieces()
 }
 
 // OutgrowsMailboxes reports whether a call may go through mailboxes if they take messages of up to larger

@@ -27,6 +27,8 @@ const (
 	// The same for a Bcast or Reduce of more ranks, which share processors: as much as the mailboxes hold at
 	// once, so that a rank that only sends need not wait for a turn of its receiver.
 	piecesSharedMax = 64 << 10
+	// The same for each half of an Allreduce where bytes do not move quickly: the halves go at the same time.
+	piecesHalfMax = 32 << 10
 )
 
 // inPieces has the algorithms in pieces by operation.
@@ -54,7 +56,7 @@ func fitsPieces(c *Call) bool {
 
 // suitsPieces reports whether a call does best in pieces. All ranks find the same.
 func (c *Call) suitsPieces() bool {
-	if c.oneWay() > c.Quick || c.sharesProcessors() != (c.Size > 2) || !c.mayGoInPieces(c.Mailbox) {
+	if !c.isQuick() || c.sharesProcessors() != (c.Size > 2) || !c.mayGoInPieces(c.Mailbox) {
 		return false
 	}
 	if c.Size == 2 || c.Operation != OpReduce || c.InOrder {
@@ -65,19 +67,21 @@ func (c *Call) suitsPieces() bool {
 	return op.algorithms[best].name == binomialName // whose order of operands it has
 }
 
-// oneWay returns how many bytes go in pieces from one rank to the other before anything else can happen.
-func (c *Call) oneWay() int {
-	if c.Operation == OpAllreduce {
-		return c.bytes() / 2
+// isQuick reports whether the bytes that go in pieces from one rank to the other, before anything else can
+// happen, move faster so.
+func (c *Call) isQuick() bool {
+	if c.Operation != OpAllreduce {
+		return c.bytes() <= c.Quick
 	}
-	return c.bytes()
+	half := c.bytes() / 2
+	return half <= c.Quick || c.Predefined && half <= piecesHalfMax && c.bytes() > directMessagesMax
 }
 
 // suitsPiecesMore reports whether an Allreduce of more than directMax bytes does better in pieces than whole,
 // although that fits the mailboxes: each rank combines half. Its bits must not depend on it.
 func (c *Call) suitsPiecesMore() bool {
 	return c.Operation == OpAllreduce && c.bytes() > directMax && c.Quick == QuickAlways &&
-		(c.OwnRight || c.InOrder || !c.Commutative) && c.suitsPieces()
+		(c.Predefined || c.InOrder || !c.Commutative) && c.suitsPieces()
 }
 
 // mayGoInPieces reports whether a call may go in pieces through mailboxes for messages of up to mailbox

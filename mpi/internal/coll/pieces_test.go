@@ -139,15 +139,28 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		{"quick", func(*Call) {}, piecesName},
 		{"up to the limit", func(c *Call) { c.Count = piecesReducedMax / suiteElem }, piecesName},
 		{"beyond the limit", func(c *Call) { c.Count = piecesReducedMax/suiteElem + 1 }, pullName},
-		{"half of it each", func(c *Call) { c.Count, c.OwnRight = 16<<10/suiteElem, true }, piecesName},
+		{"half of it each", func(c *Call) { c.Count, c.Predefined = 16<<10/suiteElem, true }, piecesName},
+		{"half of it each, in place at one", func(c *Call) {
+			c.Count, c.Predefined, c.OwnRight = 16<<10/suiteElem, true, true
+		}, piecesName},
 		{"whole, as the bits could differ", func(c *Call) { c.Count = 16 << 10 / suiteElem }, directName},
 		{"whole, as lines move slowly", func(c *Call) {
-			c.Count, c.OwnRight, c.Quick = 16<<10/suiteElem, true, 64<<10
+			c.Count, c.Predefined, c.Quick = 16<<10/suiteElem, true, 64<<10
 		}, directName},
 		{"short", func(c *Call) { c.Count = 1 }, directName},
 		{"quick up to both halves", func(c *Call) { c.Quick = 32 << 10 }, piecesName},
 		{"quick up to less", func(c *Call) { c.Quick = 16 << 10 }, pullName},
 		{"not quick", func(c *Call) { c.Quick = 0 }, pullName},
+		{"halves at the same time", func(c *Call) { c.Quick, c.Predefined = 0, true }, piecesName},
+		{"longer halves", func(c *Call) {
+			c.Quick, c.Predefined, c.Count = 0, true, 128<<10/suiteElem
+		}, pullName},
+		{"in one round", func(c *Call) {
+			c.Quick, c.Predefined, c.Count = 0, true, 32<<10/suiteElem
+		}, directName},
+		{"not in one round, as the bits could differ", func(c *Call) {
+			c.Quick, c.Count = 0, 32<<10/suiteElem
+		}, pullName},
 		{"small mailboxes", func(c *Call) { c.Mailbox = 432 }, pullName},
 		{"two ranks that share a processor", func(c *Call) { c.Processors = 1 }, pullName},
 		{"long elements", func(c *Call) { c.Count, c.ElemSize = 4, 20<<10 }, pullName},

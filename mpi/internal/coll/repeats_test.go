@@ -25,6 +25,7 @@ func TestCall_Repeats(t *testing.T) {
 		"in place":    func(c *Call) { c.InPlace = true },
 		"bounced":     func(c *Call) { c.Bounced = true },
 		"mailbox":     func(c *Call) { c.Mailbox = 4096 },
+		"predefined":  func(c *Call) { c.Predefined = true },
 		"quick":       func(c *Call) { c.Quick = 1 },
 		"pull":        func(c *Call) { c.Pull = true },
 	} {

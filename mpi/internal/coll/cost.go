@@ -92,19 +92,27 @@ func (c *Call) time(w work) float64 {
 
 // inHalves returns the cost of an Allreduce that first combines parts, and then gathers them.
 func inHalves(w func(n, bytes float64, c *Call) work) func(c *Call) float64 {
-	return func(c *Call) float64 {
-		b := float64(c.bytes())
-		return c.time(w(float64(c.Size), b, c)) + c.pairSetup(b)
-	}
+	return announcing(w, 0.5, grantOfBoth)
 }
 
-// pairSetup returns what the second round of announced messages costs two ranks: each waits for the other's
-// grant.
-func (c *Call) pairSetup(b float64) float64 {
-	if c.Size != 2 || c.Fabric != Loopback || b <= 2*largestSlot {
+// What two ranks wait for a grant inside a host, in ns.
+const (
+	grantOfOne  = 9000
+	grantOfBoth = 20000 // in a second round, in which each waits for the other's
+)
+
+// pairAnnounces returns the cost of a grant that two ranks wait for if they announce messages of b bytes.
+func (c *Call) pairAnnounces(b, grant float64) float64 {
+	if c.Size != 2 || c.Fabric != Loopback || b <= largestSlot {
 		return 0
 	}
-	return 20000
+	return grant
+}
+
+// announcing returns the cost of an algorithm of which each rank sends the given share of the vector at once.
+func announcing(w func(n, bytes float64, c *Call) work, share, grant float64) func(c *Call) float64 {
+	cost := of(w)
+	return func(c *Call) float64 { return cost(c) + c.pairAnnounces(float64(c.bytes())*share, grant) }
 }
 
 // largestSlot is what the largest slots carry.
@@ -188,10 +196,10 @@ var costs = [operationCount]map[string]func(c *Call) float64{
 		"two-level": inLevels(OpReduce, OpBarrier, OpBcast),
 	},
 	OpBcast: {
-		"binomial":         of(treeWork),
-		"k-nomial":         of(knomialWork),
-		"scatter-doubling": of(scatterWork(log2)),
-		"scatter-ring":     of(scatterWork(ringRounds)),
+		"binomial":         announcing(treeWork, 1, grantOfOne),
+		"k-nomial":         announcing(knomialWork, 1, grantOfOne),
+		"scatter-doubling": announcing(scatterWork(log2), 0.5, grantOfOne+grantOfBoth),
+		"scatter-ring":     announcing(scatterWork(ringRounds), 0.5, grantOfOne+grantOfBoth),
 		"pipelined-chain":  of(pipelineWork(1, 1, false)),
 		"pipelined-binary": of(pipelineWork(2, 1, false)),
 		"two-level":        inLevels(OpBarrier, OpBcast, OpBcast),

@@ -147,10 +147,7 @@ func reduceDirect(s *Schedule, c *Call) {
 		return
 	}
 	if c.combinesInput() {
-		result := Span{Output, 0, n}
-		s.recv(1-c.Rank, result)
-		s.reduce(result, Span{Input, 0, n}, false)
-		s.round()
+		s.recvAndCombine(c)
 		return
 	}
 	all, vector := s.vectors(c, n)
@@ -160,6 +157,14 @@ func reduceDirect(s *Schedule, c *Call) {
 		}
 	}
 	s.combine(c, Span{Output, 0, n}, Span{Input, 0, n}, all, vector)
+	s.round()
+}
+
+// recvAndCombine receives the other rank's vector into the result, and combines this rank's own into it.
+func (s *Schedule) recvAndCombine(c *Call) {
+	result := Span{Output, 0, c.bytes()}
+	s.recv(1-c.Rank, result)
+	s.reduce(result, Span{Input, 0, c.bytes()}, false)
 	s.round()
 }
 

@@ -113,7 +113,7 @@ func (s *Schedule) inHost(c *Call, o Operation, root int) {
 
 func (s *Schedule) betweenHosts(c *Call, o Operation, root int) {
 	sub := *c
-	sub.Operation = o
+	sub.Operation, sub.OwnRight = o, false // its Input may be its Output
 	leaders := c.Hosts.leaders(root)
 	if root == noRoot {
 		root = leaders[0]

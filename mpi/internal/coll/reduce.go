@@ -5,6 +5,10 @@ package coll
 // root Input may be Output.
 var reduceAlgorithms = []algorithm{
 	{binomialName, nil, func(s *Schedule, c *Call) {
+		if c.combinesInput() && c.Rank == c.Root {
+			s.recvAndCombine(c)
+			return
+		}
 		reduceTree(s, c.Rank, c.Size, c.Root, c.Count, c.ElemSize, c.Commutative)
 	}},
 	{"rabenseifner", nil, func(s *Schedule, c *Call) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +12,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
 )
+
+const modulePath = "github.com/weft-mpi/weft"
 
 // A tutorial is the program of docs/tutorial.md as far as the page has come, in a folder of its own.
 type tutorial struct {
@@ -119,10 +124,45 @@ func TestPage_Tutorial(t *testing.T) {
 	require.Equal(t, 6, newTutorial(t).play(page))
 }
 
-// The program of README prints what README says.
+// README's commands install weft and the library, and its program prints what README says.
 func TestPage_README(t *testing.T) {
 	page := readPage(t, "README.md")
-	require.Equal(t, 1, newTutorial(t).play(page))
+	_, install, found := strings.Cut(page, "```\ngo install ")
+	require.True(t, found)
+	install, _, _ = strings.Cut(install, "```")
+	u := &tutorial{t: t, dir: t.TempDir(), env: published(t)}
+	cmd := exec.Command("sh", "-ec", "go install "+install)
+	cmd.Dir, cmd.Env = u.dir, append(os.Environ(), u.env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	u.dir = filepath.Join(u.dir, "hello")
+	require.Equal(t, 1, u.play(page))
+}
+
+// published returns an environment for the go command in which this copy of weft is the latest version, and what
+// it installs is in PATH.
+func published(t *testing.T) []string {
+	proxy, gopath := t.TempDir(), t.TempDir()
+	out, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
+	require.NoError(t, err)
+	cache, others, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	dir := filepath.Join(proxy, modulePath, "@v")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	write := func(name string, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	version := module.Version{Path: modulePath, Version: "v0.1.0"}
+	var archive bytes.Buffer
+	require.NoError(t, zip.CreateFromDir(&archive, version, "../../../.."))
+	write(version.Version+".zip", archive.Bytes())
+	write(version.Version+".mod", []byte(text(t, "go.mod")))
+	write(version.Version+".info", []byte(`{"Version": "v0.1.0", "Time": "2026-01-01T00:00:00Z"}`))
+	write("list", []byte(version.Version+"\n"))
+	return []string{
+		"GOPATH=" + gopath, "GOMODCACHE=", "GOBIN=", "PATH=" + filepath.Join(gopath, "bin") + ":" + os.Getenv("PATH"),
+		"GOPROXY=file://" + proxy + ",file://" + cache + "/cache/download," + others, "GOSUMDB=off",
+		"GOFLAGS=-modcacherw -pgo=off", // so that the test can remove the cache, and for a shorter build
+	}
 }
 
 // TestHosts_Tutorial does step 7 of docs/tutorial.md.

@@ -210,8 +210,12 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 // TestInline_E12 is the same traffic where Writes are placed at once, in the peer's memory or not, among
 // others that are posted.
 func TestInline_E12(t *testing.T) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 8
+	}
 	for _, shared := range []bool{false, true} {
-		for seed := range uint64(40) {
+		for seed := range seeds {
 			p := channeltest.NewPair()
 			conf := channel.Config{Phases: []int{192}}
 			if seed%2 == 0 {

@@ -80,6 +80,9 @@ func TestAgentsEndWithARequestThatMakesNoSense(t *testing.T) {
 			j.MapBy.PerNode = 2
 		},
 		"standard input for rank 5: the ranks are 0 to 1": func(j *Job) { j.Stdin = 5 },
+		"host a: --bind-to: the list of processors is empty": func(j *Job) {
+			j.BindTo.To = BindList
+		},
 	} {
 		j, err := run(change)
 		require.EqualError(t, err, want)
@@ -117,6 +120,30 @@ func TestProgramsOfAHost(t *testing.T) {
 		"there is no folder /nosuch to start x in; create it, or name one that every host has with --wdir",
 	}, plan.Problems)
 	require.Equal(t, make([]string, 7), plan.Files)
+	require.Equal(t, 127, ExitStatus(plan.problem("a")))
+}
+
+// The exit status says that a program cannot be found or executed only where that is so.
+func TestStatusOfAHostThatCannotRunTheJob(t *testing.T) {
+	for _, c := range []struct {
+		program programRequest
+		want    int
+	}{
+		{programRequest{Name: "/nosuch"}, 127},
+		{programRequest{Name: "nosuch", Away: true}, 127},
+		{programRequest{Name: "/"}, 126},
+		{programRequest{Name: "/dev/null"}, 126},
+		{programRequest{Name: "/", Dir: "/nosuch"}, 1},
+	} {
+		plan, err := new(planner).plan(&planRequest{Programs: []programRequest{c.program}})
+		require.NoError(t, err)
+		require.Equal(t, c.want, ExitStatus(plan.problem("a")), "%v", c.program)
+	}
+	network := &plan{Problems: []string{"no network interface that is up leads to b"}}
+	require.EqualError(t, network.problem("a"), "host a: no network interface that is up leads to b")
+	require.Equal(t, 1, ExitStatus(network.problem("a")))
+	require.NoError(t, new(plan).problem("a"))
+	require.Error(t, (&plan{ProgramStatus: 3}).check(new(planRequest)))
 }
 
 // A program that is copied to a host starts where its agent does if the host does not have the folder of weft

@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -61,6 +63,20 @@ type plan struct {
 	// at which the job's other hosts reach this one, as a CIDR; empty where there are none
 	Interface string
 	Problems  []string // why the job cannot run here
+	// The exit status that a shell would give if one of Problems is a program's: 126 or 127; else 0.
+	ProgramStatus int
+}
+
+// problem returns why the job cannot run on a host, or nil.
+func (p *plan) problem(host string) error {
+	if len(p.Problems) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("host %s: %s", host, strings.Join(p.Problems, "; "))
+	if p.ProgramStatus != 0 {
+		return &ProgramError{Status: p.ProgramStatus, What: text}
+	}
+	return errors.New(text)
 }
 
 // check checks a plan of another host.
@@ -90,6 +106,9 @@ func (p *plan) check(r *planRequest) error {
 		if i < 0 || i >= len(r.Programs) || r.Programs[i].Hash == "" {
 			return fmt.Errorf("program %d is to be copied, which was not offered", i)
 		}
+	}
+	if s := p.ProgramStatus; s != 0 && s != 126 && s != 127 {
+		return fmt.Errorf("status %d for a program that cannot run", s)
 	}
 	if p.Interface != "" {
 		if _, err := netip.ParsePrefix(p.Interface); err != nil {
@@ -163,6 +182,7 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 	out.Dirs = make([]string, len(r.Programs))
 	for i, program := range r.Programs {
 		var file, problem string
+		var status int
 		if program.AnyDir && !isFolder(program.Dir) {
 			if dir, err := os.Getwd(); err == nil {
 				out.Notes = append(out.Notes, fmt.Sprintf("there is no folder %s: %s starts in %s; --wdir "+
@@ -171,10 +191,11 @@ func (p *planner) plan(r *planRequest) (*plan, error) {
 			}
 		}
 		if program.Name != "" {
-			file, problem = program.find()
+			file, problem, status = program.find()
 		}
 		if problem != "" {
 			out.Problems = append(out.Problems, problem)
+			out.ProgramStatus = cmp.Or(out.ProgramStatus, status)
 		} else if program.Name != "" && file == "" {
 			out.Missing = append(out.Missing, i)
 		}
@@ -212,46 +233,46 @@ func (p *plan) takePart(from *plan, first, n int) {
 	p.Unbound, p.OwnCore = from.Unbound, from.OwnCore
 }
 
-// find looks for a program on this host, or says why it cannot run. If it returns neither, the program must
-// be copied.
-func (p *programRequest) find() (file, problem string) {
+// find looks for a program on this host, or says why it cannot run, with the exit status that a shell would
+// give if the program is to blame. If it returns neither, the program must be copied.
+func (p *programRequest) find() (file, problem string, status int) {
 	if p.Dir != "" && !isFolder(p.Dir) {
 		return "", fmt.Sprintf("there is no folder %s to start %s in; create it, or name one that every "+
-			"host has with --wdir", p.Dir, filepath.Base(p.Name))
+			"host has with --wdir", p.Dir, filepath.Base(p.Name)), 0
 	}
 	if p.Hash != "" {
 		info, err := os.Stat(p.Name)
 		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			if own, err := build.ContentHash(p.Name); err == nil && own == p.Hash {
-				return p.Name, ""
+				return p.Name, "", 0
 			}
 		}
-		return "", ""
+		return "", "", 0
 	}
 	if !strings.ContainsRune(p.Name, filepath.Separator) {
 		file, err := exec.LookPath(p.Name)
 		switch {
 		case err != nil && p.Away:
 			return "", fmt.Sprintf("%s is not in the PATH that weft's agent has there; write its path",
-				p.Name)
+				p.Name), 127
 		case err != nil:
-			return "", fmt.Sprintf("%s is not in PATH", p.Name)
+			return "", fmt.Sprintf("%s is not in PATH", p.Name), 127
 		}
-		return file, ""
+		return file, "", 0
 	}
 	switch info, err := os.Stat(p.Name); {
 	case err != nil && p.Away && p.There:
-		return "", fmt.Sprintf("there is no %s; --stage copies the program to each host", p.Name)
+		return "", fmt.Sprintf("there is no %s; --stage copies the program to each host", p.Name), 127
 	case err != nil && p.Away:
-		return "", fmt.Sprintf("there is no %s, and none on the host of weft run", p.Name)
+		return "", fmt.Sprintf("there is no %s, and none on the host of weft run", p.Name), 127
 	case err != nil:
-		return "", fmt.Sprintf("there is no %s", p.Name)
+		return "", fmt.Sprintf("there is no %s", p.Name), 127
 	case info.IsDir():
-		return "", fmt.Sprintf("%s is a folder", p.Name)
+		return "", fmt.Sprintf("%s is a folder", p.Name), 126
 	case info.Mode()&0o111 == 0:
-		return "", fmt.Sprintf("%s is not executable", p.Name)
+		return "", fmt.Sprintf("%s is not executable", p.Name), 126
 	}
-	return p.Name, ""
+	return p.Name, "", 0
 }
 
 func isFolder(name string) bool {

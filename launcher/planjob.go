@@ -16,7 +16,7 @@ import (
 // planReply is an agent's answer to a planRequest.
 type planReply struct {
 	Plan    *plan
-	Problem string // why there is no plan
+	Problem string // why the request cannot be met there; then there is no plan
 }
 
 // planAll makes every host plan its ranks, concurrently. The error names every host that cannot run them.
@@ -35,7 +35,7 @@ func (j *job) planAll(ctx context.Context) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return &ProgramError{Status: 127, What: err.Error()}
+		return err
 	}
 	j.settleEndpoints()
 	return nil
@@ -158,8 +158,8 @@ func (j *job) planOne(ctx context.Context, n *node, request planRequest) (err er
 	} else {
 		n.plan, err = n.planThere(ctx, &request)
 	}
-	if err == nil && len(n.plan.Problems) > 0 {
-		err = fmt.Errorf("host %s: %s", n.name, strings.Join(n.plan.Problems, "; "))
+	if err == nil {
+		err = n.plan.problem(n.name)
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func (n *node) planThere(ctx context.Context, r *planRequest) (*plan, error) {
 		return nil, err
 	}
 	if reply.Plan == nil {
-		return nil, fmt.Errorf("host %s: %s", n.name, reply.Problem)
+		return nil, requestErrorf("host %s: %s", n.name, reply.Problem)
 	}
 	if err := reply.Plan.check(r); err != nil {
 		return nil, fmt.Errorf("host %s: its plan makes no sense: %w", n.name, err)

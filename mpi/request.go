@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/weft-mpi/weft/mpi/internal/check"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
@@ -40,6 +41,22 @@ func (s Status) Cancelled() bool { return s.cancelled }
 // Err returns the error of this operation. It is set in the statuses that WaitallStatus and the other calls
 // for several requests return (MPI 4.1, 3.7.5, MPI_ERR_IN_STATUS).
 func (s Status) Err() error { return s.err }
+
+// String returns the status for people, as "source 1, tag 5, count 3, bytes 24"; "cancelled"; or "no message"
+// for a send, an inactive request, and a receive from ProcNull. The error of Err follows after a colon.
+func (s Status) String() string {
+	text := fmt.Sprintf("source %d, tag %d, count %d, bytes %d", s.Source, s.Tag, s.Count, s.bytes)
+	switch {
+	case s.cancelled:
+		text = "cancelled"
+	case s.Source < 0:
+		text = "no message"
+	}
+	if s.err != nil {
+		text += ": " + s.err.Error()
+	}
+	return text
+}
 
 // emptyStatus is the status of an inactive request (MPI 4.1, 3.7.3), and of a send.
 var emptyStatus = Status{Source: AnySource, Tag: AnyTag}

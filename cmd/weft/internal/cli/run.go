@@ -89,7 +89,11 @@ func newRun() *cobra.Command {
 					return err
 				}
 			}
-			return run(cmd, job)
+			err = run(cmd, job)
+			if hint := misplacedHosts(cmd.Flags(), job.Apps); hint != "" && err != nil {
+				warn(hint)
+			}
+			return err
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -161,14 +165,46 @@ func (o *appOptions) app(words []string) (launcher.App, error) {
 // misplacedRanks returns what to say if no number of ranks is given, and the program's arguments begin with
 // one.
 func misplacedRanks(app *launcher.App) string {
-	if app.Ranks > 0 || len(app.Args) < 2 || app.Args[0] != "-n" && app.Args[0] != "-np" {
+	if app.Ranks > 0 || len(app.Args) == 0 {
 		return ""
 	}
-	if _, err := strconv.Atoi(app.Args[1]); err != nil {
+	option, value, inOne := strings.Cut(app.Args[0], "=")
+	words := app.Args[0]
+	if !inOne && len(app.Args) > 1 {
+		value = app.Args[1]
+		words += " " + value
+	}
+	if _, err := strconv.Atoi(value); err != nil || !slices.Contains([]string{"-n", "-np", "--np"}, option) {
 		return ""
 	}
-	return fmt.Sprintf("%s %s is an argument of %s; a number of ranks stands before the program: "+
-		"weft run %[1]s %[2]s %[3]s", app.Args[0], app.Args[1], app.Program)
+	return fmt.Sprintf("%s is an argument of %s; a number of ranks stands before the program: "+
+		"weft run %[1]s %[2]s", words, app.Program)
+}
+
+// misplacedHosts returns what to say of a job that has failed, if no hosts are given, and an argument of a
+// program names some. Programs may well have such an option, so nothing is said of a job that succeeds; and
+// -H and -f stand for too much else.
+func misplacedHosts(flags *pflag.FlagSet, apps []launcher.App) string {
+	if flags.Changed("host") || flags.Changed("hostfile") {
+		return ""
+	}
+	for _, app := range apps {
+		for _, arg := range app.Args {
+			option, _, _ := strings.Cut(arg, "=")
+			name := strings.TrimPrefix(strings.TrimPrefix(option, "-"), "-")
+			if len(name) < 2 || name == option {
+				continue
+			}
+			if other, ok := aliases[name]; ok {
+				name = other
+			}
+			if name == "host" || name == "hostfile" {
+				return fmt.Sprintf("%s is an argument of %s; if it is meant for weft run, it stands before "+
+					"the program: weft run --%s … %[2]s", option, app.Program, name)
+			}
+		}
+	}
+	return ""
 }
 
 // fillRanks sets the missing numbers of ranks: usable cores divided by cores per rank.

@@ -46,7 +46,8 @@ FOR, CALL    how long it has waited, in which call, for which rank, and at which
 
 The keys r h s m b w M p l e f c sort by a column (w: WAIT, M: MEMORY, f: FOR); the same key again reverses
 the order. / shows only lines that contain a word, and Escape ends that. Space pauses, arrows scroll, q
-quits. If standard output is not a terminal, weft top prints the table as plain lines each time.`
+quits. If standard output is not a terminal, weft top prints the table as plain lines each time, until
+the job ends; a script that needs it only once calls weft top --once.`
 
 // newTop returns the command that shows a running job.
 func newTop() *cobra.Command {
@@ -138,7 +139,11 @@ func watch(ctx context.Context, w *live.Watcher, once, asJSON bool) error {
 			}
 		}
 	}()
-	if once || !sys.IsTerminal(int(os.Stdout.Fd())) {
+	if terminal := sys.IsTerminal(int(os.Stdout.Fd())); once || !terminal {
+		if !once {
+			warn("standard output is no terminal: the table comes once a second until the job ends; --once " +
+				"prints it once")
+		}
 		if err := printJobs(ctx, os.Stdout, jobs, once, asJSON); err != nil || once {
 			return err
 		}

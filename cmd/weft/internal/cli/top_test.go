@@ -87,6 +87,29 @@ func TestTop_JSON(t *testing.T) {
 	require.Contains(t, f.Ranks[1].Call, "Barrier on world")
 }
 
+// Where its output is no terminal, weft top says that it goes on until the job ends.
+func TestTop_InAFile(t *testing.T) {
+	t.Parallel()
+	job, input, env, _ := startSleeper(t)
+	cmd := exec.Command("weft", "top")
+	cmd.Env = env
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	begin := make([]byte, len("weft top: "))
+	_, err = io.ReadFull(out, begin)
+	require.NoError(t, err)
+	require.Equal(t, "weft top: ", string(begin))
+	input.Close()
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	require.NoError(t, job.Wait())
+	require.Contains(t, said.String(), "weft: standard output is no terminal: the table comes once a second")
+}
+
 // weft top finds the job, shows its ranks on a terminal, and ends with it.
 func TestTop_OnATerminal(t *testing.T) {
 	t.Parallel()

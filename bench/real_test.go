@@ -67,10 +67,20 @@ func ways(b *Benchmark) []Options {
 	return list
 }
 
+// runs tells whether a benchmark runs on so many ranks. TestReads_R2_BytesCopied has the settings that reads
+// needs. Under the race detector those that three ranks can run do not run on four, but for grids, which have
+// two dimensions there.
+func runs(b *Benchmark, o Options, ranks int) bool {
+	if raceDetector && ranks == 4 && b.Check(o, 3) == nil && !strings.Contains(b.Name, "neighbor") {
+		return false
+	}
+	return b.spec != copies && b.Check(o, ranks) == nil
+}
+
 var realBody = worldBody("real", func(world *mpi.Comm) error {
 	for _, b := range All {
-		if b.Check(tiny(b), world.Size()) != nil || b.spec == copies {
-			continue // TestReads_R2_BytesCopied has the settings that reads needs
+		if !runs(b, tiny(b), world.Size()) {
+			continue
 		}
 		for _, o := range ways(b) {
 			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now,
@@ -93,12 +103,9 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 		require.Empty(t, told(r))
 		tables := r.Out
 		for _, b := range All {
-			if b.spec == copies {
-				continue
-			}
 			for _, o := range ways(b) {
 				table, rest, found := strings.Cut(tables, "== "+b.Name+"\n")
-				require.Equal(t, b.Check(o, ranks) == nil, found, "%s on %d ranks:\n%s", b.Name, ranks,
+				require.Equal(t, runs(b, o, ranks), found, "%s on %d ranks:\n%s", b.Name, ranks,
 					tables)
 				if !found {
 					continue

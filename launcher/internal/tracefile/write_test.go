@@ -24,7 +24,12 @@ type rank struct {
 }
 
 func newRank(number, size int, clock uint64, speed float64, ahead int64) *rank {
-	return &rank{buffer: trace.NewBuffer(1<<20, time.Now()), speed: speed, ahead: ahead,
+	return newRankOf(1<<20, number, size, clock, speed, ahead)
+}
+
+// newRankOf has a buffer of so many bytes.
+func newRankOf(bytes, number, size int, clock uint64, speed float64, ahead int64) *rank {
+	return &rank{buffer: trace.NewBuffer(bytes, time.Now()), speed: speed, ahead: ahead,
 		head: trace.Head{Rank: number, Size: size, Clock: clock, Base: 1, Calls: []string{"Send", "Recv"}}}
 }
 
@@ -194,7 +199,8 @@ func TestWrite_Endpoints(t *testing.T) {
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, b := newRank(0, 2, 1, 1, 0), newRank(1, 2, 2, 1, 0)
+		// Each input takes and clears new buffers. The events of a long one do not fit.
+		a, b := newRankOf(2048, 0, 2, 1, 1, 0), newRankOf(2048, 1, 2, 2, 1, 0)
 		at := int64(0)
 		for i := 0; i+2 < len(data); i += 3 {
 			r := []*rank{a, b}[data[i]&1]

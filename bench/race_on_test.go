@@ -1,0 +1,6 @@
+//go:build race
+
+package bench
+
+// raceDetector says that tests run several times slower.
+const raceDetector = true

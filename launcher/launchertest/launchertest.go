@@ -19,6 +19,7 @@
 package launchertest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -58,9 +59,23 @@ func Body(name string, run func() error) string {
 	return name
 }
 
+// played is set once Play has been called: without it, each rank, and the watchdog, would run the tests.
+var played bool
+
+// checkPlayed returns an error, with what to write, if Play has not been called.
+func checkPlayed() error {
+	if played {
+		return nil
+	}
+	return errors.New("launchertest: the ranks of a job are this test binary, and without " +
+		"launchertest.Play they would run its tests; add to a _test.go file of the package:\n\n" +
+		"\tfunc TestMain(m *testing.M) {\n\t\tlaunchertest.Play()\n\t\tos.Exit(m.Run())\n\t}\n")
+}
+
 // Play returns where tests are to be run. In a process that Environ has made a rank it plays the body and
 // exits: with status 0, with 1 and the error on standard error, or with 3 where there is no such body.
 func Play() {
+	played = true
 	launcher.Watchdog()
 	name, is := os.LookupEnv(variable)
 	if !is {
@@ -180,6 +195,9 @@ var jobs atomic.Int64
 
 func run(t testing.TB, job launcher.Job) Result {
 	t.Helper()
+	if err := checkPlayed(); err != nil {
+		t.Fatal(err)
+	}
 	var r Result
 	out, outDone := capture(t, &r.Out)
 	errs, errDone := capture(t, &r.Err)

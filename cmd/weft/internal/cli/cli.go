@@ -146,6 +146,7 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 				invalid.GetValue())
 		}
 		unknown, is := errors.AsType[*pflag.NotExistError](err)
+		err = optionError(err)
 		if !is {
 			return usageError{err}
 		}
@@ -164,6 +165,27 @@ func newRoot(commands []*cobra.Command) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion has weft's own
 	finish(root)
 	return root
+}
+
+// optionError returns an error of pflag, which calls options flags, in the words of weft.
+func optionError(err error) error {
+	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		if e.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("unknown option -%s", e.GetSpecifiedName())
+		}
+		return fmt.Errorf("unknown option --%s", e.GetSpecifiedName())
+	}
+	if e, is := errors.AsType[*pflag.ValueRequiredError](err); is {
+		return fmt.Errorf("option --%s needs a value", e.GetFlag().Name)
+	}
+	if e, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		name := "--" + e.GetFlag().Name
+		if short := e.GetFlag().Shorthand; short != "" {
+			name = "-" + short + ", " + name
+		}
+		return fmt.Errorf("invalid value %q for %q: %w", e.GetValue(), name, e.Unwrap())
+	}
+	return err
 }
 
 // finish makes the usage lines end like those of the commands.

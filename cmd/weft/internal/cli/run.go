@@ -247,7 +247,7 @@ func apps(cmd *cobra.Command, first *appOptions, words []string) ([]launcher.App
 			return nil, fmt.Errorf("%w (after a ':' only -n, -x and --wdir can stand)", err)
 		}
 		if err := flags.Parse(words); err != nil {
-			return nil, err
+			return nil, optionError(err)
 		}
 		words = flags.Args()
 	}

@@ -56,7 +56,7 @@ func TestMixture_E2_E4_E10_E11(t *testing.T) { fabricsInTurn(t, mixed) }
 func mixed(t *testing.T, fabric string) {
 	seed := 0
 	for name, m := range mixtures {
-		messages := 4_000
+		messages := fewer(4_000, 1_600)
 		if n, err := strconv.Atoi(os.Getenv("MIXTURE_MESSAGES")); err == nil {
 			messages = n
 		}

@@ -27,8 +27,10 @@ func TestEveryKindOfCall_InSmallSlots(t *testing.T) {
 	for turn, env := range [][]string{{"WEFT_PHASES=100"}, {"WEFT_PHASES=200,1000"}, {"WEFT_PHASES=640,16384"},
 		{"WEFT_PHASES=100,4000", "WEFT_KEEP_SMALL=1"}} {
 		for i, k := range everyKind {
-			if turn > 0 && i%3 != turn-1 && os.Getenv("WEFT_TEST_FORCED") == "" {
-				continue
+			if raceDetector && i%4 != turn || turn > 0 && i%3 != turn-1 && !raceDetector {
+				if os.Getenv("WEFT_TEST_FORCED") == "" {
+					continue
+				}
 			}
 			t.Run(env[0]+" "+k.body, func(t *testing.T) {
 				t.Parallel()

@@ -12,10 +12,11 @@ import (
 )
 
 func TestViewsOfAnyLength(t *testing.T) {
-	for _, env := range [][]string{{"WEFT_FABRIC=shm"}, {"WEFT_FABRIC=tcp"},
-		{"WEFT_FABRIC=tcp", "WEFT_LANES=2"}, {"WEFT_FABRIC=tcp", "WEFT_TLS=on"},
-		{"WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on"}, {"WEFT_FABRIC=tcp", "WEFT_RENDEZVOUS=write"},
-		{"WEFT_FABRIC=shm", "WEFT_RENDEZVOUS=write"}, {"WEFT_CHECK=1"}} {
+	envs := [][]string{{"WEFT_FABRIC=shm"}, {"WEFT_FABRIC=tcp", "WEFT_LANES=2"},
+		{"WEFT_FABRIC=tcp", "WEFT_RENDEZVOUS=write"}, {"WEFT_CHECK=1"}, {"WEFT_FABRIC=tcp"},
+		{"WEFT_FABRIC=tcp", "WEFT_TLS=on"}, {"WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on"},
+		{"WEFT_FABRIC=shm", "WEFT_RENDEZVOUS=write"}}
+	for _, env := range envs[:fewer(len(envs), 4)] {
 		t.Run(fmt.Sprint(env), func(t *testing.T) { together(t, 2, viewsOfAnyLength, env...) })
 	}
 }

@@ -43,13 +43,15 @@ func outsideOfPlace(c *Call) bool { return !c.InPlace }
 func (c *Call) mailboxLimit() int {
 	switch {
 	case c.doubles():
-		return directMax
+		return max(directMax, c.bytes())
 	case c.Operation == OpAllreduce:
 		return directCombinedMax / c.Size
 	case c.Operation == OpScan || c.Operation == OpExscan:
 		return directCombinedMax / (c.Size * c.Size)
 	case c.Operation == OpBcast && c.Pull && c.Size > 2 && !c.sharesProcessors():
 		return min(directMax, c.directBcastLimit())
+	case suitsMessages(c):
+		return max(directMax, min(c.bytes(), eagerMax))
 	}
 	return directMax
 }

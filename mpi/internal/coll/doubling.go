@@ -3,12 +3,16 @@ package coll
 // In the doubling algorithms a rank exchanges a message with one partner in each round, at twice the distance
 // of the round before. Through mailboxes, where a round is short, that suits more ranks than the direct
 // algorithms do, in which a rank reads a message of every other: 4 lines of memory instead of 15 between 16
-// ranks. Ranks that share processors do better with few rounds.
+// ranks. Ranks that share processors do better with few rounds, if messages are short.
 
 const doublingName = "doubling"
 
 // doublingRanks is the smallest number of ranks for which doubling is faster than direct.
 const doublingRanks = 8
+
+// doublingShared, in bytes for each rank, is the length from which that is so for 4 ranks and more that share
+// processors.
+const doublingShared = 256
 
 // doubling has the doubling algorithms by operation.
 var doubling = map[Operation]algorithm{
@@ -19,8 +23,13 @@ var doubling = map[Operation]algorithm{
 // doubles reports whether doubling is the fastest for a call, if the ranks' mailboxes take its messages. All
 // ranks find the same.
 func (c *Call) doubles() bool {
-	return (c.Operation == OpAllreduce || c.Operation == OpBarrier) && c.Size >= doublingRanks &&
-		powerOfTwo(c.Size) && !c.InOrder && !c.sharesProcessors() && c.longestMessage() <= directMax
+	switch {
+	case c.Operation != OpAllreduce && c.Operation != OpBarrier || !powerOfTwo(c.Size) || c.InOrder:
+		return false
+	case c.sharesProcessors(): // a short message costs less than a turn, a long one more than to combine it
+		return c.Size >= 4 && c.bytes() > doublingShared*c.Size && c.bytes() <= eagerMax
+	}
+	return c.Size >= doublingRanks && c.longestMessage() <= directMax
 }
 
 func barrierDoubling(s *Schedule, c *Call) {

@@ -70,7 +70,10 @@ func (c *Call) suitsPieces() bool {
 // isQuick reports whether the bytes that go in pieces from one rank to the other, before anything else can
 // happen, move faster so.
 func (c *Call) isQuick() bool {
-	if c.Operation != OpAllreduce {
+	switch {
+	case c.Operation == OpReduce && c.Size > 2:
+		return true // messages up a tree wait for more turns than pieces do
+	case c.Operation != OpAllreduce:
 		return c.bytes() <= c.Quick
 	}
 	half := c.bytes() / 2

@@ -170,6 +170,13 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		name, _ := new(Selection).Build(new(Schedule), &call)
 		require.Equal(t, x.want, name, x.what)
 	}
+	reduce := pieceCall(OpReduce, 4, 64<<10) // of ranks that share processors
+	reduce.Quick = 0
+	name, _ := new(Selection).Build(new(Schedule), &reduce)
+	require.Equal(t, piecesName, name)
+	reduce.Processors = 4
+	name, _ = new(Selection).Build(new(Schedule), &reduce)
+	require.Equal(t, binomialName, name)
 	for _, quick := range []int{QuickAlways, 16 << 10, 0} {
 		call := pieceCall(OpAllreduce, 2, 64<<10)
 		call.Quick, call.Mailbox = quick, 432

@@ -35,9 +35,10 @@ const (
 	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
-	// Above this total size, which exceeds the caches, messages are faster than an Alltoall that pulls if
-	// ranks share CPUs, since a rank can then leave before the others have finished.
-	pullAlltoallLimit = 8 << 20
+	// From these lengths of a rank's blocks on, messages are faster if ranks share CPUs, since a rank can then
+	// leave before the others have finished.
+	pullAlltoallLimit  = 256 << 10
+	pullAllgatherLimit = 512 << 10
 	// pullChunk is the number of bytes of a vector that are read and then combined, in the cache, at a time.
 	pullChunk = 64 << 10
 
@@ -84,9 +85,19 @@ func (c *Call) pullBcastMin() int {
 	return min(pullBcastMin, c.directBcastLimit()+1)
 }
 
-// suitsMessages reports whether messages are faster than an Alltoall that pulls.
+// suitsMessages reports whether messages are faster than pulling, between ranks that share processors: those
+// that a rank need not announce, and long ones.
 func suitsMessages(c *Call) bool {
-	return c.Operation == OpAlltoall && c.sharesProcessors() && c.Size*c.Size*c.bytes() >= pullAlltoallLimit
+	if !c.sharesProcessors() {
+		return false
+	}
+	switch c.Operation {
+	case OpAllgather:
+		return c.bytes() <= min(eagerMax, c.Mailbox) || c.Size*c.bytes() >= pullAllgatherLimit
+	case OpAlltoall:
+		return c.bytes() <= eagerMax || c.Size*c.bytes() >= pullAlltoallLimit
+	}
+	return false
 }
 
 // pull reads a span of a peer's memory.

@@ -69,6 +69,27 @@ func TestRoundsOfPullingAlgorithmsDoNotDependOnCosts(t *testing.T) {
 	}
 }
 
+// Four ranks on two processors use mailboxes or messages where a rank that pulls would have to wait for a turn of
+// all others.
+func TestChoicesOfRanksThatShareProcessors(t *testing.T) {
+	for _, x := range []struct {
+		o     Operation
+		bytes int
+		want  string
+	}{
+		{OpAllreduce, 1 << 10, directName}, {OpAllreduce, 2 << 10, doublingName},
+		{OpAllreduce, 16 << 10, doublingName}, {OpAllreduce, 32 << 10, pullName},
+		{OpAllgather, 16 << 10, directName}, {OpAllgather, 32 << 10, pullName},
+		{OpAllgather, 128 << 10, directName},
+		{OpAlltoall, 16 << 10, directName}, {OpAlltoall, 32 << 10, pullName}, {OpAlltoall, 64 << 10, "scattered"},
+	} {
+		c := Call{Operation: x.o, Size: 4, Count: x.bytes / 8, ElemSize: 8, Commutative: true, Fabric: Shared,
+			Processors: 2, Mailbox: 22 << 10, Pull: true}
+		name, _ := new(Selection).Build(new(Schedule), &c)
+		assert.Equal(t, x.want, name, "%v of %d bytes", x.o, x.bytes)
+	}
+}
+
 func TestPullingIsChosenForLongVectors(t *testing.T) {
 	var s Schedule
 	for _, x := range []struct {

@@ -35,7 +35,7 @@ const (
 	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
-	// From these lengths of a rank's blocks on, messages are faster if ranks share CPUs, since a rank can then
+	// From these lengths of a rank's blocks on, messages are faster if ranks share CPUs, as a rank can then
 	// leave before the others have finished.
 	pullAlltoallLimit  = 256 << 10
 	pullAllgatherLimit = 512 << 10

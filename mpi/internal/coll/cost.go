@@ -302,11 +302,11 @@ func scanWork(n, b float64, c *Call) work {
 }
 
 // scanChainCost returns the cost of scanChain. Through shared memory a rank combines a segment while the next
-// one arrives, for which it waits again.
+// one arrives, for which it waits again. Up to 64 KiB that is so only if one Scan follows the other.
 func scanChainCost(c *Call) float64 {
 	t := of(pipelineWork(1, 0, true))(c)
 	r := &ratesOf[c.Fabric]
-	if c.Fabric != Shared || c.sharesProcessors() {
+	if c.Fabric != Shared || c.sharesProcessors() || c.bytes() <= largestSlot {
 		return t
 	}
 	g := newSegments(c, c.Count, c.ElemSize)

@@ -17,7 +17,7 @@ const (
 	// all others to read at the same time, if each has a processor.
 	directBcastMax = 128 << 10
 	// Up to this size an Allreduce of two ranks whose halves would have to be pulled is direct, by messages:
-	// it waits once, and the two halves would have to wait for each other.
+	// it waits once, and with halves twice.
 	directMessagesMax = 32 << 10
 )
 
@@ -50,8 +50,8 @@ func (c *Call) mailboxLimit() int {
 		return directCombinedMax / (c.Size * c.Size)
 	case c.Operation == OpBcast && c.Pull && c.Size > 2 && !c.sharesProcessors():
 		return min(directMax, c.directBcastLimit())
-	case suitsMessages(c):
-		return max(directMax, min(c.bytes(), eagerMax))
+	case c.sharesProcessors() && (c.Operation == OpAllgather || c.Operation == OpAlltoall):
+		return eagerMax
 	}
 	return directMax
 }

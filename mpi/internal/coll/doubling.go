@@ -26,7 +26,7 @@ func (c *Call) doubles() bool {
 	switch {
 	case c.Operation != OpAllreduce && c.Operation != OpBarrier || !powerOfTwo(c.Size) || c.InOrder:
 		return false
-	case c.sharesProcessors(): // a short message costs less than a turn, a long one more than to combine it
+	case c.sharesProcessors(): // one round suits short vectors, few operands suit longer ones
 		return c.Size >= 4 && c.bytes() > doublingShared*c.Size && c.bytes() <= eagerMax
 	}
 	return c.Size >= doublingRanks && c.longestMessage() <= directMax

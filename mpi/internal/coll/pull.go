@@ -85,15 +85,14 @@ func (c *Call) pullBcastMin() int {
 	return min(pullBcastMin, c.directBcastLimit()+1)
 }
 
-// suitsMessages reports whether messages are faster than pulling, between ranks that share processors: those
-// that a rank need not announce, and long ones.
+// suitsMessages reports whether messages are faster than pulling, between ranks that share processors.
 func suitsMessages(c *Call) bool {
 	if !c.sharesProcessors() {
 		return false
 	}
 	switch c.Operation {
 	case OpAllgather:
-		return c.bytes() <= min(eagerMax, c.Mailbox) || c.Size*c.bytes() >= pullAllgatherLimit
+		return c.Size*c.bytes() >= pullAllgatherLimit
 	case OpAlltoall:
 		return c.bytes() <= eagerMax || c.Size*c.bytes() >= pullAlltoallLimit
 	}

@@ -87,6 +87,8 @@ func TestChoicesOfRanksThatShareProcessors(t *testing.T) {
 			Processors: 2, Mailbox: 22 << 10, Pull: true}
 		name, _ := new(Selection).Build(new(Schedule), &c)
 		assert.Equal(t, x.want, name, "%v of %d bytes", x.o, x.bytes)
+		c.Mailbox = 432
+		assert.Equal(t, x.bytes <= 16<<10, c.OutgrowsMailboxes(22<<10), "%v of %d bytes", x.o, x.bytes)
 	}
 }
 

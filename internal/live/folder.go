@@ -48,25 +48,22 @@ func checkFolder(dir string) error {
 
 // makeFolder makes the folder for sockets, unless it is there. before is called with a folder before it is
 // made or used.
-func makeFolder(before func(dir string)) (string, error) {
+func makeFolder(before func(dir string)) error {
 	var all []error
 	for _, dir := range folders() {
 		err := checkFolder(dir)
-		missing := errors.Is(err, os.ErrNotExist)
-		if missing || err == nil {
+		if err == nil || errors.Is(err, os.ErrNotExist) {
 			before(dir)
-		}
-		if missing {
 			if err = os.Mkdir(dir, 0o700); err == nil || errors.Is(err, os.ErrExist) {
 				err = checkFolder(dir)
 			}
 		}
 		if err == nil {
-			return dir, nil
+			return nil
 		}
 		all = append(all, err)
 	}
-	return "", errors.Join(all...)
+	return errors.Join(all...)
 }
 
 // sockets returns the paths of the sockets in all trusted folders.

@@ -71,7 +71,7 @@ func Listen(greeting Job, before func(path string)) (*Server, error) {
 // refuses connections.
 func (s *Server) listen(name string) error {
 	var first string
-	_, err := makeFolder(func(dir string) {
+	err := makeFolder(func(dir string) {
 		first, s.path = filepath.Join(dir, name+unready), filepath.Join(dir, name+suffix)
 		s.before(first)
 		s.before(s.path)

@@ -167,7 +167,7 @@ func wordAt(mem []byte, end int) *uint64 {
 
 // slotEnd returns where the slot of an exchange ends in a sender's area.
 func (m *Mailboxes) slotEnd(exchange uint64) int {
-	return mailboxLine + int(exchange%uint64(m.depth)+1)*m.slot
+	return mailboxLine + int(exchange&uint64(m.depth-1)+1)*m.slot
 }
 
 // mailboxFlag returns the flag of a message. The bits of the exchange's number repeat only long after the

@@ -15,6 +15,9 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
+// allWays has every benchmark run in every way on every number of ranks. The step simulation of .ci/run sets it.
+var allWays = os.Getenv("WEFT_TEST_BENCH") == "all"
+
 // tiny are options of a real run: small sizes, and the first of the large ones.
 func tiny(b *Benchmark) Options {
 	o := options(func(o *Options) { o.Max, o.Iterations, o.Warmup, o.Window, o.Full = 16384, 3, 1, 4, true })
@@ -38,9 +41,9 @@ func someSizes(b *Benchmark) Options {
 	return o
 }
 
-// ways are the options with which a benchmark runs. Runs of phases, memory and overlap take long. Shapes of views
-// and calls take turns.
-func ways(b *Benchmark) []Options {
+// ways are the options with which a benchmark runs on so many ranks: with all sizes on the fewest that it runs on.
+// Runs of phases, memory and overlap take long. Shapes of views and calls take turns.
+func ways(b *Benchmark, ranks int) []Options {
 	switch b.spec {
 	case connections, footprints:
 		return []Options{tiny(b)}
@@ -52,6 +55,9 @@ func ways(b *Benchmark) []Options {
 		return []Options{o}
 	}
 	list := []Options{tiny(b), rewritten(b)}
+	if !allWays && ranks > 2 && b.Check(tiny(b), ranks-1) == nil {
+		return list[1:]
+	}
 	if b.Threaded {
 		o := rewritten(b)
 		o.Threads = 3
@@ -68,10 +74,9 @@ func ways(b *Benchmark) []Options {
 }
 
 // runs tells whether a benchmark runs on so many ranks. TestReads_R2_BytesCopied has the settings that reads
-// needs. Under the race detector those that three ranks can run do not run on four, but for grids, which have
-// two dimensions there.
+// needs. Those that three ranks can run do not run on four, but for grids, which have two dimensions there.
 func runs(b *Benchmark, o Options, ranks int) bool {
-	if raceDetector && ranks == 4 && b.Check(o, 3) == nil && !strings.Contains(b.Name, "neighbor") {
+	if !allWays && ranks == 4 && b.Check(o, 3) == nil && !strings.Contains(b.Name, "neighbor") {
 		return false
 	}
 	return b.spec != copies && b.Check(o, ranks) == nil
@@ -82,7 +87,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 		if !runs(b, tiny(b), world.Size()) {
 			continue
 		}
-		for _, o := range ways(b) {
+		for _, o := range ways(b, world.Size()) {
 			s := newSession(b, o, world, os.Stdout, instruments{now: mpi.Wtime, date: time.Now,
 				pattern: pattern, resident: resident, warmUp: time.Millisecond})
 			if own, fatal := s.outcome(); own != nil || fatal != nil {
@@ -103,7 +108,7 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 		require.Empty(t, told(r))
 		tables := r.Out
 		for _, b := range All {
-			for _, o := range ways(b) {
+			for _, o := range ways(b, ranks) {
 				table, rest, found := strings.Cut(tables, "== "+b.Name+"\n")
 				require.Equal(t, runs(b, o, ranks), found, "%s on %d ranks:\n%s", b.Name, ranks,
 					tables)

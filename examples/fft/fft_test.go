@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 func TestTheSolutionIsTheKnownOne(t *testing.T) {
-	for _, ranks := range exampletest.Ranks {
+	for _, ranks := range exampletest.Ranks() {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			stdout, stderr, err := exampletest.Launch(t, ranks, t.TempDir(), "-size", "64")
 			require.NoError(t, err, stderr)

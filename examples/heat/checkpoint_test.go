@@ -17,17 +17,23 @@ import (
 	"github.com/weft-mpi/weft/mpi"
 )
 
-const doomedStarts = 4
+// restarted is the number of ranks, and of the starts in each of which one of them is killed.
+var restarted, doomedStarts = 4, 2
 
-// doomed is the example, of which a rank is killed in each of the first starts, when a few more steps have
-// been saved.
+func init() {
+	if exampletest.Long {
+		restarted, doomedStarts = 8, 4
+	}
+}
+
+// doomed is the example, of which a rank is killed when a few more steps have been saved.
 var doomed = launchertest.Body("doomed", func() error {
 	restarts := mpi.Restarted()
 	rank, err := strconv.Atoi(os.Getenv("WEFT_RANK"))
 	if err != nil {
 		return err
 	}
-	if restarts < doomedStarts && rank == 3*restarts%8 {
+	if restarts < doomedStarts && rank == 3*restarts%restarted {
 		go func() {
 			for latest("saved") < 100*(restarts+1) {
 				time.Sleep(time.Millisecond)
@@ -62,9 +68,9 @@ func picture(t *testing.T, dir string) []byte {
 // However often a rank is killed, the picture is that of a run without any trouble, bit for bit.
 func TestThePictureAfterRestarts(t *testing.T) {
 	undisturbed, dir := t.TempDir(), t.TempDir()
-	_, stderr, err := exampletest.Launch(t, 8, undisturbed, longRun...)
+	_, stderr, err := exampletest.Launch(t, restarted, undisturbed, longRun...)
 	require.NoError(t, err, stderr)
-	app := launchertest.Ranks(8, doomed)
+	app := launchertest.Ranks(restarted, doomed)
 	app.Args, app.Dir = append([]string{"-checkpoint", "saved", "-checkpoint-every", "50"}, longRun...), dir
 	r := launchertest.RunAgain(t, doomedStarts, app)
 	require.NoError(t, r.Failure, r.Err)
@@ -74,15 +80,15 @@ func TestThePictureAfterRestarts(t *testing.T) {
 	require.Equal(t, picture(t, undisturbed), picture(t, dir))
 }
 
-// What eight ranks have saved, six and one go on with.
+// What four ranks have saved, three and one go on with.
 func TestThePictureOnAnotherNumberOfRanks(t *testing.T) {
 	undisturbed, dir := t.TempDir(), t.TempDir()
 	args := func(steps int) []string {
 		return []string{"-width", "31", "-height", "23", "-steps", fmt.Sprint(steps), "-output", "out.png"}
 	}
-	_, stderr, err := exampletest.Launch(t, 4, undisturbed, args(90)...)
+	_, stderr, err := exampletest.Launch(t, 2, undisturbed, args(90)...)
 	require.NoError(t, err, stderr)
-	for i, ranks := range []int{8, 6, 1} {
+	for i, ranks := range []int{4, 3, 1} {
 		stdout, stderr, err := exampletest.Launch(t, ranks, dir,
 			append(args(30*(i+1)), "-checkpoint", "saved", "-checkpoint-every", "10")...)
 		require.NoError(t, err, stderr)

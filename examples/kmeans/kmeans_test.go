@@ -51,7 +51,7 @@ func reference(all points, k int) (labels []int, squares float64) {
 
 func TestTheClustersAreThoseOfOneRank(t *testing.T) {
 	labels, squares := reference(scattered(problem{Points: 3000, Dimensions: 3, K: 5}, 9), 5)
-	for _, ranks := range exampletest.Ranks {
+	for _, ranks := range exampletest.Ranks() {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			dir := t.TempDir()
 			stdout, stderr, err := exampletest.Launch(t, ranks, dir, "-points", "3000", "-dimensions", "3", "-k",

@@ -25,7 +25,7 @@ func after(b board, generations int) board {
 }
 
 func TestTheRanksPlayAsOneDoes(t *testing.T) {
-	for _, ranks := range exampletest.Ranks {
+	for _, ranks := range exampletest.Ranks() {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			stdout, stderr, err := exampletest.Launch(t, ranks, t.TempDir(), "-width", "37", "-height", "23",
 				"-generations", "60", "-seed", "7")

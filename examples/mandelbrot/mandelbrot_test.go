@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { exampletest.Main(m, main) }
 // The picture does not depend on the number of ranks.
 func TestPicture(t *testing.T) {
 	var want []byte
-	for _, n := range exampletest.Ranks {
+	for _, n := range exampletest.Ranks() {
 		dir := t.TempDir()
 		stdout, stderr, failure := exampletest.Launch(t, n, dir, "-width", "100", "-height", "70", "-tile", "16",
 			"-limit", "200", "-output", "set.png", "-progress")

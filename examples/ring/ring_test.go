@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { exampletest.Main(m, main) }
 
 func TestEveryRankHasTheToken(t *testing.T) {
-	for _, ranks := range exampletest.Ranks {
+	for _, ranks := range exampletest.Ranks() {
 		stdout, stderr, err := exampletest.Launch(t, ranks, t.TempDir())
 		require.NoError(t, err, stderr)
 		var want []string

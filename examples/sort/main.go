@@ -65,11 +65,11 @@ func run(_ context.Context, world *mpi.Comm) error {
 		return err
 	}
 	begin := mpi.Wtime()
-	before := makePart(world.Rank(), world.Size(), made)
-	if o.Input != "" {
-		if before, err = readPart(world, o.Input); err != nil {
-			return err
-		}
+	var before part
+	if o.Input == "" {
+		before = makePart(world.Rank(), world.Size(), made)
+	} else if before, err = readPart(world, o.Input); err != nil {
+		return err
 	}
 	after, err := sortLines(world, before)
 	if err != nil {

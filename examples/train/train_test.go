@@ -68,7 +68,7 @@ func losses(t *testing.T, stdout string) (losses []float64, accuracy float64) {
 // One rank computes without any message. More of them differ from it by rounding alone.
 func TestTheLossIsThatOfOneRank(t *testing.T) {
 	var want []float64
-	for _, ranks := range exampletest.Ranks {
+	for _, ranks := range exampletest.Ranks() {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			stdout, stderr, err := exampletest.Launch(t, ranks, t.TempDir(), "-points", "300", "-batch", "30",
 				"-epochs", "20", "-hidden", "8")
@@ -86,7 +86,7 @@ func TestTheLossIsThatOfOneRank(t *testing.T) {
 }
 
 func TestTheSpiralsAreLearned(t *testing.T) {
-	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir())
+	stdout, stderr, err := exampletest.Launch(t, 2, t.TempDir(), "-points", "500", "-batch", "16")
 	require.NoError(t, err, stderr)
 	_, accuracy := losses(t, stdout)
 	require.Greater(t, accuracy, 95.0, stdout)

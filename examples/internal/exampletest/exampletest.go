@@ -19,8 +19,16 @@ import (
 // example is the body of the ranks that run the example.
 const example = "example"
 
+// Long has examples run on more ranks, and be disturbed more often. The step simulation of .ci/run sets it.
+var Long = os.Getenv("WEFT_TEST_EXAMPLES") == "long"
+
 // Ranks are the numbers of ranks that every example is run on.
-var Ranks = []int{1, 2, 4, 8}
+func Ranks() []int {
+	if Long {
+		return []int{1, 2, 4, 8}
+	}
+	return []int{1, 2, 4}
+}
 
 // Main is an example's TestMain; program is the example's main.
 func Main(m *testing.M, program func()) {

@@ -100,7 +100,7 @@ func TestBuildsAtOnceAreEachRight(t *testing.T) {
 	sources := []string{newPackage(t, "red"), newPackage(t, "red"), newPackage(t, "blue")}
 	words := []string{"red", "red", "blue"}
 	var all sync.WaitGroup
-	files := make([]string, 9)
+	files := make([]string, 6)
 	errs := make([]error, len(files))
 	for i := range files {
 		all.Go(func() { files[i], errs[i] = build(t.Context(), sources[i%3], os.Stderr, noTempDir) })

@@ -24,8 +24,8 @@ import (
 const forcedAlgorithms = 10
 
 // TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks: on all
-// numbers of ranks, and with 1 MiB, if WEFT_TEST_FORCED is set. Under the race detector a third of them is
-// enough over TCP, where the schedules are the same. The suite of package coll runs them on more
+// numbers of ranks, and with 1 MiB, at length. In short, a third of them is enough over TCP, where the schedules
+// are the same. The suite of package coll runs them on more
 // ranks and lengths, in simulation.
 func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	for _, o := range coll.Operations() {
@@ -33,11 +33,11 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	}
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for turn := range forcedAlgorithms {
-			if raceDetector && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
+			if !atLength() && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
 				continue
 			}
 			sizes := []int{[]int{2, 4, 5}[turn%3]}
-			if os.Getenv("WEFT_TEST_FORCED") != "" {
+			if atLength() {
 				sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31}
 			}
 			choices := "WEFT_COLL="
@@ -59,13 +59,13 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 var forcedForms = body("forcedForms", func(_ context.Context, world *mpi.Comm) error {
 	size := world.Size()
 	counts := []int{0, 1, size - 1, size + 1, 97}
-	if os.Getenv("WEFT_TEST_FORCED") != "" {
+	if atLength() {
 		const elements = 1 << 20 / 16
 		counts = append(counts, elements/size) // 1 MiB of all blocks together
 	}
 	for _, n := range counts {
 		roots := []int{0, size / 2, size - 1}
-		if n != 97 && os.Getenv("WEFT_TEST_FORCED") == "" {
+		if n != 97 && !atLength() {
 			roots = roots[n%2:][:1]
 		}
 		for _, root := range slices.Compact(roots) {

@@ -237,7 +237,7 @@ func TestEndpoint_C1_MixtureOfCommunicatorsWithHandlers(t *testing.T) {
 	})
 }
 
-// mixtureVariable is how many messages the ranks of the mixture send to each other; 3,000 without it.
+// mixtureVariable is how many messages the ranks of the mixture send to each other; 1,000 without it.
 const mixtureVariable = "MPI_TEST_MIXTURE"
 
 // In round i, the goroutine on communicator k sends when the one on k+1 has received its messages of round i-1.
@@ -245,7 +245,7 @@ const mixtureVariable = "MPI_TEST_MIXTURE"
 // number: on one communicator they come in order.
 var endpointsMixture = body("endpoints-mixture", func(_ context.Context, world *mpi.Comm) error {
 	const comms = 8
-	messages := 3000
+	messages := 1000
 	if text := os.Getenv(mixtureVariable); text != "" {
 		var err error
 		if messages, err = strconv.Atoi(text); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // randomExchanges is how many exchanges TestExchange carries out in all: with -args -exchanges 100000 it is a
 // long test.
-var randomExchanges = flag.Int("exchanges", 480, "random exchanges of TestExchange")
+var randomExchanges = flag.Int("exchanges", 240, "random exchanges of TestExchange")
 
 // TestExchange: whatever ranks send to whomever, each message arrives once, in its round, on its communicator;
 // also where contexts have ended rounds before.

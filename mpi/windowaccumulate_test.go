@@ -161,7 +161,7 @@ func TestWindowLocalAtomicsOfAnyAddress(t *testing.T) {
 // The same for elements of 4 bytes that do not begin at a multiple of 8. Another goroutine of each rank calls.
 var localAtomicsOfAnyAddress = body("local atomics of any address", func(_ context.Context,
 	world *mpi.Comm) error {
-	const steps = 5_000
+	const steps = 1_500
 	shared, err := mpi.Alloc[int32](2)
 	if err != nil {
 		return err

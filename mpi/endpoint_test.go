@@ -24,10 +24,13 @@ import (
 )
 
 // onEndpoints runs a test on every fabric with ranks that poll and ranks that share their cores, each with
-// several endpoints.
+// several endpoints. In short, those of one fabric poll, on which differs from test to test.
 func onEndpoints(t *testing.T, test func(t *testing.T, env ...string)) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for name, cores := range map[string]string{"polling": "1", "sharing": "0"} {
+			if !atLength() && (name == "polling") == (fabric == "WEFT_FABRIC=tcp" == (len(t.Name())%2 == 0)) {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				test(t, fabric, "WEFT_ENDPOINTS=4", "WEFT_CORES_PER_RANK="+cores)
 			})

@@ -29,7 +29,11 @@ func randomReductions(less int) string {
 // TestReproducible_SameBitsOnAnyNumberOfRanks compares with sums of unlimited precision, which know of no
 // ranks: so the bits are the same on all numbers of ranks, fabrics and by all algorithms.
 func TestReproducible_SameBitsOnAnyNumberOfRanks(t *testing.T) {
-	for _, n := range []int{1, 2, 5, 8} {
+	sizes := []int{1, 2, 5, 8}
+	if atLength() {
+		sizes = append(sizes, 3, 16)
+	}
+	for _, n := range sizes {
 		t.Run(fmt.Sprint("shm/", n), func(t *testing.T) {
 			together(t, n, reproducible, "WEFT_FABRIC=shm", randomReductions(2000))
 		})

@@ -266,7 +266,7 @@ var freedGoesBack = body("freed goes back", func(_ context.Context, _ *mpi.Comm)
 	if err != nil {
 		return err
 	}
-	for range 16 {
+	for range 3 {
 		buf, err := mpi.Alloc[byte](64 << 20)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 // no buffer changes after its request has ended; nothing is left at the end. The environment variable
 // CANCEL_MESSAGES asks for another number of messages, such as 100000.
 func TestCancelMixture(t *testing.T) {
-	messages := cmp.Or(os.Getenv("CANCEL_MESSAGES"), fmt.Sprint(fewer(1000, 500)))
+	messages := cmp.Or(os.Getenv("CANCEL_MESSAGES"), fmt.Sprint(fewer(1000, 300)))
 	onWires(t, func(t *testing.T, wire []string) {
 		together(t, 4, cancelMixtureBody, append([]string{"CANCEL_MESSAGES=" + messages}, wire...)...)
 	})

@@ -23,21 +23,21 @@ import (
 // forcedAlgorithms are how many turns it takes to force every algorithm of the operation that has the most.
 const forcedAlgorithms = 10
 
-// TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks: on all
-// numbers of ranks, and with 1 MiB, if WEFT_TEST_FORCED is set. Under the race detector a third of them is
-// enough over TCP, where the schedules are the same. The suite of package coll runs them on more
-// ranks and lengths, in simulation.
+// TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks. A third of
+// them is enough over TCP in short, as the schedules are those of shared memory. If WEFT_TEST_FORCED is "all", which
+// takes long, it is on all numbers of ranks, and with 1 MiB. The suite of package coll runs them on more ranks and
+// lengths, in simulation.
 func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	for _, o := range coll.Operations() {
 		require.LessOrEqual(t, len(coll.Algorithms(o)), forcedAlgorithms)
 	}
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for turn := range forcedAlgorithms {
-			if raceDetector && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
+			if !atLength() && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
 				continue
 			}
 			sizes := []int{[]int{2, 4, 5}[turn%3]}
-			if os.Getenv("WEFT_TEST_FORCED") != "" {
+			if forceAll() {
 				sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31}
 			}
 			choices := "WEFT_COLL="
@@ -54,18 +54,20 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	})
 }
 
+func forceAll() bool { return os.Getenv("WEFT_TEST_FORCED") == "all" }
+
 // forcedForms runs every collective, with an operator that does not commute and with one that does, and then
 // on several communicators from several goroutines at once.
 var forcedForms = body("forcedForms", func(_ context.Context, world *mpi.Comm) error {
 	size := world.Size()
 	counts := []int{0, 1, size - 1, size + 1, 97}
-	if os.Getenv("WEFT_TEST_FORCED") != "" {
+	if forceAll() {
 		const elements = 1 << 20 / 16
 		counts = append(counts, elements/size) // 1 MiB of all blocks together
 	}
 	for _, n := range counts {
 		roots := []int{0, size / 2, size - 1}
-		if n != 97 && os.Getenv("WEFT_TEST_FORCED") == "" {
+		if n != 97 && !forceAll() {
 			roots = roots[n%2:][:1]
 		}
 		for _, root := range slices.Compact(roots) {

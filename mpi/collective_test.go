@@ -11,7 +11,7 @@ import (
 // TestCollectives compares each collective with what it is defined as, for worlds of several sizes, roots and
 // lengths.
 func TestCollectives(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 4, 7} {
+	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { anywhere(t, n, collectives) })
 	}
 }

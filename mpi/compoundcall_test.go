@@ -1,6 +1,7 @@
 package mpi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,7 @@ const setupRoundsVariable = "MPI_TEST_SETUP_ROUNDS"
 // Contexts end at a random moment of Dup, Split, Create and CreateGroup, at each rank another. The next
 // collective on the parent is in step.
 func TestSetupIsInStepAfterContextsEnd(t *testing.T) {
-	rounds := os.Getenv(setupRoundsVariable) // for long runs by hand
-	if rounds == "" {
-		rounds = "100"
-	}
+	rounds := cmp.Or(os.Getenv(setupRoundsVariable), "50") // more for long runs by hand
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for _, n := range []int{2, 4} {
 			for _, cores := range []string{"", "0"} {

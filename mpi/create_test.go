@@ -13,7 +13,14 @@ import (
 // atSizes runs a body at several numbers of ranks, over every fabric.
 func atSizes(t *testing.T, name string, env ...string) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
-		for _, n := range []int{1, 2, 4, 7} {
+		sizes := []int{1, 2, 5}
+		switch {
+		case atLength():
+			sizes = []int{1, 2, 4, 7}
+		case fabric == "WEFT_FABRIC=tcp":
+			sizes = []int{4}
+		}
+		for _, n := range sizes {
 			t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, name, append(env, fabric)...) })
 		}
 	})

@@ -33,7 +33,7 @@ func TestEndpoint_FailureIsOfAll(t *testing.T) {
 }
 
 var endpointsLose = body("endpoints-lose", func(_ context.Context, world *mpi.Comm) error {
-	const victim, comms = 3, 8
+	const victim, comms = 3, 4
 	list, err := dups(world, comms)
 	if err != nil {
 		return err

@@ -97,6 +97,9 @@ func TestUnderHydra_Survives(t *testing.T) {
 		{"AllreduceShort", "1"}, {"Shrink", "0"}, {"RingLong", "3,0"}, {"Allreduce", "1,2"},
 	} {
 		onFabrics(t, func(t *testing.T, fabric string) {
+			if !atLength() && i%2 == 0 == (fabric == "WEFT_FABRIC=tcp") {
+				return // the other half of the calls has this one
+			}
 			left := 4 - len(victimsOf(c.victims))
 			out, err := bodyUnderHydra(t, survives, []string{"WEFT_SURVIVE=1", fabric, "SURVIVE_CALL=" + c.call,
 				"SURVIVE_VICTIMS=" + c.victims, fmt.Sprint("SURVIVE_SEED=", 6*i+1)},

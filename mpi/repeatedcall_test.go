@@ -12,7 +12,9 @@ import (
 )
 
 func TestRepeatedCalls(t *testing.T) {
-	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 3, repeatedCalls, fabric) })
+	fabricsInTurn(t, func(t *testing.T, fabric string) {
+		together(t, 3, repeatedCalls, fabric, fmt.Sprint("CALLS=", fewer(3000, 1000)))
+	})
 }
 
 // Short collectives of all kinds, each repeated a few times in a random order that is the same at all ranks:
@@ -23,7 +25,7 @@ var repeatedCalls = body("repeated calls", func(ctx context.Context, world *mpi.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	within := world.WithContext(ctx)
-	for call := range 3000 {
+	for call := range number("CALLS") {
 		c := []*mpi.Comm{world, world, within}[rng.IntN(3)]
 		kind, n, root := rng.IntN(8), rng.IntN(3), rng.IntN(c.Size())
 		for again := range 1 + rng.IntN(3) {

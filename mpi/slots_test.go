@@ -2,7 +2,6 @@ package mpi_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -20,18 +19,13 @@ var everyKind = []struct {
 }
 
 // TestEveryKindOfCall_InSmallSlots runs every kind of call where the slots of a ring are small: no message of
-// weft's own needs larger ones. Where only the slots of the first phase are, the kinds take turns, unless
-// WEFT_TEST_FORCED is set.
+// weft's own needs larger ones. In short, the kinds take turns.
 func TestEveryKindOfCall_InSmallSlots(t *testing.T) {
 	t.Parallel()
 	for turn, env := range [][]string{{"WEFT_PHASES=100"}, {"WEFT_PHASES=200,1000"}, {"WEFT_PHASES=640,16384"},
 		{"WEFT_PHASES=100,4000", "WEFT_KEEP_SMALL=1"}} {
 		for i, k := range everyKind {
-			takesTurn := turn == 0 || i%3 == turn-1
-			if raceDetector {
-				takesTurn = i%4 == turn
-			}
-			if !takesTurn && os.Getenv("WEFT_TEST_FORCED") == "" {
+			if i%4 != turn && !atLength() {
 				continue
 			}
 			t.Run(env[0]+" "+k.body, func(t *testing.T) {

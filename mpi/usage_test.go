@@ -285,11 +285,7 @@ var killedBody = body("killed", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestManyRanks(t *testing.T) {
-	n := 64
-	if raceDetector {
-		n = 16
-	}
-	ranks(t, n, manyRanks)
+	ranks(t, fewer(64, 16), manyRanks)
 }
 
 var manyRanks = body("many ranks", func(_ context.Context, world *mpi.Comm) error {
@@ -368,7 +364,7 @@ var finalizeDuringReceive = launchertest.Body("Finalize during a receive", func(
 // A program that calls Finalize while a goroutine of it receives is wrong. The receive fails, and no more.
 func TestFinalize_EndsTheReceiveOfAnotherGoroutine(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for range 5 {
+		for range fewer(5, 2) {
 			ranks(t, 2, finalizeDuringReceive, fabric)
 			// with messages that Finalize sends
 			ranks(t, 2, finalizeDuringReceive, fabric, "WEFT_CHECK=1")

@@ -50,7 +50,7 @@ var values = body("values", func(_ context.Context, world *mpi.Comm) error {
 		func() error {
 			return carry(world, me, func(i int) fixed { return fixed{int8(i), [3]float64{1, 2, float64(i)}} })
 		},
-		func() error { return carry(world, me, func(i int) string { return strings.Repeat("x", 20_000*i) }) },
+		func() error { return carry(world, me, func(i int) string { return strings.Repeat("x", 10_000*i) }) },
 		func() error { return carry(world, me, newParticle) },
 		func() error {
 			return carry(world, me, func(i int) map[string][]int {
@@ -62,7 +62,7 @@ var values = body("values", func(_ context.Context, world *mpi.Comm) error {
 			return carry(world, me, func(i int) []string { return slices.Repeat([]string{"s"}, i+1) })
 		},
 		func() error { return carry(world, me, func(i int) *big.Int { return big.NewInt(int64(i)) }) },
-		func() error { return carry(world, me, func(i int) []float64 { return make([]float64, 5_000*i) }) },
+		func() error { return carry(world, me, func(i int) []float64 { return make([]float64, 2_000*i) }) },
 		func() error { return carry(world, me, func(i int) []fixed { return make([]fixed, i+1) }) },
 		func() error { return carry(world, me, func(i int) []byte { return make([]byte, i) }) },
 		func() error { return reduceValues(world) },

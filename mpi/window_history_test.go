@@ -28,9 +28,9 @@ func TestWindowHistories(t *testing.T) {
 		"tcp with lanes": {"WEFT_FABRIC=tcp", "WEFT_LANES=3"},
 		"tcp with tls":   {"WEFT_FABRIC=tcp", "WEFT_TLS=on"},
 	} {
-		operations := fewer(3000, 2000)
+		operations := 1000
 		if name == "shm" {
-			operations *= fewer(10, 4) // which overlap less
+			operations *= 4 // which overlap less
 		}
 		env = append(env, historyVariable+"="+cmp.Or(os.Getenv(historyVariable), strconv.Itoa(operations)))
 		t.Run(name, func(t *testing.T) { together(t, 3, windowHistories, env...) })

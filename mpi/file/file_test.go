@@ -200,7 +200,7 @@ func move[T comparable](c *mpi.Comm, name string, seed uint64, at content[T]) er
 }
 
 // seeds is how many random files each number of ranks writes. With WEFT_TEST_FILES=1200, the numbers of ranks
-// from 1 to 9 make more than 10,000 together.
+// from 1 to 9, which are tried only then, make more than 10,000 together.
 func seeds() int {
 	if n, err := strconv.Atoi(os.Getenv("WEFT_TEST_FILES")); err == nil {
 		return n
@@ -288,7 +288,11 @@ func longParts(c *mpi.Comm, name string) error {
 // A file does not depend on how many ranks write it, on how many hosts, or who aggregates.
 func TestAFileIsTheSameOnAnyNumberOfRanks(t *testing.T) {
 	var want [sha256.Size]byte
-	for n := 1; n <= 9; n++ {
+	numbers := []int{1, 2, 7}
+	if os.Getenv("WEFT_TEST_FILES") != "" {
+		numbers = []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	}
+	for _, n := range numbers {
 		dir := t.TempDir()
 		ranks(t, n, patterns, dir, fmt.Sprint("FILE_HOSTS=", (n+2)/3))
 		all := sha256.New()

@@ -274,7 +274,7 @@ func relayed(_ context.Context, world *mpi.Comm) error {
 	return mpi.Send(world, []int{1}, 0, 0)
 }
 
-var whole = flag.Bool("whole", false, "explore programs with up to 10,000 matchings too")
+var whole = flag.Bool("whole", false, "explore programs with 41 to 10,000 matchings too")
 
 func factorial(n int) int {
 	if n < 2 {
@@ -336,7 +336,7 @@ func TestExplore(t *testing.T) {
 		{"a farm of twelve", 3, farm(14), farmings(2, 14-2)},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			if p.want > 100 && (testing.Short() || !*whole) {
+			if p.want > 40 && !*whole {
 				t.Skip("-whole runs it")
 			}
 			found := mpitest.Explore(t, p.ranks, p.body)

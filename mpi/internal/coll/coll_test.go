@@ -9,20 +9,25 @@ import (
 )
 
 // sizes are all small ones and a sample of larger ones: powers of two, their neighbors, primes.
-func sizes() []int {
-	var s []int
-	for size := 1; size <= 33; size++ {
-		s = append(s, size)
+func sizes() (s []int) {
+	small := 17
+	if *whole {
+		small = 33
 	}
-	return append(s, 48, 64, 65, 97)
+	for size := range small {
+		s = append(s, size+1)
+	}
+	if *whole {
+		return append(s, 48, 64, 65, 97)
+	}
+	return append(s, 31, 32, 33, 48, 97)
 }
 
 // roots are all of a small size, and the telling ones of a larger.
-func roots(size int) []int {
-	if size > 33 {
+func roots(size int) (r []int) {
+	if size > 33 || size > 9 && !*whole {
 		return []int{0, 1, size / 2, size - 1}
 	}
-	var r []int
 	for root := range size {
 		r = append(r, root)
 	}

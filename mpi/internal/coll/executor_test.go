@@ -44,9 +44,9 @@ type process struct {
 
 // message is a send and a receive that belong together: the n-th of each between two ranks.
 type message struct {
+	of       Kind // the end that is posted first
 	from, to int
 	src, dst []byte // nil until posted
-	posted   int    // ends that are posted
 	early    []byte // the bytes as they were at the send, if it completed at once
 	eager    bool
 }
@@ -60,9 +60,7 @@ type world struct {
 	eager     int // the share of sends that complete at once, in halves
 	op        operator
 	processes []process
-	sent      map[[2]int]int // messages so far for each pair of ranks
-	received  map[[2]int]int
-	messages  map[[3]int]*message // by pair and number
+	half      map[int][]*message // those of which one end is posted, by from · ranks + to
 	ready     []event
 }
 
@@ -111,7 +109,7 @@ func (s Step) String() string {
 func (j job) run(seed uint64) ([][]byte, error) {
 	w := &world{
 		r: rand.New(rand.NewPCG(seed, 7)), eager: int(seed % 3), op: j.op, processes: make([]process, j.size),
-		sent: map[[2]int]int{}, received: map[[2]int]int{}, messages: map[[3]int]*message{},
+		half: map[int][]*message{},
 	}
 	for rank := range w.processes {
 		p := &w.processes[rank]
@@ -157,9 +155,11 @@ func (j job) run(seed uint64) ([][]byte, error) {
 			return nil, err
 		}
 	}
-	for k, m := range w.messages {
-		return nil, fmt.Errorf("message %d from %d to %d: only one end was posted (%d bytes to send, %d to receive)",
-			k[2], m.from, m.to, len(m.src), len(m.dst))
+	for _, half := range w.half {
+		for _, m := range half {
+			return nil, fmt.Errorf("from %d to %d: only one end was posted (%d bytes to send, %d to receive)",
+				m.from, m.to, len(m.src), len(m.dst))
+		}
 	}
 	outputs := make([][]byte, j.size)
 	for rank := range w.processes {
@@ -224,13 +224,19 @@ func (p *process) inspect(steps []Step, elemSize int) error {
 	if len(steps) == 0 {
 		return fmt.Errorf("no steps")
 	}
-	stage := Recv
-	rank := map[Kind]int{Recv: 0, Send: 1, Copy: 2, ReduceLeft: 2, ReduceRight: 2, Pull: 2, Push: 2, Publish: 2, Combine: 2}
+	last := 0
 	for i, s := range steps {
-		if rank[s.Kind] < rank[stage] {
+		stage := 2
+		switch s.Kind {
+		case Recv:
+			stage = 0
+		case Send:
+			stage = 1
+		}
+		if stage < last {
 			return fmt.Errorf("%v comes too late", s)
 		}
-		stage = s.Kind
+		last = stage
 		spans := []Span{s.Src, s.Dst}
 		switch s.Kind {
 		case Send, Push:
@@ -312,14 +318,15 @@ func (w *world) start(p *process) error {
 		case Recv:
 			w.spoil(p.bytes(s.Dst))
 			p.pending++
-			m, err := w.end(w.received, s.Peer, p.rank)
+			m, both, err := w.end(Recv, s.Peer, p.rank)
 			if err != nil {
 				return err
 			}
-			m.dst = p.bytes(s.Dst)
-			w.posted(m)
+			if m.dst = p.bytes(s.Dst); both {
+				w.ready = append(w.ready, event{transfer: m})
+			}
 		case Send:
-			m, err := w.end(w.sent, p.rank, s.Peer)
+			m, both, err := w.end(Send, p.rank, s.Peer)
 			if err != nil {
 				return err
 			}
@@ -329,7 +336,9 @@ func (w *world) start(p *process) error {
 			} else {
 				p.pending++
 			}
-			w.posted(m)
+			if both {
+				w.ready = append(w.ready, event{transfer: m})
+			}
 		}
 	}
 	w.settle(p)
@@ -346,29 +355,20 @@ func (w *world) finish(p *process) {
 	}
 }
 
-// end finds the message of which one end is being posted.
-func (w *world) end(counts map[[2]int]int, from, to int) (*message, error) {
+// end finds the message of which one end is being posted, and tells whether the other one was.
+func (w *world) end(of Kind, from, to int) (m *message, both bool, err error) {
 	if from >= len(w.processes) || to >= len(w.processes) {
-		return nil, fmt.Errorf("from %d to %d: there are %d ranks", from, to, len(w.processes))
+		return nil, false, fmt.Errorf("from %d to %d: there are %d ranks", from, to, len(w.processes))
 	}
-	pair := [2]int{from, to}
-	number := counts[pair]
-	counts[pair]++
-	k := [3]int{from, to, number}
-	m := w.messages[k]
-	if m == nil {
-		m = &message{from: from, to: to}
-		w.messages[k] = m
-	} else {
-		delete(w.messages, k)
+	pair := from*len(w.processes) + to
+	half := w.half[pair]
+	if len(half) > 0 && half[0].of != of {
+		w.half[pair] = half[1:]
+		return half[0], true, nil
 	}
-	return m, nil
-}
-
-func (w *world) posted(m *message) {
-	if m.posted++; m.posted == 2 {
-		w.ready = append(w.ready, event{transfer: m})
-	}
+	m = &message{of: of, from: from, to: to}
+	w.half[pair] = append(half, m)
+	return m, false, nil
 }
 
 func (w *world) transfer(m *message) error {

@@ -114,9 +114,9 @@ func TestCancelWhileMessageIsFetched(t *testing.T) {
 func TestCancelRaces(t *testing.T) {
 	for name := range fabrics {
 		t.Run(name, func(t *testing.T) {
-			messages := 3000
-			if name[:3] == "sim" || testing.Short() {
-				messages = 500
+			messages := 500
+			if *whole && name[:3] != "sim" {
+				messages = 3000
 			}
 			w := world(t, fabrics[name](t, 3, 2))
 			cancelRaces(t, w, messages)

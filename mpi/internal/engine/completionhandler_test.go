@@ -34,7 +34,7 @@ func TestHandler_C1_RandomMixture(t *testing.T) {
 		require.False(t, t.Failed(), "seed %d", seed)
 	}
 	w := withHandlers(t, "tcp", 0, 3, Config{EagerLimit: 4000})
-	ranks(t, w, func(e *Engine) error { return mixture(e, 400, 300_000, 3) })
+	ranks(t, w, func(e *Engine) error { return mixture(e, often(400), 300_000, 3) })
 }
 
 // A rank whose owner calls nothing takes what it has been told of all the same.

@@ -14,7 +14,8 @@ import (
 // TestDirect_AnnouncedMessages are fetched by the receive that looks for them, if they are the ones that it
 // wants, have room, and can be copied at once; else by the receive that is posted then.
 func TestDirect_AnnouncedMessages(t *testing.T) {
-	const messages, maxBytes = 400, 1000
+	const maxBytes = 1000
+	messages := often(400)
 	w := worldOf(t, fabrics["sim"](t, 5, 2), Config{EagerLimit: 100, SpinTime: time.Second})
 	sent := make(chan error, 1)
 	go func() {

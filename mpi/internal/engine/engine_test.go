@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,16 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var whole = flag.Bool("whole", false, "everything that tests repeat at random, not a third of it")
+
+// often is how often a test repeats what it does at random: n times, if all is wanted.
+func often(n int) int {
+	if *whole {
+		return n
+	}
+	return (n + 2) / 3
+}
 
 // fabrics are the providers that every test of the engine runs on, each with Reads and without. The simulated
 // one moves bytes in small steps, so it gets fewer of them.

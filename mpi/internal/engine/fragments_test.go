@@ -39,7 +39,7 @@ func TestFragments(t *testing.T) {
 		"small ring kept":        {Channel: channel.Config{KeepSmall: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const rounds = 150
+			rounds := often(150)
 			w := throughRing(t, conf)
 			connected(t, w)
 			holds := len(conf.Channel.Phases) != 1 && conf.MaxUnexpectedBytes == 0

@@ -31,7 +31,7 @@ func TestMailboxes_AnyInterleaving(t *testing.T) {
 				require.NoError(t, err)
 				devices[i] = d
 			}
-			calls := 400
+			calls := often(400)
 			if n > 5 {
 				calls /= n
 			}

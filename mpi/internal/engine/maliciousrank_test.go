@@ -57,9 +57,7 @@ func sharedMemory() (transport.Device, error)    { return shm.New(shm.Options{})
 func TestMaliciousRank(t *testing.T) {
 	runs := *maliceRuns
 	if runs == 0 {
-		if runs = 7; testing.Short() {
-			runs = 4
-		}
+		runs = often(7)
 	}
 	for name, malice := range malices {
 		t.Run(name, func(t *testing.T) {

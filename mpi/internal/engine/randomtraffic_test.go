@@ -16,7 +16,7 @@ import (
 // overtake one another.
 func TestRandomMixture(t *testing.T) {
 	onEach(t, 4, func(t *testing.T, w []*Engine) {
-		messages, largest := 1500, 300_000
+		messages, largest := often(1500), 300_000
 		if simulated(w) {
 			messages, largest = 100, 5_000
 		}
@@ -29,7 +29,7 @@ func TestRandomMixture(t *testing.T) {
 			requireGranted(t, w, without || !w[0].fabrics[0].Device.Query().DirectCopies)
 		}
 	})
-	for seed := range uint64(20) { // each has a schedule and an order of placement of its own
+	for seed := range uint64(often(20)) { // each has a schedule and an order of placement of its own
 		w := world(t, fabrics["sim"](t, seed, 3))
 		ranks(t, w, func(e *Engine) error { return mixture(e, 60, 5_000, seed) })
 		if t.Failed() {
@@ -41,7 +41,7 @@ func TestRandomMixture(t *testing.T) {
 // TestRandomMixture_OfGrants has slots so small that most messages are announced, and written by their
 // senders.
 func TestRandomMixture_OfGrants(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(often(10)) {
 		w := worldOf(t, fabrics["sim-granted"](t, seed, 3), Config{EagerLimit: 100})
 		ranks(t, w, func(e *Engine) error { return mixture(e, 60, 5_000, seed) })
 		requireGranted(t, w, true)
@@ -52,11 +52,11 @@ func TestRandomMixture_OfGrants(t *testing.T) {
 	for how, granted := range map[Rendezvous]bool{RendezvousAuto: true, RendezvousRead: false,
 		RendezvousWrite: true} {
 		w := worldOf(t, fabrics["tcp"](t, 1, 3), Config{EagerLimit: 100, Rendezvous: how})
-		ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
+		ranks(t, w, func(e *Engine) error { return mixture(e, often(500), 50_000, 7) })
 		requireGranted(t, w, granted)
 	}
 	w := worldOf(t, shmDevices(t, 3, shm.Options{}), Config{EagerLimit: 100})
-	ranks(t, w, func(e *Engine) error { return mixture(e, 500, 50_000, 7) })
+	ranks(t, w, func(e *Engine) error { return mixture(e, often(500), 50_000, 7) })
 	requireGranted(t, w, false)
 }
 

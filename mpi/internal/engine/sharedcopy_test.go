@@ -29,10 +29,10 @@ func shmDevices(t testing.TB, n int, o shm.Options) []transport.Device {
 // TestSharedCopies: long messages of every length, both ways at once, one by one and in windows, with and
 // without room for all of their bytes, come as they were sent; and a sender copies a part of them.
 func TestSharedCopies(t *testing.T) {
-	const rounds, window = 40, 6
+	const window = 6
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 	rng := rand.New(rand.NewPCG(1, 2))
-	var lengths [rounds][window]int
+	lengths := make([][window]int, often(40))
 	for i := range lengths {
 		for k := range lengths[i] {
 			lengths[i][k] = 60<<10 + rng.IntN(1<<(14+rng.IntN(9)))

@@ -75,10 +75,7 @@ func openDescriptors() int {
 
 // Over shared memory a rank has as many descriptors after contact with all others as after contact with one.
 func TestContactOverSharedMemoryLeavesNoDescriptor(t *testing.T) {
-	n := 40
-	if testing.Short() || raceDetector {
-		n = 12
-	}
+	const n = 12
 	r := launchertest.Run(t, launchertest.Ranks(n, contactsAll, "WEFT_FABRIC=shm"))
 	require.NoError(t, r.Failure, r.Err)
 	require.Equal(t, n, strings.Count(r.Out, "as many as before\n"), r.Out)

@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	maliceRuns = flag.Int("malice.runs", 0, "jobs of TestMaliciousRankOfAJob of each kind; 0: a few")
+	maliceRuns = flag.Int("malice.runs", 1, "jobs of TestMaliciousRankOfAJob of each kind")
 	maliceSeed = flag.Uint64("malice.seed", 1, "seed of the first of them")
 )
 
@@ -69,11 +69,6 @@ const (
 func TestMaliciousRankOfAJob(t *testing.T) {
 	t.Parallel()
 	runs := *maliceRuns
-	if runs == 0 {
-		if runs = 2; testing.Short() {
-			runs = 1
-		}
-	}
 	for name := range jobMalices {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

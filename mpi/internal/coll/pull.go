@@ -35,10 +35,9 @@ const (
 	// From these lengths on, two ranks with a CPU each share the work. In a Reduce the share is moved twice.
 	sharedBcastMin  = 64 << 10
 	sharedReduceMin = 128 << 10
-	// From these lengths of a rank's blocks on, messages are faster if ranks share CPUs, as a rank can then
+	// From this length of a rank's blocks on, messages are faster if ranks share CPUs, as a rank can then
 	// leave before the others have finished.
-	pullAlltoallLimit  = 256 << 10
-	pullAllgatherLimit = 512 << 10
+	pullBlocksLimit = 512 << 10
 	// pullChunk is the number of bytes of a vector that are read and then combined, in the cache, at a time.
 	pullChunk = 64 << 10
 
@@ -92,9 +91,9 @@ func suitsMessages(c *Call) bool {
 	}
 	switch c.Operation {
 	case OpAllgather:
-		return c.Size*c.bytes() >= pullAllgatherLimit
+		return c.Size*c.bytes() >= pullBlocksLimit
 	case OpAlltoall:
-		return c.bytes() <= eagerMax || c.Size*c.bytes() >= pullAlltoallLimit
+		return c.bytes() <= eagerMax || c.Size*c.bytes() >= pullBlocksLimit
 	}
 	return false
 }
@@ -466,7 +465,7 @@ func (c *Call) stagesBlocks(many bool) bool {
 	case c.Size == 2:
 		return c.bytes() <= c.StageByBoth
 	case c.sharesProcessors():
-		return true
+		return c.Operation != OpAlltoall // of which each block is read once
 	case many:
 		return c.bytes() <= stageBlockMany
 	}

@@ -345,11 +345,7 @@ func TestGrow_E3_E4_E5_E6_E7_E8_E9_E10_E11(t *testing.T) {
 			t.Parallel()
 			var all Stats
 			failures, corruptions := 0, 0
-			seeds := uint64(12)
-			if testing.Short() {
-				seeds = 5
-			}
-			for seed := range seeds {
+			for seed := range Seeds(12) {
 				both, ranks := grow(t, seed, sc)
 				sum(&all, both)
 				for _, g := range ranks {

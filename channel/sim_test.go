@@ -165,7 +165,7 @@ func (tr *traffic) receive() error {
 // TestSim_E12 sends both ways at once while every Write is placed in pieces and out of order.
 func TestSim_E12(t *testing.T) {
 	var reordered, parts int
-	for seed := range uint64(80) {
+	for seed := range channel.Seeds(80) {
 		c := runSim(t, seed, channel.Config{Phases: []int{192}}, 120)
 		reordered += c.Reordered
 		parts += c.Split
@@ -210,12 +210,8 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 // TestInline_E12 is the same traffic where Writes are placed at once, in the peer's memory or not, among
 // others that are posted.
 func TestInline_E12(t *testing.T) {
-	seeds := uint64(40)
-	if testing.Short() {
-		seeds = 8
-	}
 	for _, shared := range []bool{false, true} {
-		for seed := range seeds {
+		for seed := range channel.Seeds(40) {
 			p := channeltest.NewPair()
 			conf := channel.Config{Phases: []int{192}}
 			if seed%2 == 0 {

@@ -72,7 +72,7 @@ func openInline(t *testing.T, cfg channel.Config) *link {
 // and keeps account of every line.
 func TestWrap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 	short, crowded, placed, beside, narrow := 0, 0, 0, 0, 0
-	for seed := range uint64(160) {
+	for seed := range channel.Seeds(160) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		cfg := channel.Config{Phases: []int{100 + rng.IntN(1901)}, KeepSmall: seed%4 == 0,
 			BusyPolling: seed%4 == 1}

@@ -1,6 +1,7 @@
 package sharedcopy
 
 import (
+	"flag"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -10,10 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var whole = flag.Bool("whole", false, "run tests at their full length")
+
 // TestClaims_EveryPageIsOfOneEnd: in each of many turns, whatever the two ends do at the same time, every page
 // is claimed by one of them, and the helper claims none by what another turn says.
 func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
-	const turns = 3000
+	turns := uint32(600)
+	if *whole {
+		turns = 3000
+	}
 	c := In(aligned(Size))
 	claimed := make([]atomic.Uint32, pagesOf(MaxPart))
 	stop, byHelper := make(chan struct{}), 0

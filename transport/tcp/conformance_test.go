@@ -166,16 +166,12 @@ func reset(fd int) error {
 	return nil
 }
 
-// whole has tests run at length under the race detector too.
-var whole = flag.Bool("whole", false, "run whole tests under the race detector too")
+var whole = flag.Bool("whole", false, "run tests at their full length")
 
-// fewer says that tests run several times slower, and are to leave out what has the same goroutines again.
-func fewer() bool { return raced && !*whole }
-
-// onlyAtLength skips a run of the suite that has the same goroutines as another.
+// onlyAtLength skips a run of the suite each of whose options another run has, too.
 func onlyAtLength(t *testing.T) {
-	if fewer() {
-		t.Skip("other options have the same goroutines; -whole runs these too")
+	if !*whole {
+		t.Skip("other runs have these options between them; -whole runs this, too")
 	}
 }
 
@@ -200,6 +196,9 @@ func TestConformanceWithChecksumInNarrowSockets(t *testing.T) {
 // Encrypted writes that the socket takes in pieces, with checksums inside.
 func TestConformanceWithTLSInNarrowSockets(t *testing.T) {
 	t.Parallel()
+	if raced { // lanes have the same goroutines
+		onlyAtLength(t)
+	}
 	verbstest.Run(t, provider{options: Options{TLS: true, Checksum: ChecksumAlways}, narrow: true})
 }
 

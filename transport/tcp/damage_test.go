@@ -358,7 +358,7 @@ func (st *stage) noticed(t *testing.T, direction, bit int) (told bool) {
 // Every bit of a session with checksums, flipped by itself.
 func TestDamage_EveryBitOfASessionIsNoticed(t *testing.T) {
 	step := 1
-	if fewer() {
+	if !*whole {
 		step = 11
 	}
 	st := newStage(t, smallScene, true)
@@ -394,7 +394,7 @@ func TestDamage_LargeFrames(t *testing.T) {
 			bits = append(bits, random.IntN(n*8))
 		}
 		for i, bit := range bits {
-			if bit < n*8 && (!fewer() || i%8 == 0) {
+			if bit < n*8 && (*whole || i%8 == 0) {
 				st.noticed(t, direction, bit)
 			}
 		}
@@ -424,7 +424,7 @@ func (st *stage) frames(t *testing.T, direction int) (list []extent) {
 // was delivered is right.
 func TestDamage_C5_CutAfterEveryByte(t *testing.T) {
 	step := 1
-	if fewer() {
+	if raced && !*whole {
 		step = 5
 	}
 	for _, checked := range []bool{false, true} {

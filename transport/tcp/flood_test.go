@@ -106,7 +106,7 @@ func TestUnauthenticated_CrowdKeepsNobodyOut(t *testing.T) {
 		}
 		require.Eventually(t, full, patience, time.Millisecond)
 		rounds := 3
-		if fewer() {
+		if !*whole {
 			rounds = 1
 		}
 		for round := range rounds {
@@ -184,7 +184,7 @@ func TestUnauthenticated_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
 		require.Eventually(t, func() bool { n, _ := away.counted(); return n > callers }, patience,
 			time.Millisecond)
 		rounds := 3
-		if fewer() {
+		if !*whole {
 			rounds = 1
 		}
 		for round := range rounds {
@@ -297,7 +297,7 @@ func used(t *testing.T) usage {
 func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
 	const atOnce = 256
 	callers := 10_000
-	if fewer() {
+	if !*whole {
 		callers /= 4
 	}
 	kinds := []func(r *raw){

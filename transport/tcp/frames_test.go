@@ -397,7 +397,7 @@ func (s *script) breaks(b []byte, from int) []byte {
 // or ends with an error that names the peer. The frames after the first that is wrong are not counted.
 func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 	want := 1_000_000
-	if fewer() {
+	if !*whole {
 		want /= 10
 	}
 	leaksNone(t, func(t *testing.T) {

@@ -168,7 +168,7 @@ func TestLanes_HostilePeers(t *testing.T) {
 	g := newGround(t)
 	g.lanes = 3
 	rounds, frames, ended := 3000, 0, map[transport.State]int{}
-	if fewer() {
+	if !*whole {
 		rounds /= 10
 	}
 	for round := range rounds {

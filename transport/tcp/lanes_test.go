@@ -320,7 +320,7 @@ func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
 // late. Every cut strikes: both ends lose that lane.
 func TestLanes_H5_AThousandCuts(t *testing.T) {
 	total, each := 0, 200
-	if fewer() {
+	if !*whole {
 		each = 40
 	}
 	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4},

@@ -201,7 +201,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 	lengths, startup := p.lengths(), startupLengths()
 	random := rand.New(rand.NewPCG(3, 4))
 	rounds := 400
-	if fewer() {
+	if !*whole {
 		rounds = 60
 	}
 	stopped := 0
@@ -238,7 +238,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 func TestProxy_C5_CutConnections(t *testing.T) {
 	p := newProxied(t, smallScene, ChecksumAlways)
 	step := 7
-	if fewer() {
+	if !*whole {
 		step = 71
 	}
 	startup := startupLengths()

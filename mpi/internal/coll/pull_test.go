@@ -81,7 +81,8 @@ func TestChoicesOfRanksThatShareProcessors(t *testing.T) {
 		{OpAllreduce, 16 << 10, doublingName}, {OpAllreduce, 32 << 10, pullName},
 		{OpAllgather, 16 << 10, directName}, {OpAllgather, 32 << 10, pullName},
 		{OpAllgather, 128 << 10, directName},
-		{OpAlltoall, 16 << 10, directName}, {OpAlltoall, 32 << 10, pullName}, {OpAlltoall, 64 << 10, "scattered"},
+		{OpAlltoall, 16 << 10, directName}, {OpAlltoall, 32 << 10, pullName},
+		{OpAlltoall, 64 << 10, pullName}, {OpAlltoall, 128 << 10, "scattered"},
 	} {
 		c := Call{Operation: x.o, Size: 4, Count: x.bytes / 8, ElemSize: 8, Commutative: true, Fabric: Shared,
 			Processors: 2, Mailbox: 22 << 10, Pull: true}

@@ -20,8 +20,8 @@ import (
 )
 
 // TestMailboxes_AnyInterleaving: random collectives on several communicators at once, whose ranks come early
-// or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the calls of one
-// communicator pass 32 bits.
+// or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the exchanges of two
+// communicators pass 31 and 32 bits.
 func TestMailboxes_AnyInterleaving(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -56,8 +56,8 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 	if ready, err := m.Prepare(nil); err != nil || !ready {
 		return fmt.Errorf("no mailboxes: %v", err)
 	}
-	if communicator == 0 {
-		m.passNumbers(1<<32 - 100)
+	if communicator < 2 {
+		m.passNumbers(1<<(31+communicator) - 10)
 	}
 	alike, own := rand.New(rand.NewPCG(1, uint64(context))), rand.New(rand.NewPCG(2, uint64(e.rank)))
 	for call := range calls {
@@ -70,6 +70,9 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 		case 1, 2, 3:
 			runtime.Gosched()
 		}
+	}
+	if end := uint64(1) << (31 + communicator); communicator < 2 && m.exchange < end+10 {
+		return fmt.Errorf("communicator %d: the numbers end at %d", communicator, m.exchange)
 	}
 	e.MailboxCalls.Release(m)
 	return nil

@@ -97,6 +97,7 @@ func (mc *MailboxCalls) passOverLocked(c *Collective, m *Mailboxes) {
 	mc.e.mu.assertHeld()
 	if left := c.Schedule.Rounds() - c.round; left > 0 {
 		m.exchange += uint64(left)
+		m.clearOldFlagsLocked()
 		mc.giveUpLocked(m)
 	}
 }
@@ -121,8 +122,11 @@ func (mc *MailboxCalls) exchange(c *Collective, m *Mailboxes) error {
 		e.mu.Unlock()
 		return err
 	}
-	if m.exchange%mailboxExchangesPerPass == 0 && !e.completionHandler.active() {
-		e.progress.poll()
+	if m.exchange%mailboxExchangesPerPass == 0 {
+		m.clearOldFlagsLocked()
+		if !e.completionHandler.active() {
+			e.progress.poll()
+		}
 	}
 	done := mc.lookLocked(c)
 	if !done {
@@ -176,11 +180,11 @@ func (mc *MailboxCalls) lookLocked(c *Collective) bool {
 	if m.exchange >= m.fetch.due {
 		m.timeLookLocked(word)
 	}
-	exchange := uint32(m.exchange)
+	number := mailboxNumber(m.exchange)
 	looks := min(mailboxLooks, e.waiting.maxLooks)
 	for look := 1; look < looks && !e.mu.wanted(); look++ {
 		check := look%looksPerCheck == 0
-		if check || room || uint32(atomic.LoadUint64(word)) == exchange {
+		if check || room || uint32(atomic.LoadUint64(word)) == number {
 			if mc.advanceLocked(c, check) {
 				return true
 			}

@@ -40,6 +40,7 @@ type Mailboxes struct {
 	fabric   *fabric // of memory
 	exchange uint64  // number of the latest exchange
 	done     uint64  // number of the latest exchange whose slots this rank no longer reads
+	cleared  uint64  // number of the exchange of the latest clearOldFlagsLocked
 
 	state    mailboxState
 	setup    *Collective // under way in mailboxesAgreeing and mailboxesTesting
@@ -170,10 +171,44 @@ func (m *Mailboxes) slotEnd(exchange uint64) int {
 	return mailboxLine + int(exchange&uint64(m.depth-1)+1)*m.slot
 }
 
-// mailboxFlag returns the flag of a message. The bits of the exchange's number repeat only long after the
-// slot was overwritten.
+// mailboxFlag returns the flag of a message.
 func mailboxFlag(exchange uint64, tag int) uint64 {
-	return uint64(uint32(tag))<<32 | exchange&(1<<32-1)
+	return uint64(uint32(tag))<<32 | uint64(mailboxNumber(exchange))
+}
+
+const mailboxNumberEnd = 1 << 31
+
+// mailboxNumber returns the number of an exchange in a flag: its low 31 bits, and one that a slot which was
+// never written does not have.
+func mailboxNumber(exchange uint64) uint32 { return uint32(exchange) | mailboxNumberEnd }
+
+// mailboxFlagsKept is the distance between exchanges, a quarter of that at which the numbers in flags repeat,
+// after which a rank clears old flags: a slot may not be written for long.
+const mailboxFlagsKept = mailboxNumberEnd / 4
+
+// clearOldFlagsLocked clears the flags of exchanges long ago, unless it has done so recently. A peer may be
+// writing its next message into such a slot.
+func (m *Mailboxes) clearOldFlagsLocked() {
+	m.e.mu.assertHeld()
+	if m.exchange-m.cleared <= mailboxFlagsKept {
+		return
+	}
+	m.cleared = m.exchange
+	for rank := range m.peers {
+		b := &m.peers[rank]
+		if b.in == nil {
+			continue
+		}
+		for slot := range uint64(m.depth) {
+			word := wordAt(b.in, m.slotEnd(slot))
+			flag := atomic.LoadUint64(word)
+			// The messages of the next exchanges may have arrived, and those of the current call are in use.
+			age := uint32(m.exchange) - uint32(flag)
+			if (age+mailboxFlagsKept)%mailboxNumberEnd > 2*mailboxFlagsKept {
+				atomic.CompareAndSwapUint64(word, flag, 0)
+			}
+		}
+	}
 }
 
 // The tag of a message in a mailbox has fewer bits of the call's number, since the flag has the exchange's,
@@ -223,6 +258,7 @@ func (m *Mailboxes) countSkippedLocked() {
 	m.exchange += m.skipped[m.access]
 	m.done = m.exchange
 	m.skipped = [accesses]uint64{}
+	m.clearOldFlagsLocked()
 }
 
 // putLocked writes a message of the current exchange into its slot at a rank, if that is free and the
@@ -296,7 +332,7 @@ func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, o
 	m.e.mu.assertHeld()
 	end := m.slotEnd(m.exchange)
 	flag = atomic.LoadUint64(wordAt(b.in, end))
-	if uint32(flag) != uint32(m.exchange) {
+	if uint32(flag) != mailboxNumber(m.exchange) {
 		return 0, nil, false
 	}
 	at := end - messageBytes(n)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,8 +21,8 @@ import (
 )
 
 // TestMailboxes_AnyInterleaving: random collectives on several communicators at once, whose ranks come early
-// or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the calls of one
-// communicator pass 32 bits.
+// or late, of lengths that go through mailboxes, by messages and by pulling. The numbers of the exchanges of two
+// communicators pass 31 and 32 bits.
 func TestMailboxes_AnyInterleaving(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -56,8 +57,8 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 	if ready, err := m.Prepare(nil); err != nil || !ready {
 		return fmt.Errorf("no mailboxes: %v", err)
 	}
-	if communicator == 0 {
-		m.passNumbers(1<<32 - 100)
+	if communicator < 2 {
+		m.passNumbers(1<<(31+communicator) - 4) // fewer than slots, so that one was never written
 	}
 	alike, own := rand.New(rand.NewPCG(1, uint64(context))), rand.New(rand.NewPCG(2, uint64(e.rank)))
 	for call := range calls {
@@ -71,6 +72,9 @@ func randomCollectives(e *Engine, n, communicator, calls int) error {
 			runtime.Gosched()
 		}
 	}
+	if end := uint64(1) << (31 + communicator); communicator < 2 && m.exchange < end+10 {
+		return fmt.Errorf("communicator %d: the numbers end at %d", communicator, m.exchange)
+	}
 	e.MailboxCalls.Release(m)
 	return nil
 }
@@ -83,6 +87,70 @@ func (m *Mailboxes) passNumbers(calls uint64) {
 	for i := range m.peers {
 		b := &m.peers[i]
 		b.acked, b.ackSent, b.ackWritten = calls, calls, calls
+	}
+}
+
+// TestMailboxes_OldMessagesAreNotTaken: a slot that was last written when the numbers in flags were the same
+// has no message, whether this rank has executed, skipped or given up the calls since. Messages of the next
+// exchanges and of the latest stay.
+func TestMailboxes_OldMessagesAreNotTaken(t *testing.T) {
+	const pass = 1 << 28 // exchanges
+	for name, goOn := range map[string]func(m *Mailboxes) error{
+		"executed": func(m *Mailboxes) error {
+			m.exchange += pass - 1
+			return m.e.MailboxCalls.exchange(&Collective{}, m)
+		},
+		"skipped": func(m *Mailboxes) error {
+			var rounds Rounds
+			rounds[m.access] = pass
+			m.Skip(rounds)
+			return nil
+		},
+		"given up": func(m *Mailboxes) error {
+			m.e.MailboxCalls.passOver(&Collective{round: -pass}, m)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withMailboxes(t, func(e *Engine, m *Mailboxes) error {
+				b := &m.peers[1-e.rank]
+				arrives := func(exchange uint64) {
+					atomic.StoreUint64(wordAt(b.in, m.slotEnd(exchange)), mailboxFlag(exchange, 0))
+				}
+				for i := range uint64(m.depth) {
+					arrives(m.exchange + 1 + i)
+				}
+				for range mailboxNumberEnd / pass {
+					if err := goOn(m); err != nil {
+						return err
+					}
+				}
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				now := m.exchange
+				taken := func(exchange uint64) bool {
+					m.exchange = exchange
+					_, _, ok := m.getLocked(b, 0)
+					return ok
+				}
+				for i := range uint64(m.depth) {
+					if taken(now + 1 + i) {
+						return fmt.Errorf("a message of exchange %d is taken in exchange %d", 1+i, now+1+i)
+					}
+				}
+				for i := range uint64(m.depth) {
+					arrives(now - 1 + i)
+				}
+				m.exchange, m.cleared = now, 0
+				m.clearOldFlagsLocked()
+				for i := range uint64(m.depth) {
+					if !taken(now - 1 + i) {
+						return fmt.Errorf("the message of exchange %d is cleared in exchange %d", now-1+i, now)
+					}
+				}
+				return nil
+			})
+		})
 	}
 }
 

@@ -125,7 +125,7 @@ func (cs *Collectives) checkWatchedLocked() {
 				continue
 			}
 			flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(m.exchange+1)))
-			tag, comes := int(flag>>32), uint32(flag) == uint32(m.exchange+1)
+			tag, comes := int(flag>>32), uint32(flag) == mailboxNumber(m.exchange+1)
 			if comes && c.sameMailboxCall(tag) && c.err == nil {
 				cs.failLocked(c, c.mismatch(b.peer.rank, tag, unknownLength))
 			}

@@ -47,9 +47,9 @@ func (m *Mailboxes) timeLookLocked(word *uint64) {
 	m.e.mu.assertHeld()
 	f := &m.fetch
 	f.due = m.exchange + fetchSampleEvery
-	exchange, began := uint32(m.exchange), sys.Ticks()
+	number, began := mailboxNumber(m.exchange), sys.Ticks()
 	for range looksPerCheck {
-		if uint32(atomic.LoadUint64(word)) == exchange {
+		if uint32(atomic.LoadUint64(word)) == number {
 			sys.AwaitLoads()
 			f.look, f.found, f.on = sys.Ticks()-began, true, true
 			return

@@ -177,7 +177,7 @@ func (m *Mailboxes) differedBeforeLocked(b *mailbox, c *Collective) (tag int, di
 	first := m.exchange - uint64(c.round)
 	flag := atomic.LoadUint64(wordAt(b.in, m.slotEnd(first)))
 	tag = int(flag >> 32)
-	return tag, uint32(flag) == uint32(first) && tag != c.flagTag
+	return tag, uint32(flag) == mailboxNumber(first) && tag != c.flagTag
 }
 
 // reach carries out a Pull or a Push.

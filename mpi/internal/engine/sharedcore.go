@@ -47,10 +47,10 @@ func (c *Collective) awaitedBeside() int {
 // looks at most. It returns how many are left, and whether the exchange is over.
 func (mc *MailboxCalls) lookElsewhereLocked(c *Collective, left int) (int, bool) {
 	mc.e.mu.assertHeld()
-	exchange := uint32(c.mailboxes.exchange)
+	number := mailboxNumber(c.mailboxes.exchange)
 	for left > 0 && c.awaitedBeside() < 0 {
 		word, room := c.awaited()
-		for !room && uint32(atomic.LoadUint64(word)) != exchange {
+		for !room && uint32(atomic.LoadUint64(word)) != number {
 			if left--; left <= 0 || mc.e.mu.wanted() {
 				return 0, false
 			}
@@ -127,5 +127,5 @@ func (h *handover) vote(c *Collective, found bool) {
 func (h *handover) over(m *Mailboxes) bool {
 	next := m.exchange + 1
 	return !h.away &&
-		uint32(atomic.LoadUint64(wordAt(m.peers[h.awaited].in, m.slotEnd(next)))) == uint32(next)
+		uint32(atomic.LoadUint64(wordAt(m.peers[h.awaited].in, m.slotEnd(next)))) == mailboxNumber(next)
 }

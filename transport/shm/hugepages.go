@@ -40,7 +40,7 @@ const (
 	// A region of at least hugeLong bytes counts hugeWeight times, and a short one as if hugeUses of them
 	// were 2 MiB. So a 2 MiB block is moved once more than 2 MiB of it have been registered in total, or
 	// a region of it more than hugeUses times: the program is using it again, and will do so often.
-	hugeLong   = 128 << 10
+	hugeLong   = 64 << 10
 	hugeWeight = hugeAfter / hugePage
 	hugeUses   = 8
 	hugeAtOnce = 2 // blocks in one call

@@ -31,7 +31,7 @@ const (
 	// Buffers of the program of up to keptMost bytes stay registered for up to keptFor calls. Longer buffers
 	// gain less. Each registration tells the provider how often memory is exposed, so that it moves it to
 	// huge pages.
-	keptMost = 64 << 10
+	keptMost = 32 << 10
 	keptFor  = 16
 )
 

@@ -3,7 +3,6 @@ package jobtest_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 )
 
 // TestCopyCosts_OfAnotherMachine: a job that starts with the copy costs of another machine, or with none,
-// works, and soon moves messages of every length as the costs demand that its own ranks have measured.
+// works, and soon has the costs that its own ranks have measured. Which way a message then goes also depends on
+// whether its receiver waits for it, which on a busy machine most do not (see TestFragments of package engine).
 func TestCopyCosts_OfAnotherMachine(t *testing.T) {
 	if !sys.SteadyTicks() {
 		t.Skip("copies are not sampled: there is no clock that is cheap enough")
@@ -32,7 +32,6 @@ func TestCopyCosts_OfAnotherMachine(t *testing.T) {
 }
 
 var foreignCosts = body("foreign costs", func(_ context.Context, world *mpi.Comm) error {
-	const sampled = 1000 // messages in a fraction of a second, after which costs must be sampled
 	if err := dialogue(world, 8, 1); err != nil {
 		return err
 	}
@@ -40,45 +39,33 @@ var foreignCosts = body("foreign costs", func(_ context.Context, world *mpi.Comm
 	if err != nil {
 		return err
 	}
-	if err := dialogue(world, 16<<10, sampled); err != nil {
-		return err
-	}
 	for n := 8 << 10; n <= 128<<10; n *= 2 {
-		if err := goesAsMeasured(world, n, start.MappedKiB); err != nil {
-			return fmt.Errorf("started with %s: %d bytes: %w", os.Getenv("WEFT_COPY_COSTS"), n, err)
+		if err := dialogue(world, n, 100); err != nil {
+			return fmt.Errorf("%d bytes: %w", n, err)
 		}
 	}
-	return nil
+	return measures(world, start.MappedKiB)
 })
 
-// goesAsMeasured has both ranks send messages until more go as their costs demand than would only to be sampled,
-// and the costs are not those of the start. On a busy machine most receivers are late, and messages that nobody
-// awaits go another way; and costs change while a host moves the cores.
-func goesAsMeasured(world *mpi.Comm, n int, start time.Duration) error {
-	const messages, exceptions = 100, 80 // no more than 10 are sampled
+// measures has both ranks send messages until neither has the costs of the start.
+func measures(world *mpi.Comm, start time.Duration) error {
 	for begun := time.Now(); ; {
-		before, err := channel(world)
-		if err == nil {
-			err = dialogue(world, n, messages)
-		}
-		after, err2 := channel(world)
-		if err := firstError(err, err2); err != nil {
+		if err := dialogue(world, 16<<10, 100); err != nil {
 			return err
 		}
-		wrong := after.RendezvousBytes - before.RendezvousBytes
-		if n > after.Awaited {
-			wrong = after.EagerBytes - before.EagerBytes
+		now, err := channel(world)
+		if err != nil {
+			return err
 		}
-		var here, all [1]int64
-		if after.Awaited != before.Awaited || after.MappedKiB == start || wrong > uint64(exceptions*n) {
-			here[0] = 1
+		own, both := []int{0}, []int{0}
+		if now.MappedKiB == start {
+			own[0] = 1
 		}
-		if err := mpi.Allreduce(world, here[:], all[:], mpi.Sum[int64]()); err != nil || all[0] == 0 {
+		if err := mpi.Allreduce(world, own, both, mpi.Sum[int]()); err != nil || both[0] == 0 {
 			return err
 		}
 		if time.Since(begun) > time.Minute {
-			return fmt.Errorf("%d of %d bytes go the wrong way: before %+v, after %+v", wrong, messages*n, before,
-				after)
+			return fmt.Errorf("after %d messages the costs are still %v, as at the start", now.Sent, start)
 		}
 	}
 }

@@ -12,11 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
-
-// allWays has every benchmark run in every way on every number of ranks. The step simulation of .ci/run sets it.
-var allWays = os.Getenv("WEFT_TEST_BENCH") == "all"
 
 // tiny are options of a real run: small sizes, and the first of the large ones.
 func tiny(b *Benchmark) Options {
@@ -55,7 +53,7 @@ func ways(b *Benchmark, ranks int) []Options {
 		return []Options{o}
 	}
 	list := []Options{tiny(b), rewritten(b)}
-	if !allWays && ranks > 2 && b.Check(tiny(b), ranks-1) == nil {
+	if !testlength.Whole() && ranks > 2 && b.Check(tiny(b), ranks-1) == nil {
 		return list[1:]
 	}
 	if b.Threaded {
@@ -76,7 +74,7 @@ func ways(b *Benchmark, ranks int) []Options {
 // runs tells whether a benchmark runs on so many ranks. TestReads_R2_BytesCopied has the settings that reads
 // needs. Those that three ranks can run do not run on four, but for grids, which have two dimensions there.
 func runs(b *Benchmark, o Options, ranks int) bool {
-	if !allWays && ranks == 4 && b.Check(o, 3) == nil && !strings.Contains(b.Name, "neighbor") {
+	if !testlength.Whole() && ranks == 4 && b.Check(o, 3) == nil && !strings.Contains(b.Name, "neighbor") {
 		return false
 	}
 	return b.spec != copies && b.Check(o, ranks) == nil

@@ -1,18 +1,6 @@
 package channel
 
-import "flag"
-
 // What only tests call from outside.
-
-var whole = flag.Bool("whole", false, "run tests at their full length")
-
-// Seeds is how many of n seeds a test is to take: a quarter, and all of them at length.
-func Seeds(n uint64) uint64 {
-	if *whole {
-		return n
-	}
-	return n / 4
-}
 
 // TryInline is TrySend where it does nothing but an inline write into lines that are known to be free.
 func (c *Channel) TryInline(k Kind, word uint64, payload []byte, more bool) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -203,7 +204,7 @@ var plots = map[string]scenario{"one ring": all, "beside": allBeside}
 // undisturbed tells the stories of a plot as they are, and finds in them all that these tests are about.
 func undisturbed(t *testing.T, plot scenario) (told []*story) {
 	var both Stats
-	for seed := range Seeds(12) {
+	for seed := range testlength.Of[uint64](12, 3) {
 		s, err := tell(t, seed, plot, faults{})
 		require.NoError(t, err)
 		sum(&both, [2]Stats{s.ranks[0].ch.stats, s.ranks[1].ch.stats})
@@ -263,10 +264,7 @@ func TestEnlarge_E13_EndAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			states, all := map[string]int{}, Stats{}
-			step := 3 // odd, for ends of both kinds
-			if *whole {
-				step = 1
-			}
+			step := testlength.Of(1, 3) // odd, for ends of both kinds
 			for seed, whole := range undisturbed(t, plot) {
 				for at := 1 + seed%step; at < whole.calls; at += step {
 					full := 1 + at*whole.posts/whole.calls // near that call

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -345,7 +346,7 @@ func TestGrow_E3_E4_E5_E6_E7_E8_E9_E10_E11(t *testing.T) {
 			t.Parallel()
 			var all Stats
 			failures, corruptions := 0, 0
-			for seed := range Seeds(12) {
+			for seed := range testlength.Of[uint64](12, 3) {
 				both, ranks := grow(t, seed, sc)
 				sum(&all, both)
 				for _, g := range ranks {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/sim"
 )
@@ -165,7 +166,7 @@ func (tr *traffic) receive() error {
 // TestSim_E12 sends both ways at once while every Write is placed in pieces and out of order.
 func TestSim_E12(t *testing.T) {
 	var reordered, parts int
-	for seed := range channel.Seeds(80) {
+	for seed := range testlength.Of[uint64](80, 20) {
 		c := runSim(t, seed, channel.Config{Phases: []int{192}}, 120)
 		reordered += c.Reordered
 		parts += c.Split
@@ -211,7 +212,7 @@ func runSim(t *testing.T, seed uint64, cfg channel.Config, total int) sim.Counte
 // others that are posted.
 func TestInline_E12(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		for seed := range channel.Seeds(40) {
+		for seed := range testlength.Of[uint64](40, 10) {
 			p := channeltest.NewPair()
 			conf := channel.Config{Phases: []int{192}}
 			if seed%2 == 0 {

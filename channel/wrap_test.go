@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -72,7 +73,7 @@ func openInline(t *testing.T, cfg channel.Config) *link {
 // and keeps account of every line.
 func TestWrap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 	short, crowded, placed, beside, narrow := 0, 0, 0, 0, 0
-	for seed := range channel.Seeds(160) {
+	for seed := range testlength.Of[uint64](160, 40) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		cfg := channel.Config{Phases: []int{100 + rng.IntN(1901)}, KeepSmall: seed%4 == 0,
 			BusyPolling: seed%4 == 1}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -27,7 +28,7 @@ var alltoallViews = body("alltoall of views", func(_ context.Context, world *mpi
 	if world.Size() > 5 {
 		lengths = lengths[:4]
 	}
-	for round := range fewer(8, 2) {
+	for round := range testlength.Of(8, 2) {
 		if err := alltoallOfShapes(world, round, lengths); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -22,7 +23,7 @@ import (
 // no buffer changes after its request has ended; nothing is left at the end. The environment variable
 // CANCEL_MESSAGES asks for another number of messages, such as 100000.
 func TestCancelMixture(t *testing.T) {
-	messages := cmp.Or(os.Getenv("CANCEL_MESSAGES"), fmt.Sprint(fewer(1000, 300)))
+	messages := cmp.Or(os.Getenv("CANCEL_MESSAGES"), fmt.Sprint(testlength.Of(1000, 300)))
 	onWires(t, func(t *testing.T, wire []string) {
 		together(t, 4, cancelMixtureBody, append([]string{"CANCEL_MESSAGES=" + messages}, wire...)...)
 	})

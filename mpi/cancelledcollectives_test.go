@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -13,7 +14,7 @@ import (
 // communicator is freed, and no longer.
 func TestFree_GivenUpCollectives(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
-		together(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", fewer(5000, 500)))
+		together(t, 2, givenUpBody, fabric, fmt.Sprintf("ROUNDS=%d", testlength.Of(5000, 500)))
 	})
 	t.Run("checked", func(t *testing.T) { together(t, 2, givenUpBody, "WEFT_CHECK=1", "ROUNDS=200") })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 )
@@ -24,7 +25,7 @@ import (
 const forcedAlgorithms = 10
 
 // TestCollectivesByForcedAlgorithms runs all collectives, by the n-th algorithm of each, between ranks. A third of
-// them is enough over TCP in short, as the schedules are those of shared memory. If WEFT_TEST_FORCED is "all", which
+// them is enough over TCP in short, as the schedules are those of shared memory. If WEFT_TEST_FORCED is set, which
 // takes long, it is on all numbers of ranks, and with 1 MiB. The suite of package coll runs them on more ranks and
 // lengths, in simulation.
 func TestCollectivesByForcedAlgorithms(t *testing.T) {
@@ -33,7 +34,7 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	}
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for turn := range forcedAlgorithms {
-			if !atLength() && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
+			if !testlength.Whole() && fabric == "WEFT_FABRIC=tcp" && turn%4 != 1 {
 				continue
 			}
 			sizes := []int{[]int{2, 4, 5}[turn%3]}
@@ -54,7 +55,7 @@ func TestCollectivesByForcedAlgorithms(t *testing.T) {
 	})
 }
 
-func forceAll() bool { return os.Getenv("WEFT_TEST_FORCED") == "all" }
+func forceAll() bool { return os.Getenv("WEFT_TEST_FORCED") != "" }
 
 // forcedForms runs every collective, with an operator that does not commute and with one that does, and then
 // on several communicators from several goroutines at once.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -59,7 +60,7 @@ func TestCollectivesInAllForms(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		sizes := []int{1, 4, 5}
 		switch {
-		case atLength():
+		case testlength.Whole():
 			sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 		case fabric == "WEFT_FABRIC=tcp":
 			sizes = []int{3} // the schedules are those of shared memory
@@ -74,7 +75,7 @@ var allForms = body("allForms", func(_ context.Context, world *mpi.Comm) error {
 	size := world.Size()
 	for _, n := range []int{0, 1, size - 1, size + 1, 97, 4099} {
 		roots := []int{0, min(1, size-1), size - 1}
-		if n != 97 && !atLength() {
+		if n != 97 && !testlength.Whole() {
 			roots = []int{n % 2 * (size - 1)}
 		}
 		for _, root := range slices.Compact(roots) {
@@ -396,7 +397,7 @@ func reductionsOf(c *mpi.Comm, n, root int, mine []matrix, counts []int) (o []ou
 func TestCollectiveMixture(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		sizes := []int{1, 2, 5}
-		if !atLength() && fabric == "WEFT_FABRIC=tcp" {
+		if !testlength.Whole() && fabric == "WEFT_FABRIC=tcp" {
 			sizes = []int{3}
 		}
 		for _, n := range sizes {

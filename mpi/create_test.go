@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -15,7 +16,7 @@ func atSizes(t *testing.T, name string, env ...string) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		sizes := []int{1, 2, 5}
 		switch {
-		case atLength():
+		case testlength.Whole():
 			sizes = []int{1, 2, 4, 7}
 		case fabric == "WEFT_FABRIC=tcp":
 			sizes = []int{4}

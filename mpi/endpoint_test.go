@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
@@ -28,7 +29,7 @@ import (
 func onEndpoints(t *testing.T, test func(t *testing.T, env ...string)) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
 		for name, cores := range map[string]string{"polling": "1", "sharing": "0"} {
-			if !atLength() && (name == "polling") == (fabric == "WEFT_FABRIC=tcp" == (len(t.Name())%2 == 0)) {
+			if !testlength.Whole() && (name == "polling") == (fabric == "WEFT_FABRIC=tcp" == (len(t.Name())%2 == 0)) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {

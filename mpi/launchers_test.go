@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/pmi"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -97,7 +98,7 @@ func TestUnderHydra_Survives(t *testing.T) {
 		{"AllreduceShort", "1"}, {"Shrink", "0"}, {"RingLong", "3,0"}, {"Allreduce", "1,2"},
 	} {
 		onFabrics(t, func(t *testing.T, fabric string) {
-			if !atLength() && i%2 == 0 == (fabric == "WEFT_FABRIC=tcp") {
+			if !testlength.Whole() && i%2 == 0 == (fabric == "WEFT_FABRIC=tcp") {
 				return // the other half of the calls has this one
 			}
 			left := 4 - len(victimsOf(c.victims))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -79,13 +80,13 @@ func onWires(t *testing.T, test func(t *testing.T, wire []string)) {
 }
 
 // TestTinyLimits is a mixture of messages of all sizes, received in another order than they are sent, beside
-// collectives, where every limit is tiny: all of it completes. In short, each limit has one of the wires of TCP. The environment variable TINY_MESSAGES asks
-// for another number of messages.
+// collectives, where every limit is tiny: all of it completes. In short, each limit has one of the wires of TCP.
+// The environment variable TINY_MESSAGES asks for another number of messages.
 func TestTinyLimits(t *testing.T) {
 	messages := cmp.Or(os.Getenv("TINY_MESSAGES"), "100")
 	onWires(t, func(t *testing.T, wire []string) {
 		for i, name := range slices.Sorted(maps.Keys(tiny)) {
-			if !atLength() && !slices.Equal(wire, wires[0]) && !slices.Equal(wire, wires[1+i%(len(wires)-1)]) {
+			if !testlength.Whole() && !slices.Equal(wire, wires[0]) && !slices.Equal(wire, wires[1+i%(len(wires)-1)]) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -20,11 +21,7 @@ var pulled = []int{16 << 10, 16<<10 + 1, 100_003, 300_000}
 // TestLongCollectivesOfOneHost: long vectors, with an operator that does not commute too, in place and from
 // memory of Alloc, on a communicator whose ranks are in another order.
 func TestLongCollectivesOfOneHost(t *testing.T) {
-	sizes := []int{2, 5}
-	if atLength() {
-		sizes = []int{2, 3, 5}
-	}
-	for _, n := range sizes {
+	for _, n := range testlength.Of([]int{2, 3, 5}, []int{2, 5}) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { together(t, n, longCollectives, "WEFT_FABRIC=shm") })
 	}
 }
@@ -72,7 +69,7 @@ var longCollectives = body("longCollectives", func(_ context.Context, world *mpi
 
 // TestLongCollectivesOnSeveralCommunicators: calls that are under way at the same time want the same stage.
 func TestLongCollectivesOnSeveralCommunicators(t *testing.T) {
-	together(t, 2, longAtOnce, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(200, 60)))
+	together(t, 2, longAtOnce, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", testlength.Of(200, 60)))
 }
 
 var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) error {
@@ -110,13 +107,13 @@ var longAtOnce = body("longAtOnce", func(_ context.Context, world *mpi.Comm) err
 // TestLongCollectivesGivenUp: ranks that end a collective by their contexts, before it or in the middle, stay
 // in step with one another.
 func TestLongCollectivesGivenUp(t *testing.T) {
-	together(t, 3, givenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(100, 20)), "LONG=20000", "SHORT=2000")
+	together(t, 3, givenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", testlength.Of(100, 20)), "LONG=20000", "SHORT=2000")
 }
 
 // TestDoublingGivenUp does the same where ranks exchange messages in mailboxes, in several rounds.
 func TestDoublingGivenUp(t *testing.T) {
 	together(t, 4, givenUp, "WEFT_FABRIC=shm", "WEFT_COLL=allreduce:doubling",
-		fmt.Sprintf("ROUNDS=%d", fewer(100, 20)), "LONG=1000", "SHORT=1")
+		fmt.Sprintf("ROUNDS=%d", testlength.Of(100, 20)), "LONG=1000", "SHORT=1")
 }
 
 var givenUp = body("givenUp", func(_ context.Context, world *mpi.Comm) error {
@@ -176,7 +173,7 @@ var givenUp = body("givenUp", func(_ context.Context, world *mpi.Comm) error {
 // TestSharedCollectivesGivenUp: two ranks give a collective up, at any moment, in which one writes to the
 // other's memory. That belongs to the program when the call has returned: nothing is written there any more.
 func TestSharedCollectivesGivenUp(t *testing.T) {
-	together(t, 2, sharedGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", fewer(400, 80)))
+	together(t, 2, sharedGivenUp, "WEFT_FABRIC=shm", fmt.Sprintf("ROUNDS=%d", testlength.Of(400, 80)))
 }
 
 var sharedGivenUp = body("sharedGivenUp", func(_ context.Context, world *mpi.Comm) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -65,7 +66,7 @@ func mixed(t *testing.T, fabric string) {
 			messages = 1_600
 		}
 		seed++
-		if !atLength() && m.env != nil && seed%2 == boolInt(fabric == "WEFT_FABRIC=tcp") {
+		if !testlength.Whole() && m.env != nil && seed%2 == boolInt(fabric == "WEFT_FABRIC=tcp") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

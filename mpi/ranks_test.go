@@ -121,17 +121,6 @@ func wantError(what string, got, wanted error) error {
 	return nil
 }
 
-// atLength says that tests run all their combinations, as the step simulation of .ci/run has them.
-func atLength() bool { return os.Getenv("WEFT_TEST_FORCED") != "" }
-
-// fewer is n where tests run at length, or less.
-func fewer(n, less int) int {
-	if atLength() {
-		return n
-	}
-	return less
-}
-
 // after calls f at the end of a time, unless stop is called before. It has a goroutine rather than a timer, as
 // a hang can be proven only where a program has no function that a timer calls.
 func after(d time.Duration, f func()) (stop func()) {

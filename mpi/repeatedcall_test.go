@@ -8,12 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
 func TestRepeatedCalls(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
-		together(t, 3, repeatedCalls, fabric, fmt.Sprint("CALLS=", fewer(3000, 1000)))
+		together(t, 3, repeatedCalls, fabric, fmt.Sprint("CALLS=", testlength.Of(3000, 1000)))
 	})
 }
 

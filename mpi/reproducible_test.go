@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -30,7 +31,7 @@ func randomReductions(less int) string {
 // ranks: so the bits are the same on all numbers of ranks, fabrics and by all algorithms.
 func TestReproducible_SameBitsOnAnyNumberOfRanks(t *testing.T) {
 	sizes := []int{1, 2, 5, 8}
-	if atLength() {
+	if testlength.Whole() {
 		sizes = append(sizes, 3, 16)
 	}
 	for _, n := range sizes {

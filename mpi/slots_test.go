@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -25,7 +26,7 @@ func TestEveryKindOfCall_InSmallSlots(t *testing.T) {
 	for turn, env := range [][]string{{"WEFT_PHASES=100"}, {"WEFT_PHASES=200,1000"}, {"WEFT_PHASES=640,16384"},
 		{"WEFT_PHASES=100,4000", "WEFT_KEEP_SMALL=1"}} {
 		for i, k := range everyKind {
-			if i%4 != turn && !atLength() {
+			if i%4 != turn && !testlength.Whole() {
 				continue
 			}
 			t.Run(env[0]+" "+k.body, func(t *testing.T) {

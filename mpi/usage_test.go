@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
@@ -285,7 +286,7 @@ var killedBody = body("killed", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestManyRanks(t *testing.T) {
-	ranks(t, fewer(64, 16), manyRanks)
+	ranks(t, testlength.Of(64, 16), manyRanks)
 }
 
 var manyRanks = body("many ranks", func(_ context.Context, world *mpi.Comm) error {
@@ -364,7 +365,7 @@ var finalizeDuringReceive = launchertest.Body("Finalize during a receive", func(
 // A program that calls Finalize while a goroutine of it receives is wrong. The receive fails, and no more.
 func TestFinalize_EndsTheReceiveOfAnotherGoroutine(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric string) {
-		for range fewer(5, 2) {
+		for range testlength.Of(5, 2) {
 			ranks(t, 2, finalizeDuringReceive, fabric)
 			// with messages that Finalize sends
 			ranks(t, 2, finalizeDuringReceive, fabric, "WEFT_CHECK=1")

@@ -13,17 +13,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
 func TestWindowLockIsFair(t *testing.T) {
-	onFabrics(t, func(t *testing.T, fabric string) { ranks(t, fewer(8, 5), fairLock, fabric, "WEFT_PEER_TIMEOUT=60s") })
+	onFabrics(t, func(t *testing.T, fabric string) {
+		ranks(t, testlength.Of(8, 5), fairLock, fabric, "WEFT_PEER_TIMEOUT=60s")
+	})
 }
 
 // Of so many turns with one exclusive lock, from when all ranks have had one, none gets more than twice what
 // another gets.
 var fairLock = body("fair lock", func(_ context.Context, world *mpi.Comm) error {
-	turns := int64(fewer(400, 100))
+	turns := int64(testlength.Of(400, 100))
 	everybody := int64(1)<<world.Size() - 1
 	win, err := mpi.WinAllocate[int64](world, 2) // turns taken, and who has come
 	if err := firstError(err, win.Lock(0, mpi.Shared), win.Unlock(0), mpi.Barrier(world)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -161,7 +162,7 @@ func TestWindowLocalAtomicsOfAnyAddress(t *testing.T) {
 // The same for elements of 4 bytes that do not begin at a multiple of 8. Another goroutine of each rank calls.
 var localAtomicsOfAnyAddress = body("local atomics of any address", func(_ context.Context,
 	world *mpi.Comm) error {
-	steps := fewer(5_000, 1_500)
+	steps := testlength.Of(5_000, 1_500)
 	shared, err := mpi.Alloc[int32](2)
 	if err != nil {
 		return err

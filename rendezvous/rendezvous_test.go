@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -22,7 +23,7 @@ func TestRendezvous_SendQueueFullAtEachPoint(t *testing.T) { ways(t, sendQueueFu
 
 func sendQueueFull(t *testing.T, grant bool) {
 	refused := map[string]int{}
-	for seed := range seeds(50) {
+	for seed := range testlength.Of[uint64](50, 12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := openCounting(t, nil, rendezvous.ReceiverConfig{Piece: 1 + rng.IntN(64), Depth: 1 + rng.IntN(6),
 			Grant: grant}, refused)
@@ -69,7 +70,7 @@ func sendQueueFull(t *testing.T, grant bool) {
 		each = []string{"RTS", "CTS", "WRITE", "END", "FIN"}
 	}
 	for _, what := range each {
-		require.Greater(t, refused[what], int(seeds(100)), "%s", what)
+		require.Greater(t, refused[what], testlength.Of(100, 25), "%s", what)
 	}
 }
 

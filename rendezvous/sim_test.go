@@ -2,7 +2,6 @@ package rendezvous_test
 
 import (
 	"errors"
-	"flag"
 	"math/rand/v2"
 	"testing"
 
@@ -10,26 +9,17 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/channel/channeltest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/sim"
 )
 
-var whole = flag.Bool("whole", false, "run tests at their full length")
-
-// seeds is how many of n seeds a test is to take: a quarter, and all of them at length.
-func seeds(n uint64) uint64 {
-	if *whole {
-		return n
-	}
-	return n / 4
-}
-
 // TestSim_Rendezvous runs random messages both ways while everything is placed in pieces and out of order.
 func TestSim_Rendezvous(t *testing.T) {
 	ways(t, func(t *testing.T, grant bool) {
 		var reordered, parts, got int
-		for seed := range seeds(40) {
+		for seed := range testlength.Of[uint64](40, 10) {
 			c, atOnce := runSim(t, seed, 25, grant)
 			reordered += c.Reordered
 			parts += c.Split
@@ -38,7 +28,7 @@ func TestSim_Rendezvous(t *testing.T) {
 		if grant {
 			require.Zero(t, got)
 		} else {
-			require.Greater(t, got, int(seeds(7)))
+			require.Greater(t, got, testlength.Of(10, 1))
 		}
 		require.Greater(t, reordered, 1000)
 		require.Greater(t, parts, 1000)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -252,7 +253,7 @@ func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ways(t, func(t *testing.T, grant bool) {
 				kinds := map[channel.Kind]int{}
-				for seed := range seeds(40) {
+				for seed := range testlength.Of[uint64](40, 10) {
 					rng := rand.New(rand.NewPCG(seed, 22))
 					l := openPhases(t, phases, rendezvous.ReceiverConfig{Piece: 1 + rng.IntN(150),
 						Depth: 1 + rng.IntN(6), Grant: grant})
@@ -279,7 +280,7 @@ func TestVector_R1_E4_InSlotsAndAnnounced(t *testing.T) {
 				}
 				for _, kind := range []channel.Kind{channel.Eager, channel.RTS, channel.First, channel.More,
 					channel.Piece} {
-					require.Greater(t, kinds[kind], int(seeds(100)), "%v", kind)
+					require.Greater(t, kinds[kind], testlength.Of(100, 25), "%v", kind)
 				}
 			})
 		})
@@ -292,7 +293,7 @@ func TestSim_R1_E4_VectorsInSlotsAndAnnounced(t *testing.T) { ways(t, vectorsInS
 
 func vectorsInSim(t *testing.T, grant bool) {
 	reordered := 0
-	for seed := range seeds(12) {
+	for seed := range testlength.Of[uint64](12, 3) {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		s, nodes := newSim(t, seed, rng, grant)
 		both := couriers(nodes, seed, 15, channel.DefaultPhases)

@@ -13,18 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/examples/internal/exampletest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
 
 // restarted is the number of ranks, and of the starts in each of which one of them is killed.
-var restarted, doomedStarts = 4, 2
-
-func init() {
-	if exampletest.Long {
-		restarted, doomedStarts = 8, 4
-	}
-}
+var restarted, doomedStarts = testlength.Of(8, 4), testlength.Of(4, 2)
 
 // doomed is the example, of which a rank is killed when a few more steps have been saved.
 var doomed = launchertest.Body("doomed", func() error {

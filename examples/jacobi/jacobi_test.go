@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/examples/internal/exampletest"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 )
@@ -70,7 +71,7 @@ func TestTheSurvivorsComeToTheAnswer(t *testing.T) {
 		seed   uint64
 	}
 	tests := []test{{1, "", 1}, {2, "0", 1}, {4, "0,1,3", 1}}
-	if exampletest.Long {
+	if testlength.Whole() {
 		tests = append(tests, test{4, "1,2", 1}, test{8, "0,3,7", 1}, test{8, "0,1,2,3,4,5,6", 11638944012166513534})
 	}
 	for _, c := range tests {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/examples/internal/exampletest"
+	"github.com/weft-mpi/weft/internal/testlength"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, main) }
@@ -81,7 +82,7 @@ func TestTheRankingIsThatOfTheReference(t *testing.T) {
 		links, err := parseLinks([]byte(text))
 		require.NoError(t, err)
 		numbers := []int{3}
-		if name == "random" || exampletest.Long {
+		if name == "random" || testlength.Whole() {
 			numbers = append(exampletest.Ranks(), 3)
 		}
 		for _, ranks := range numbers {

@@ -1,7 +1,6 @@
 package sharedcopy
 
 import (
-	"flag"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -9,17 +8,14 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-)
 
-var whole = flag.Bool("whole", false, "run tests at their full length")
+	"github.com/weft-mpi/weft/internal/testlength"
+)
 
 // TestClaims_EveryPageIsOfOneEnd: in each of many turns, whatever the two ends do at the same time, every page
 // is claimed by one of them, and the helper claims none by what another turn says.
 func TestClaims_EveryPageIsOfOneEnd(t *testing.T) {
-	turns := uint32(600)
-	if *whole {
-		turns = 3000
-	}
+	turns := testlength.Of[uint32](3000, 600)
 	c := In(aligned(Size))
 	claimed := make([]atomic.Uint32, pagesOf(MaxPart))
 	stop, byHelper := make(chan struct{}), 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/mpitest"
 )
@@ -274,8 +275,6 @@ func relayed(_ context.Context, world *mpi.Comm) error {
 	return mpi.Send(world, []int{1}, 0, 0)
 }
 
-var whole = flag.Bool("whole", false, "explore programs with 41 to 10,000 matchings too")
-
 func factorial(n int) int {
 	if n < 2 {
 		return 1
@@ -336,8 +335,8 @@ func TestExplore(t *testing.T) {
 		{"a farm of twelve", 3, farm(14), farmings(2, 14-2)},
 	} {
 		t.Run(p.name, func(t *testing.T) {
-			if p.want > 40 && !*whole {
-				t.Skip("-whole runs it")
+			if p.want > 40 && !testlength.Whole() {
+				t.Skip("WEFT_TEST_WHOLE=1 runs it")
 			}
 			found := mpitest.Explore(t, p.ranks, p.body)
 			require.Equal(t, p.want, found.Matchings)

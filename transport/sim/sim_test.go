@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -166,14 +166,9 @@ func TestSeedGivesTheRun(t *testing.T) {
 	require.Len(t, runs, 20, "different seeds must give different runs")
 }
 
-var whole = flag.Bool("whole", false, "run tests at their full length")
-
 func TestSeedCutsAnywhere(t *testing.T) {
 	cuts, midway, lost, heard := 0, 0, 0, 0
-	seeds := uint64(80)
-	if *whole {
-		seeds = 300
-	}
+	seeds := testlength.Of[uint64](300, 80)
 	for seed := range seeds {
 		log, c := play(t, seed, RandomCuts(60))
 		again, _ := play(t, seed, RandomCuts(60))

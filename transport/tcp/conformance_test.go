@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"flag"
 	"runtime/debug"
 	"syscall"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/verbstest"
 )
@@ -166,12 +166,10 @@ func reset(fd int) error {
 	return nil
 }
 
-var whole = flag.Bool("whole", false, "run tests at their full length")
-
 // onlyAtLength skips a run of the suite each of whose options another run has, too.
 func onlyAtLength(t *testing.T) {
-	if !*whole {
-		t.Skip("other runs have these options between them; -whole runs this, too")
+	if !testlength.Whole() {
+		t.Skip("other runs have these options between them; WEFT_TEST_WHOLE=1 runs this, too")
 	}
 }
 

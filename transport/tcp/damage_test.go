@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
@@ -357,10 +358,7 @@ func (st *stage) noticed(t *testing.T, direction, bit int) (told bool) {
 
 // Every bit of a session with checksums, flipped by itself.
 func TestDamage_EveryBitOfASessionIsNoticed(t *testing.T) {
-	step := 1
-	if !*whole {
-		step = 11
-	}
+	step := testlength.Of(1, 11)
 	st := newStage(t, smallScene, true)
 	told, all := 0, 0
 	for direction, n := range st.lengths(t) {
@@ -394,7 +392,7 @@ func TestDamage_LargeFrames(t *testing.T) {
 			bits = append(bits, random.IntN(n*8))
 		}
 		for i, bit := range bits {
-			if bit < n*8 && (*whole || i%8 == 0) {
+			if bit < n*8 && (testlength.Whole() || i%8 == 0) {
 				st.noticed(t, direction, bit)
 			}
 		}
@@ -424,7 +422,7 @@ func (st *stage) frames(t *testing.T, direction int) (list []extent) {
 // was delivered is right.
 func TestDamage_C5_CutAfterEveryByte(t *testing.T) {
 	step := 1
-	if raced && !*whole {
+	if raced && !testlength.Whole() {
 		step = 5
 	}
 	for _, checked := range []bool{false, true} {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/atomic"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/tcp/internal/admission"
@@ -105,10 +106,7 @@ func TestUnauthenticated_CrowdKeepsNobodyOut(t *testing.T) {
 			return len(e.admission.Pending) == admission.MaxConns
 		}
 		require.Eventually(t, full, patience, time.Millisecond)
-		rounds := 3
-		if !*whole {
-			rounds = 1
-		}
+		rounds := testlength.Of(3, 1)
 		for round := range rounds {
 			for rank := uint32(1); rank < 4; rank++ {
 				genuine := newHostOfRank(t, Options{}, rank)
@@ -183,10 +181,7 @@ func TestUnauthenticated_FloodOfClientHellosKeepsNobodyOut(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { n, _ := away.counted(); return n > callers }, patience,
 			time.Millisecond)
-		rounds := 3
-		if !*whole {
-			rounds = 1
-		}
+		rounds := testlength.Of(3, 1)
 		for round := range rounds {
 			for rank := uint32(1); rank < 4; rank++ {
 				genuine := newHostOfRank(t, Options{TLS: true}, rank)
@@ -296,10 +291,7 @@ func used(t *testing.T) usage {
 // afterwards.
 func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
 	const atOnce = 256
-	callers := 10_000
-	if !*whole {
-		callers /= 4
-	}
+	callers := testlength.Of(10_000, 2500)
 	kinds := []func(r *raw){
 		func(r *raw) { r.Write([]byte("\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")); io.Copy(io.Discard, r.Conn) },
 		func(r *raw) { r.Write(r.AppendHello(nil)[:40]); io.Copy(io.Discard, r.Conn) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
@@ -396,10 +397,7 @@ func (s *script) breaks(b []byte, from int) []byte {
 // that are not: nothing is placed where the peer may not, nothing panics or grows, and each session goes on
 // or ends with an error that names the peer. The frames after the first that is wrong are not counted.
 func TestFrames_AMillionOfHostilePeers(t *testing.T) {
-	want := 1_000_000
-	if !*whole {
-		want /= 10
-	}
+	want := testlength.Of(1_000_000, 100_000)
 	leaksNone(t, func(t *testing.T) {
 		g := newGround(t)
 		t.Logf("seed %d: run it again with -frames.seed=%d", *framesSeed, *framesSeed)

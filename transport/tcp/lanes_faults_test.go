@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/handshake"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
@@ -338,7 +339,7 @@ func TestLanes_JoinWantsTheToken(t *testing.T) {
 func TestLanes_H5_AMillionReuses(t *testing.T) {
 	const batch, size = 32, 64
 	total := uint64(1_000_000)
-	if !*whole {
+	if !testlength.Whole() {
 		total /= 10 // for it has little to find here
 	}
 	list := newCouple(t, Options{Lanes: 2}, 64, nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 	"github.com/weft-mpi/weft/transport/tcp/internal/setup/message"
@@ -168,7 +169,7 @@ func TestLanes_HostilePeers(t *testing.T) {
 	g := newGround(t)
 	g.lanes = 3
 	rounds, frames, ended := 3000, 0, map[transport.State]int{}
-	if !*whole {
+	if !testlength.Whole() {
 		rounds /= 10
 	}
 	for round := range rounds {

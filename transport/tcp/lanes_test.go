@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -320,7 +321,7 @@ func TestLanes_H1_H3_TrafficOverLanes(t *testing.T) {
 // late. Every cut strikes: both ends lose that lane.
 func TestLanes_H5_AThousandCuts(t *testing.T) {
 	total, each := 0, 200
-	if !*whole {
+	if !testlength.Whole() {
 		each = 40
 	}
 	for _, o := range []Options{{Lanes: 1, Reconnect: true}, {Lanes: 2}, {Lanes: 4},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/cm"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
@@ -200,10 +201,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 	p := newProxied(t, smallScene, ChecksumAlways)
 	lengths, startup := p.lengths(), startupLengths()
 	random := rand.New(rand.NewPCG(3, 4))
-	rounds := 400
-	if !*whole {
-		rounds = 60
-	}
+	rounds := testlength.Of(400, 60)
 	stopped := 0
 	for i := range rounds {
 		direction := i % 2
@@ -237,10 +235,7 @@ func TestProxy_FlippedBitsAreNoticed(t *testing.T) {
 // once.
 func TestProxy_C5_CutConnections(t *testing.T) {
 	p := newProxied(t, smallScene, ChecksumAlways)
-	step := 7
-	if !*whole {
-		step = 71
-	}
+	step := testlength.Of(7, 71)
 	startup := startupLengths()
 	for direction, n := range p.lengths() {
 		for at := 0; at < n; at += step {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 )
@@ -19,16 +20,8 @@ import (
 // example is the body of the ranks that run the example.
 const example = "example"
 
-// Long has examples run on more ranks, and be disturbed more often. The step simulation of .ci/run sets it.
-var Long = os.Getenv("WEFT_TEST_EXAMPLES") == "long"
-
 // Ranks are the numbers of ranks that every example is run on.
-func Ranks() []int {
-	if Long {
-		return []int{1, 2, 4, 8}
-	}
-	return []int{1, 2, 4}
-}
+func Ranks() []int { return testlength.Of([]int{1, 2, 4, 8}, []int{1, 2, 4}) }
 
 // Main is an example's TestMain; program is the example's main.
 func Main(m *testing.M, program func()) {

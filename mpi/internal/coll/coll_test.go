@@ -6,26 +6,21 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/testlength"
 )
 
 // sizes are all small ones and a sample of larger ones: powers of two, their neighbors, primes.
 func sizes() (s []int) {
-	small := 17
-	if *whole {
-		small = 33
-	}
-	for size := range small {
+	for size := range testlength.Of(33, 17) {
 		s = append(s, size+1)
 	}
-	if *whole {
-		return append(s, 48, 64, 65, 97)
-	}
-	return append(s, 31, 32, 33, 48, 97)
+	return append(s, testlength.Of([]int{48, 64, 65, 97}, []int{31, 32, 33, 48, 97})...)
 }
 
 // roots are all of a small size, and the telling ones of a larger.
 func roots(size int) (r []int) {
-	if size > 33 || size > 9 && !*whole {
+	if size > 33 || size > 9 && !testlength.Whole() {
 		return []int{0, 1, size / 2, size - 1}
 	}
 	for root := range size {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/testlength"
 )
 
 // The suite forces every algorithm by name and compares what it does with the definition of the operation.
@@ -350,7 +352,7 @@ func trials(o Operation) (all []trial) {
 				for h, hosts := range layoutsOfHosts(size) {
 					x := trial{operation: o, size: size, root: root, count: count,
 						inPlace: (turn+h+root)%2 == 0, hosts: hosts}
-					if h > 0 && (hosts == nil || count > 1000 || h != 1+(turn+root)%2 && !*whole) {
+					if h > 0 && (hosts == nil || count > 1000 || h != 1+(turn+root)%2 && !testlength.Whole()) {
 						continue
 					}
 					all = append(all, x)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weft-mpi/weft/internal/testlength"
 )
 
 // announcedSends begins sends that wait for their receives, one of each kind.
@@ -115,7 +117,7 @@ func TestCancelRaces(t *testing.T) {
 	for name := range fabrics {
 		t.Run(name, func(t *testing.T) {
 			messages := 500
-			if *whole && name[:3] != "sim" {
+			if testlength.Whole() && name[:3] != "sim" {
 				messages = 3000
 			}
 			w := world(t, fabrics[name](t, 3, 2))

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/sim"
 	"github.com/weft-mpi/weft/transport/tcp"
@@ -19,15 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var whole = flag.Bool("whole", false, "everything that tests repeat at random, not a third of it")
-
-// often is how often a test repeats what it does at random: n times, if all is wanted.
-func often(n int) int {
-	if *whole {
-		return n
-	}
-	return (n + 2) / 3
-}
+// often is how often a test repeats what it does at random: n times at its whole length, else a third of that.
+func often(n int) int { return testlength.Of(n, (n+2)/3) }
 
 // fabrics are the providers that every test of the engine runs on, each with Reads and without. The simulated
 // one moves bytes in small steps, so it gets fewer of them.

@@ -1,25 +1,15 @@
 package sequence
 
 import (
-	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
-
-var whole = flag.Bool("whole", false, "run tests at their full length")
-
-// seeds is how many of n seeds a test is to take: a quarter, and all of them at length.
-func seeds(n uint64) uint64 {
-	if *whole {
-		return n
-	}
-	return n / 4
-}
 
 // naive is the receiving half as one would write it with no thought of memory: a record of each number.
 type naive struct {
@@ -60,7 +50,7 @@ func (m *naive) holes() (n int) {
 // counted right.
 func TestInbound_H2_H3_H4_LikeARecordOfEachNumber(t *testing.T) {
 	merged, split := 0, 0
-	for seed := range seeds(300) {
+	for seed := range testlength.Of[uint64](300, 75) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		in := NewInbound[int](func() time.Duration { return 0 })
 		m := &naive{kinds: map[uint64]Kind{}, ends: map[uint64]uint8{}, next: 1}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/transport/tcp/internal/frame"
 )
 
@@ -580,7 +581,7 @@ func (s *simulation) acked(i int, next uint64) {
 // Nothing is lost, doubled, out of order, or placed late, whatever lanes are cut when.
 func TestSimulation_H1_H3_H5_NothingIsLostOrDoubled(t *testing.T) {
 	cuts, dups := 0, 0
-	for seed := range seeds(1000) {
+	for seed := range testlength.Of[uint64](1000, 250) {
 		c, d, err := simulate(seed, sound)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -589,7 +590,7 @@ func TestSimulation_H1_H3_H5_NothingIsLostOrDoubled(t *testing.T) {
 		dups += d
 	}
 	t.Logf("%d cuts, %d duplicates", cuts, dups)
-	if cuts < int(seeds(9000)) || dups == 0 {
+	if cuts < testlength.Of(9000, 2250) || dups == 0 {
 		t.Fatalf("%d cuts, %d duplicates: too few to prove anything", cuts, dups)
 	}
 }

@@ -86,8 +86,12 @@ func TestChoicesOfRanksThatShareProcessors(t *testing.T) {
 	} {
 		c := Call{Operation: x.o, Size: 4, Count: x.bytes / 8, ElemSize: 8, Commutative: true, Fabric: Shared,
 			Processors: 2, Mailbox: 22 << 10, Pull: true}
-		name, _ := new(Selection).Build(new(Schedule), &c)
+		var schedule Schedule
+		name, _ := new(Selection).Build(&schedule, &c)
 		assert.Equal(t, x.want, name, "%v of %d bytes", x.o, x.bytes)
+		if name == pullName { // a block of an Alltoall is read once
+			assert.Equal(t, x.o != OpAlltoall, schedule.Stages, "%v of %d bytes", x.o, x.bytes)
+		}
 		c.Mailbox = 432
 		assert.Equal(t, x.bytes <= 16<<10, c.OutgrowsMailboxes(22<<10), "%v of %d bytes", x.o, x.bytes)
 	}

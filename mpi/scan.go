@@ -20,6 +20,7 @@ func scan[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	begin[T](&a, c, coll.OpScan)
 	by(&a, op)
 	reduced(&a, in, out)
+	a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 	return a
 }
 
@@ -43,6 +44,7 @@ func exscan[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	by(&a, op)
 	if a.call.Rank > 0 || isInPlace(in) {
 		reduced(&a, in, out)
+		a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 		return a
 	}
 	noInPlace(&a, "out", out)

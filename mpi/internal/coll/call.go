@@ -48,8 +48,8 @@ type Call struct {
 	ElemSize    int  // bytes of an element
 	Commutative bool // the operator's operands may be exchanged
 	Predefined  bool // the operator is commutative and one of MPI's: exchanged operands change no bit
-	// of Reduce and Allreduce: Input may be the operator's right operand, because it is not Output and the
-	// operator, a predefined one, does not overwrite it. It may differ from rank to rank
+	// of Reduce, Allreduce, Scan and Exscan: Input may be the operator's right operand, because it is not
+	// Output and the operator, a predefined one, does not overwrite it. It may differ from rank to rank
 	OwnRight bool
 	InOrder  bool // combine all operands of an element at once, in rank order
 	// for Alltoall and Alltoallv: the blocks to send are those of Output; for ReduceScatter and

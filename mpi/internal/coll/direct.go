@@ -230,13 +230,26 @@ func reduceScatterDirect(s *Schedule, c *Call) {
 // scanDirect sends every rank's vector to all higher ranks, which combine those from below.
 func scanDirect(s *Schedule, c *Call) {
 	s.inMailboxes(c)
-	n, vectors, inclusive := c.bytes(), c.Rank, c.Operation == OpScan
+	n, inclusive := c.bytes(), c.Operation == OpScan
+	own, result := Span{Input, 0, n}, Span{Output, 0, n}
+	intoResult := c.Rank > 0 && !c.InOrder && c.scansIntoResult()
+	vectors := c.Rank
 	if c.InOrder && inclusive {
 		vectors++
 	}
+	if intoResult {
+		vectors--
+	}
 	all := s.scratch(vectors * n)
-	vector := func(rank int) Span { return all.part(rank*n, (rank+1)*n) }
-	own, result := Span{Input, 0, n}, Span{Output, 0, n}
+	vector := func(rank int) Span { // from a rank below, or the own one
+		if intoResult {
+			if rank == 0 {
+				return result
+			}
+			rank--
+		}
+		return all.part(rank*n, (rank+1)*n)
+	}
 	for peer := c.Rank - 1; peer >= 0; peer-- {
 		s.recv(peer, vector(peer))
 	}
@@ -255,10 +268,13 @@ func scanDirect(s *Schedule, c *Call) {
 		for rank := 1; rank < c.Rank; rank++ {
 			s.reduce(vector(0), vector(rank), false)
 		}
-		if inclusive {
+		switch {
+		case intoResult && inclusive:
+			s.reduce(result, own, false)
+		case inclusive:
 			s.copy(result, own)
 			s.reduce(result, vector(0), true)
-		} else {
+		case !intoResult:
 			s.copy(result, vector(0))
 		}
 	}

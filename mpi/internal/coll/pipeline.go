@@ -128,13 +128,20 @@ func scanChain(s *Schedule, c *Call) {
 	for i := range n + 1 {
 		in := g.of(result, min(i, n-1))
 		got := received.part(0, in.Len)
+		if c.OwnRight {
+			got = in
+		}
 		if i < n && c.Rank > 0 {
 			s.recv(c.Rank-1, got)
 		}
 		if i > 0 && c.Rank < c.Size-1 {
 			s.send(c.Rank+1, g.of(result, i-1))
 		}
-		if i < n {
+		switch {
+		case i == n:
+		case c.Rank > 0 && c.OwnRight:
+			s.reduce(in, g.of(input, i), false)
+		default:
 			s.copy(in, g.of(input, i))
 			if c.Rank > 0 {
 				s.reduce(in, got, true)

@@ -96,7 +96,7 @@ func (x trial) call(rank int) *Call {
 		c.InPlace = x.inPlace
 	case OpAlltoall, OpReduceScatterBlock:
 		c.InPlace = x.inPlace
-	case OpAllreduce:
+	case OpAllreduce, OpScan, OpExscan:
 		c.OwnRight = x.commutative && !x.inPlace
 	case OpReduce:
 		c.OwnRight = x.commutative && !(x.inPlace && rank == x.root) // matrixProduct stands for what overwrites its operands

@@ -2,6 +2,7 @@ package coll
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 )
 
@@ -302,8 +303,12 @@ func scanWork(n, b float64, c *Call) work {
 }
 
 // scanChainCost returns the cost of scanChain. Through shared memory a rank combines a segment while the next
-// one arrives, for which it waits again. Up to 64 KiB that is so only if one Scan follows the other.
+// one arrives, for which it waits again. Up to 64 KiB that is so only if one Scan follows the other. Of two
+// ranks that need not copy, the second has no more to do while the vector arrives.
 func scanChainCost(c *Call) float64 {
+	if c.Size == 2 && c.Predefined && c.Fabric == Shared {
+		return math.Inf(1)
+	}
 	t := of(pipelineWork(1, 0, true))(c)
 	r := &ratesOf[c.Fabric]
 	if c.Fabric != Shared || c.sharesProcessors() || c.bytes() <= largestSlot {

@@ -193,7 +193,9 @@ func TestRoundsAndBytes(t *testing.T) {
 					even(8*unit))
 			},
 				size - 1, n},
-			{"scan", func(s *Schedule, rank int) { scanDoubling(s, &Call{Rank: rank, Size: size, Count: count, ElemSize: unit}) }, log, log * n},
+			{"scan", func(s *Schedule, rank int) {
+				scanDoubling(s, &Call{Rank: rank, Size: size, Count: count, ElemSize: unit})
+			}, log, log * n},
 			{"exscan", func(s *Schedule, rank int) { Exscan(s, rank, size, count, unit) }, log, log * n},
 		} {
 			for rank := range size {

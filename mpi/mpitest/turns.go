@@ -3,6 +3,7 @@ package mpitest
 import (
 	"cmp"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -432,9 +433,10 @@ func (e *engineTurns) Take(order uint64) bool {
 	return e.wait(e, order, site, nil)
 }
 
-// site is where a goroutine waits: the innermost functions of its stack.
+// site is where a goroutine waits: the innermost functions of its stack, without those of the lock, as builds
+// for the race detector have more of these.
 type site struct {
-	callers [6]uintptr
+	callers [10]uintptr
 	sum     uint64 // hash of their names, which are the same in other builds
 }
 
@@ -459,13 +461,24 @@ func (t *turns) site() uint64 {
 	return (*known).sum
 }
 
+const (
+	siteDepth          = 6 // the number of functions that make a site; the lock has up to four more
+	lockMethods        = program.Module + "mpi/internal/engine.(*Lock)."
+	checkedLockMethods = program.Module + "mpi/internal/engine.(*engineLock)."
+)
+
 //go:norace
 func newSite(callers [len(site{}.callers)]uintptr) *site {
 	s := &site{callers: callers}
 	frames := runtime.CallersFrames(callers[:])
-	for more := true; more; {
+	kept := 0
+	for more := true; more && kept < siteDepth; {
 		var f runtime.Frame
 		f, more = frames.Next()
+		if strings.HasPrefix(f.Function, lockMethods) || strings.HasPrefix(f.Function, checkedLockMethods) {
+			continue
+		}
+		kept++
 		for i := range len(f.Function) {
 			s.sum = mix(s.sum ^ uint64(f.Function[i]))
 		}

@@ -138,7 +138,7 @@ func (c *cq) ready() bool {
 }
 
 // Arm does nothing, as a Wait is always notified, unless a run must be repeatable: then it drops a Wake that
-// came when a Wait was about to return, since how far that Wait was depends on the scheduler.
+// came after the last Wait had been woken.
 func (c *cq) Arm() {
 	c.dev.net.mu.Lock()
 	defer c.dev.net.mu.Unlock()
@@ -147,6 +147,9 @@ func (c *cq) Arm() {
 	}
 }
 
+// Wait returns as soon as Poll may find something. If a run must be repeatable, a Wait that has blocked
+// returns whenever it is woken: others use the queue meanwhile, so what Wait saw then would depend on the
+// scheduler. Whether it blocks does not, as its caller has the turn.
 func (c *cq) Wait(d time.Duration) error {
 	var timeout <-chan time.Time
 	if d >= 0 {
@@ -172,6 +175,9 @@ func (c *cq) Wait(d time.Duration) error {
 		n.mu.Lock()
 		ready, gone := c.ready(), c.closed || c.dev.gone
 		c.woken = false
+		if n.manual {
+			c.dropSignal()
+		}
 		n.mu.Unlock()
 		if gone {
 			return c.dev.goneErr()
@@ -181,9 +187,20 @@ func (c *cq) Wait(d time.Duration) error {
 		}
 		select {
 		case <-c.wakeup:
+			if n.manual {
+				return nil
+			}
 		case <-timeout:
 			return nil
 		}
+	}
+}
+
+// dropSignal drops the signal of what has been seen.
+func (c *cq) dropSignal() {
+	select {
+	case <-c.wakeup:
+	default:
 	}
 }
 

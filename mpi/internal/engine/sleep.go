@@ -375,11 +375,14 @@ func (w *waiting) sleepInQueuesLocked() {
 		if quiet {
 			err = w.e.hub.queues.sleep()
 		}
+		turn := w.e.mu.takeTurn(0) // before others see what follows, if there are Turns
 		w.e.hub.sleepers.leave()
 		if others {
 			w.e.hub.pollOthers(w.e)
 		}
-		w.e.mu.Lock()
+		if !turn {
+			w.e.mu.Lock()
+		}
 	} else {
 		w.e.hub.sleepers.leave()
 	}

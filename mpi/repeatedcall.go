@@ -68,23 +68,20 @@ type callKey struct {
 	op        *engine.Operator
 }
 
-// key returns the key of a call; zero if no other call can reuse its schedule.
-func (a *collectiveCall) key() callKey {
-	if !a.repeatable() || a.call.InPlace {
-		return callKey{}
-	}
-	return callKey{a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root, a.op}
-}
-
 // rememberLocked stores the key of the call that was just executed, if the call used the mailboxes and would
 // use the same algorithm with larger ones. Other calls are counted, because enough of them make the ranks set
-// up larger mailboxes, so they must not take the shortcut.
+// up larger mailboxes, so they must not take the shortcut. Nor may a call whose schedule no other can reuse.
 func (k *collState) rememberLocked(a *collectiveCall) {
-	k.keys[k.latest] = callKey{}
-	if k.own[k.latest].Schedule.Mailboxes && a.err == nil &&
-		!a.call.OutgrowsMailboxes(engine.MailboxBytes(a.call.Size)) {
-		k.keys[k.latest] = a.key()
+	key := &k.keys[k.latest]
+	if !k.own[k.latest].Schedule.Mailboxes || a.err != nil || !a.repeatable() || a.call.InPlace ||
+		a.call.OutgrowsMailboxes(engine.MailboxBytes(a.call.Size)) {
+		*key = callKey{}
+		return
 	}
+	// Field by field: a copy of the whole would be loaded in larger parts than were just stored, which waits
+	// until the stores are done, and with them that of the call's message.
+	key.operation, key.elem, key.count, key.root = a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root
+	key.op = a.op
 }
 
 // mayRepeat reports whether the communicator and the element type T need no checks, so that repeat may be

@@ -1,5 +1,7 @@
 package coll
 
+import "math"
+
 // In the direct algorithms each rank sends all ranks what they need in one round, and combines what it
 // receives. That takes many messages, but a rank waits only once: it suits short messages that cost little,
 // as through the mailboxes of ranks that share a host.
@@ -19,6 +21,10 @@ const (
 	// Up to this size an Allreduce of two ranks whose halves would have to be pulled is direct, by messages:
 	// it waits once, and with halves twice.
 	directMessagesMax = 32 << 10
+	// For up to so many ranks that share processors: in an Exscan, they are direct at any length.
+	directSharedRanks    = 4
+	directSharedBlockMax = 512 << 10 // of a ReduceScatterBlock
+	directSharedScanMax  = 16 << 10
 )
 
 // direct has the direct algorithms by operation.
@@ -66,11 +72,27 @@ func suitsMailboxes(c *Call) bool {
 }
 
 // suitsDirectMessages reports whether a call that does not suit mailboxes does best in one round of messages,
-// which go as the fabric's costs say. Its bits must not depend on it. All ranks find the same.
+// which go as the fabric's costs say. The bits of an Allreduce must not depend on it. All ranks find the same.
 func (c *Call) suitsDirectMessages() bool {
+	if c.sharesProcessors() {
+		return c.Fabric == Shared && c.Size <= directSharedRanks && c.longestMessage() <= c.directSharedLimit()
+	}
 	return c.Operation == OpAllreduce && c.Size == 2 && c.Pull && c.bytes() >= pullMin &&
-		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.sharesProcessors() &&
-		!c.suitsPieces()
+		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.suitsPieces()
+}
+
+// directSharedLimit is the length up to which few ranks that share processors send messages directly: in more
+// rounds, or when they pull, they wait for more turns.
+func (c *Call) directSharedLimit() int {
+	switch c.Operation {
+	case OpReduceScatterBlock:
+		return directSharedBlockMax
+	case OpScan:
+		return directSharedScanMax
+	case OpExscan:
+		return math.MaxInt
+	}
+	return -1
 }
 
 // OutgrowsMailboxes reports whether a call may go through mailboxes if they take messages of up to larger

@@ -1,7 +1,6 @@
 package wireup
 
 import (
-	"context"
 	"sync"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -34,9 +33,7 @@ func (j *Job) Running(rank uint32) bool {
 }
 
 func (j *Job) findProcess(rank uint32) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-	defer cancel()
-	text, err := j.card(ctx, rank)
+	text, err := j.card(rank)
 	var card Card
 	if err == nil {
 		card, err = ParseCard(text)

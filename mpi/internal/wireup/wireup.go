@@ -123,9 +123,7 @@ func (j *Job) Publish(ctx context.Context, card Card) error {
 // Lookup returns the address of a peer's listener for a provider; "" if it has none. It may be called from
 // any goroutine.
 func (j *Job) Lookup(rank uint32, provider string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-	defer cancel()
-	text, err := j.card(ctx, rank)
+	text, err := j.card(rank)
 	var card Card
 	if err == nil {
 		card, err = ParseCard(text)
@@ -163,11 +161,13 @@ func (j *Job) LookupAhead(ranks []uint32) {
 	}
 }
 
-func (j *Job) card(ctx context.Context, rank uint32) (string, error) {
+func (j *Job) card(rank uint32) (string, error) {
 	if text, ok := j.ahead.Load(rank); ok {
 		return text.(string), nil
 	}
 	if j.cards == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		defer cancel()
 		return j.way.Get(ctx, cardKey(rank))
 	}
 	if j.cards[rank] == "" {

@@ -80,8 +80,8 @@ func (k *collState) rememberLocked(a *collectiveCall) {
 	}
 	// Field by field: a copy of the whole would be loaded in larger parts than were just stored, which waits
 	// until the stores are done, and with them that of the call's message.
-	key.operation, key.elem, key.count, key.root = a.call.Operation, a.call.ElemSize, a.call.Count, a.call.Root
-	key.op = a.op
+	key.operation, key.elem, key.count = a.call.Operation, a.call.ElemSize, a.call.Count
+	key.root, key.op = a.call.Root, a.op
 }
 
 // mayRepeat reports whether the communicator and the element type T need no checks, so that repeat may be

@@ -72,10 +72,12 @@ func suitsMailboxes(c *Call) bool {
 }
 
 // suitsDirectMessages reports whether a call that does not suit mailboxes does best in one round of messages,
-// which go as the fabric's costs say. The bits of an Allreduce must not depend on it. All ranks find the same.
+// which go as the fabric's costs say. The bits of an Allreduce must not depend on it. All ranks find the
+// same.
 func (c *Call) suitsDirectMessages() bool {
 	if c.sharesProcessors() {
-		return c.Fabric == Shared && c.Size <= directSharedRanks && c.longestMessage() <= c.directSharedLimit()
+		return c.Fabric == Shared && c.Size <= directSharedRanks &&
+			c.longestMessage() <= c.directSharedLimit()
 	}
 	return c.Operation == OpAllreduce && c.Size == 2 && c.Pull && c.bytes() >= pullMin &&
 		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.suitsPieces()

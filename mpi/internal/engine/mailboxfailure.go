@@ -27,6 +27,7 @@ const (
 
 	reportKindBits   = 8
 	reportBeforeBits = 8
+	reportBeforeMax  = 1<<reportBeforeBits - 1 // of a longer collective: nobody is that far behind
 	reportEnd        = mailboxLine - mailboxWord // end of the report's word; the acknowledgement follows
 )
 
@@ -45,13 +46,14 @@ func reportOf(first, last uint64, err error) failureReport {
 	if kind == reportNone {
 		return 0
 	}
-	return failureReport((last<<reportBeforeBits|(last-first))<<reportKindBits | uint64(kind))
+	before := min(last-first, reportBeforeMax)
+	return failureReport((last<<reportBeforeBits|before)<<reportKindBits | uint64(kind))
 }
 
 // covers reports whether the report concerns one of the exchanges from first to last.
 func (n failureReport) covers(first, last uint64) bool {
 	theirs := uint64(n) >> reportKindBits
-	its, before := theirs>>reportBeforeBits, theirs&(1<<reportBeforeBits-1)
+	its, before := theirs>>reportBeforeBits, theirs&reportBeforeMax
 	return n != 0 && first <= its && its-before <= last
 }
 

@@ -129,7 +129,7 @@ func (p *past) waitUntilFree(ctx context.Context) error {
 		return nil
 	}
 	if wait > startPause {
-		p.output.Notice("a host may be cut off and its ranks live: in %v they have ended",
+		p.output.Notice("waiting %v, until the ranks of a host that may be cut off have ended",
 			wait.Round(100*time.Millisecond))
 	}
 	select {

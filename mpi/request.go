@@ -85,7 +85,8 @@ func nullStatus() Status {
 }
 
 // Wait returns when the operation is complete, with its status and its error (MPI 4.1, 3.7.3). It drives all
-// of the rank's communication while it waits.
+// of the rank's communication while it waits. It ends early with the context of the handle that began the
+// operation (see Comm.WithContext).
 func (r Request) Wait() (Status, error) { return r.wait("Wait") }
 
 func (r Request) wait(op string) (Status, error) {

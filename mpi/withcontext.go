@@ -8,11 +8,11 @@ import "context"
 // was sent through any other.
 //
 // A call that fails in this way no longer uses its buffer. A receive that nothing has matched is withdrawn,
-// and so is a send that waits for room or for a connection. A message that was announced to the peer but not
-// matched there is taken back. A matched message is transferred completely, and neither its send nor its
-// receive fails. So a Send that failed because of ctx was not received, and a Recv that did received nothing.
-// What Mprobe has reserved can be received after the end of ctx. A peer that does not answer within ten
-// seconds counts as failed.
+// and so is a send that waits for room or for a connection; a short one is usually complete at once, and
+// stays sent. A message that was announced to the peer but not matched there is taken back. A matched message
+// is transferred completely, and neither its send nor its receive fails. So a Send that failed because of ctx
+// was not received, and a Recv that did received nothing. What Mprobe has reserved can be received after the
+// end of ctx. A peer that does not answer within ten seconds counts as failed.
 //
 // If a collective ends in this way at one rank, the other ranks wait for it until their own contexts end. A
 // collective that fails because ctx has ended counts as called, so later collectives stay in step.

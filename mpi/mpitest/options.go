@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
@@ -15,6 +16,19 @@ var (
 	runsFlag = flag.Int("mpitest.runs", 1,
 		"have mpitest.Run run each job `n` times, with seeds from -mpitest.seed on, until one fails")
 )
+
+// misplacedPackage returns an error if go test has taken a package for an argument of the tests, and so tests
+// another one: it does so with all that follows a flag which it does not know.
+func misplacedPackage() (err error) {
+	flag.Visit(func(f *flag.Flag) {
+		if p := flag.Arg(0); strings.HasPrefix(f.Name, "mpitest.") &&
+			(strings.HasPrefix(p, "./") || strings.HasPrefix(p, "../")) {
+			err = fmt.Errorf("mpitest: %s comes after -%s, so go test tests the package of the current "+
+				"folder: write go test %[1]s -%[2]s=%v", p, f.Name, f.Value)
+		}
+	})
+	return err
+}
 
 // Option changes how Run runs a job.
 type Option func(*options)

@@ -37,8 +37,9 @@ func Run(t *testing.T, n int, body Body, opts ...Option) {
 }
 
 // Try runs body as Run does, and returns the failure that Run would report: an error of one or more lines, or
-// nil. It is for tests of a program's reports about its own misuse. Calls on the test itself (FailNow,
-// Errorf, Skip) and data races still fail or end the test.
+// nil. The error is text alone, in which errors.Is does not find the causes. It is for tests of a program's
+// reports about its own misuse. Calls on the test itself (FailNow, Errorf, Skip) and data races still fail or
+// end the test.
 func Try(t *testing.T, n int, body Body, opts ...Option) error {
 	t.Helper()
 	o, err := chosen(t, "Run", n, body, opts)
@@ -74,6 +75,9 @@ func chosen(t *testing.T, op string, n int, body Body, opts []Option) (*options,
 		return nil, fmt.Errorf("mpitest: %s with %d ranks: a job has at least one", op, n)
 	case body == nil:
 		return nil, fmt.Errorf("mpitest: %s without a body", op)
+	}
+	if err := misplacedPackage(); err != nil {
+		return nil, err
 	}
 	o := &options{seed: *seedFlag, runs: *runsFlag}
 	for _, option := range opts {

@@ -46,4 +46,10 @@ func TestRuns(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Regexp(t, `rank 0: got 5\n *the seed was (\d+): -mpitest.seed=\d+ uses it again`, string(out))
+
+	cmd = exec.Command(os.Args[0], "-test.run=^TestRuns$", "-mpitest.runs=5", "./solver")
+	cmd.Env = append(os.Environ(), wrongVariable+"=1")
+	out, err = cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "write go test ./solver -mpitest.runs=5")
 }

@@ -29,8 +29,8 @@ separated by ':', make one job.
 
 The exit status is that of the first rank to fail, or 128+n if signal n ended it, and 0 if none failed.
 It is 124 after --timeout, 127 if the program is not found, 126 if it cannot be executed, 1 if it does
-not build or a host cannot be reached, and 2 if the command line is invalid. The first failure ends the
-job, and one line on standard error says which rank failed, and how.
+not build, a host cannot be reached or --stuck-action has ended the job, and 2 if the command line is
+invalid. The first failure ends the job, and one line on standard error says which rank failed, and how.
 
 A job that hangs explains itself. When a deadlock is certain, and when no message has moved for the time
 of --stuck, a report on standard error says in which call each rank waits, for which rank, and at which

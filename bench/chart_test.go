@@ -18,6 +18,7 @@ import (
 
 	"gonum.org/v1/plot"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 )
 
@@ -144,6 +145,7 @@ func drawTo(c *chart, path string) error {
 
 // A page contains the plot that a file of SVG is.
 func TestChartsOfAnyFigures(t *testing.T) {
+	testlength.NotInShort(t)
 	for _, points := range [][]float64{
 		{1}, {3, 3, 3}, {0.25, 1e-9, 7e12}, {0, 1}, {math.Inf(1), 2}, {math.NaN(), 5},
 		{math.SmallestNonzeroFloat64, math.MaxFloat64},
@@ -160,6 +162,7 @@ func TestChartsOfAnyFigures(t *testing.T) {
 }
 
 func TestAPNGHasLinesOnWhitePaper(t *testing.T) {
+	testlength.NotInShort(t)
 	f, err := os.Open(drawn(t, "chart.png", latencyAxes, []float64{1, 4, 3}))
 	require.NoError(t, err)
 	defer f.Close()

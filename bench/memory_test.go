@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -33,6 +34,7 @@ var residentColumn = regexp.MustCompile(`(?m)^(\d+ +\d+ +\d+) +\d+`)
 // grows with each look for mailboxes that all ranks have freed. Seen to fail where mailboxes that were freed
 // still count.
 func TestTheTableOfMemory(t *testing.T) {
+	testlength.NotInShort(t)
 	r := launch(t, group{17, goldenMemory})
 	require.NoError(t, r.Failure, r.Err)
 	require.Equal(t, `

@@ -100,7 +100,7 @@ var realBody = worldBody("real", func(world *mpi.Comm) error {
 func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 	run := map[string]int{}
 	figure := regexp.MustCompile(`^[0-9]+( +[0-9]+\.[0-9]{2}){1,4}( +3)? +Pass(( +[0-9]+\.[0-9]{2}){5})?$`)
-	for _, ranks := range []int{1, 2, 3, 4} {
+	for _, ranks := range testlength.InShort([]int{1, 2, 3, 4}, []int{2}) {
 		r := launch(t, group{ranks, realBody})
 		require.NoError(t, r.Failure, r.Err)
 		require.Empty(t, told(r))
@@ -132,7 +132,7 @@ func TestEveryBenchmarkOnRealRanks(t *testing.T) {
 		require.Empty(t, tables)
 	}
 	for _, b := range All {
-		if b.spec == copies {
+		if b.spec == copies || testing.Short() && !runs(b, tiny(b), 2) {
 			continue
 		}
 		require.NotZero(t, run[b.Name], "%s was not run", b.Name)
@@ -176,6 +176,7 @@ var frugal = worldBody("frugal", func(world *mpi.Comm) error {
 })
 
 func TestTheMeasuredLoopsAllocateNothing(t *testing.T) {
+	testlength.NotInShort(t)
 	r := launch(t, group{2, frugal})
 	require.NoError(t, r.Failure, r.Err)
 }

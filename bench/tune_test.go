@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/internal/tuning"
 	"github.com/weft-mpi/weft/launcher/launchertest"
@@ -76,6 +77,7 @@ var tunedBody = worldBody("tuned", func(world *mpi.Comm) error {
 // Every algorithm of every collective is measured, on communicators of 2 and 3 ranks, and package mpi reads
 // the table that comes of it. Over TCP, where the same goes more slowly, some are.
 func TestTune(t *testing.T) {
+	testlength.NotInShort(t)
 	for _, fabric := range []string{"shm", "tcp"} {
 		t.Run(fabric, func(t *testing.T) {
 			table := filepath.Join(t.TempDir(), "coll.json")
@@ -148,6 +150,7 @@ var consistencyBody = launchertest.Body("consistency", func() error {
 })
 
 func TestConsistency(t *testing.T) {
+	testlength.NotInShort(t)
 	r := launchertest.Run(t, launchertest.Ranks(3, consistencyBody, "WEFT_LOG=error"))
 	require.NoError(t, r.Failure, r.Err)
 	for _, says := range []string{"Barrier, Allreduce of 8 bytes", "Allreduce, Reduce and Bcast",

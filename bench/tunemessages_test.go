@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -66,6 +67,7 @@ var messagesBody = launchertest.Body("messages", func() error {
 
 // The first two ranks of a job compare the ways of their messages.
 func TestTuneMessages(t *testing.T) {
+	testlength.NotInShort(t)
 	launchertest.OnFabrics(t, func(t *testing.T, fabric string) {
 		r := launchertest.Launch(t, 3, messagesBody, "WEFT_LOG=error", fabric)
 		require.NoError(t, r.Failure, r.Err)

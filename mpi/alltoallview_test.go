@@ -13,12 +13,15 @@ import (
 )
 
 func TestAlltoallView(t *testing.T) {
-	for _, size := range []int{1, 2, 5} {
+	for _, size := range testlength.InShort([]int{1, 2, 5}, []int{5}) {
 		for _, env := range [][]string{{"WEFT_FABRIC=shm"}, {"WEFT_FABRIC=tcp"}, {"WEFT_CHECK=1"}} {
 			t.Run(fmt.Sprint(size, " ranks ", env), func(t *testing.T) { together(t, size, alltoallViews, env...) })
 		}
 	}
-	t.Run("20 ranks", func(t *testing.T) { together(t, 20, alltoallViews, "WEFT_PEER_TIMEOUT=60s") })
+	t.Run("20 ranks", func(t *testing.T) {
+		testlength.NotInShort(t)
+		together(t, 20, alltoallViews, "WEFT_PEER_TIMEOUT=60s")
+	})
 }
 
 // Views of any shape and length, most of them another for each rank, reach the ranks for which they are, and

@@ -71,7 +71,7 @@ func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
 	for name := range unlike {
 		for odd := range unlikeLengths {
 			for others := range unlikeLengths {
-				if odd == others {
+				if odd == others || testing.Short() && odd != (others+1+len(name)%2)%len(unlikeLengths) {
 					continue
 				}
 				n := 2 + (odd+others)%2

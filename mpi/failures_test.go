@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -420,6 +421,7 @@ var starved = body("starved", func(_ context.Context, world *mpi.Comm) error {
 })
 
 func TestStarvedRankIsNotLost(t *testing.T) {
+	testlength.NotInShort(t)
 	t.Parallel()
 	onFabrics(t, func(t *testing.T, fabric string) {
 		flag := filepath.Join(t.TempDir(), "flag")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/launchertest"
 	"github.com/weft-mpi/weft/mpi"
 	"github.com/weft-mpi/weft/mpi/internal/endpointtest"
@@ -51,9 +52,13 @@ var (
 const polling = "WEFT_CORES_PER_RANK=1"
 
 // onFabrics runs a test of jobs over both fabrics at the same time, as ranks mostly wait for each other. It is
-// the last thing that its caller does.
+// the last thing that its caller does. In short half of the tests have the one fabric, half the other.
 func onFabrics(t *testing.T, test func(t *testing.T, fabric string)) {
+	one := []string{"WEFT_FABRIC=shm", "WEFT_FABRIC=tcp"}[len(t.Name())%2]
 	fabricsInTurn(t, func(t *testing.T, fabric string) {
+		if fabric != one {
+			testlength.NotInShort(t)
+		}
 		t.Parallel()
 		test(t, fabric)
 	})

@@ -17,7 +17,7 @@ func TestViewsOfAnyLength(t *testing.T) {
 		{"WEFT_FABRIC=tcp", "WEFT_RENDEZVOUS=write"}, {"WEFT_CHECK=1"}, {"WEFT_FABRIC=tcp"},
 		{"WEFT_FABRIC=tcp", "WEFT_TLS=on"}, {"WEFT_FABRIC=tcp", "WEFT_CHECKSUM=on"},
 		{"WEFT_FABRIC=shm", "WEFT_RENDEZVOUS=write"}}
-	for _, env := range envs[:testlength.Of(len(envs), 4)] {
+	for _, env := range envs[:testlength.Of(len(envs), testlength.InShort(4, 2))] {
 		t.Run(fmt.Sprint(env), func(t *testing.T) { together(t, 2, viewsOfAnyLength, env...) })
 	}
 }

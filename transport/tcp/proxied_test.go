@@ -338,6 +338,7 @@ type proxiedEndpoint struct {
 func (e proxiedEndpoint) Addr() string { return e.proxy.addr() }
 
 func TestConformanceThroughProxy(t *testing.T) {
+	testlength.NotInShort(t)
 	t.Parallel()
 	verbstest.Run(t, throughProxy{provider: provider{options: Options{Checksum: ChecksumAlways}}})
 }

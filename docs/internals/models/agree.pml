@@ -58,7 +58,7 @@ Member m[4];
 chan link[16] = [ROOM] of { mtype, byte, byte, byte };	/* kind, ballot, ballot in which the value was accepted, value */
 byte decided;			/* the value with which somebody has returned; 0: nobody has */
 byte deaths;
-hidden byte i, below, above, kind, ballot, priorballot, value;	/* of use inside one step only */
+hidden byte i, below, above, carried, kind, ballot, priorballot, value;	/* of use inside one step only */
 
 #define ME m[me]
 #define BIT(x) (1 << (x))
@@ -117,10 +117,8 @@ inline newballot() {
 }
 
 inline sendup() {
-	if
-	:: ME.priorballot > 0 -> send(ME.upto, UP, ME.priorballot, ME.prior)
-	:: else -> send(ME.upto, UP, 0, ME.combined)
-	fi;
+	carried = (ME.priorballot > 0 -> ME.prior : ME.combined);
+	send(ME.upto, UP, ME.priorballot, carried);
 	if
 #ifndef MUTANT_ACK_NOT_REPEATED
 	:: ME.acksent -> send(ME.upto, ACK, 0, 0)
@@ -188,12 +186,6 @@ inline commit(from, v) {
 #else
 #define ACKED ((ME.acked & below) == below)
 #endif
-#ifdef MUTANT_RETURNS_WITH_THE_PROPOSAL
-#define DECIDED true
-#else
-#define DECIDED (me == ROOT)
-#endif
-
 inline advance() {
 	below = CHILDREN;
 	if
@@ -225,13 +217,16 @@ inline advance() {
 			:: !ME.acksent && ACKED ->
 				ME.acksent = 1;
 				if
-				:: me == ROOT -> commit(me, ME.accepted)
-				:: else ->
-					send(ME.upto, ACK, 0, 0);
-					if
-					:: DECIDED -> commit(ME.upto, ME.accepted)
-					:: else
-					fi
+				:: me != ROOT -> send(ME.upto, ACK, 0, 0)
+				:: else
+				fi;
+				if
+#ifndef MUTANT_RETURNS_WITH_THE_PROPOSAL
+				:: me == ROOT -> commit(ME.upto, ME.accepted)
+				:: else
+#else
+				:: true -> commit(ME.upto, ME.accepted)
+#endif
 				fi
 			:: else
 			fi
@@ -262,19 +257,23 @@ inline failure(set) {
 #ifndef MUTANT_DECISION_NOT_REPEATED
 		spread()
 #endif
-	:: !ME.committed && ROOT != above -> newballot(); callballot(); advance()
 	:: else ->
-		callballot();
-		above = PARENT;
 		if
+		:: ROOT != above -> newballot(); callballot()
+		:: else ->
+			callballot();
+			above = PARENT;
+			if
 #ifndef MUTANT_UP_NOT_REPEATED
-		:: ME.upto != NONE && above != NONE && above != ME.upto -> ME.upto = above; sendup()
+			:: ME.upto != NONE && above != NONE && above != ME.upto -> ME.upto = above; sendup()
 #endif
-		:: else
-		fi;
+			:: else
+			fi
 #ifdef MUTANT_PROPOSAL_NOT_REPEATED
-		ME.told = (ME.told == 0 -> 0 : 15);
+			;
+			ME.told = (ME.told == 0 -> 0 : 15)
 #endif
+		fi;
 		advance()
 	fi
 }

@@ -3,6 +3,7 @@ package jobtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,30 +49,28 @@ func TestProfileAndReport(t *testing.T) {
 	}
 }
 
-// timedOut runs a job with longer and longer timeouts, until the ranks are where they wait when it ends and the
-// launcher says so, and gives the folder of its output.
-func timedOut(t *testing.T, app launcher.App, says string) (dir string) {
+// timedOut runs a job with longer and longer timeouts, until its last rank is where it waits when the job ends:
+// the launcher says so, and the file with the rank's stacks names frame.
+func timedOut(t *testing.T, app launcher.App, says, frame string) {
 	t.Helper()
 	for timeout := 3 * time.Second; ; timeout *= 2 {
-		dir = t.TempDir()
+		dir := t.TempDir()
 		out, err := jobWith(t, launcher.Job{Apps: []launcher.App{app}, OutputDir: dir, Timeout: timeout,
 			Grace: time.Minute})
 		require.Error(t, err)
 		require.NotContains(t, out, "panic")
-		if strings.Contains(ofWorld(out), says) {
-			return dir
+		stacks, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("rank.%d.stacks", app.Ranks-1)))
+		if strings.Contains(ofWorld(out), says) && strings.Contains(string(stacks), frame) {
+			return
 		}
-		require.Less(t, timeout, time.Minute, "%s", out)
+		require.Less(t, timeout, time.Minute, "%s; stacks: %v: %s", out, err, stacks)
 	}
 }
 
 // A rank whose Init has failed goes on as it likes, and answers when it is asked what it does.
 func TestTimeout_AfterAFailedInit(t *testing.T) {
 	t.Parallel()
-	dir := timedOut(t, launchertest.Ranks(1, initFails), "weft: rank 0 was")
-	b, err := os.ReadFile(filepath.Join(dir, "rank.0.stacks"))
-	require.NoError(t, err)
-	require.Contains(t, string(b), "artifact_test.go:")
+	timedOut(t, launchertest.Ranks(1, initFails), "weft: rank 0 was", "artifact_test.go:")
 }
 
 var initFails = launchertest.Body("goes on after a failed Init", func() error {
@@ -85,9 +84,6 @@ var initFails = launchertest.Body("goes on after a failed Init", func() error {
 // A job that takes too long leaves the stacks of its goroutines, and says where each rank was.
 func TestTimeout_Stacks(t *testing.T) {
 	t.Parallel()
-	dir := timedOut(t, launchertest.Ranks(2, waitingBody),
-		"weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:")
-	b, err := os.ReadFile(filepath.Join(dir, "rank.1.stacks"))
-	require.NoError(t, err)
-	require.Contains(t, string(b), "report_test.go:")
+	timedOut(t, launchertest.Ranks(2, waitingBody),
+		"weft: rank 1 was waiting, Recv from 0, tag 0, at report_test.go:", "report_test.go:")
 }

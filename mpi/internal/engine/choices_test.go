@@ -31,7 +31,7 @@ func TestChoices_AMessageOfAFailedPeerIsReceived(t *testing.T) {
 
 	w[0].mu.Lock()
 	require.Len(t, w[0].Choices.held, 2)
-	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
+	w[0].failures.failPeer(w[0].peerLocked(1), transport.ErrPeerLost)
 	require.Empty(t, w[0].Choices.held)
 	w[0].mu.Unlock()
 	_, err = w[0].Requests.Wait(first)

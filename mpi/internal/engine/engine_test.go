@@ -451,10 +451,9 @@ func TestAllocations(t *testing.T) {
 	wg.Wait()
 }
 
-// peerOf is a peer of an engine, of which the caller may have the lock.
+// peerOf is a peer of an engine, of which the caller does not have the lock.
 func peerOf(e *Engine, rank int) *peer {
-	if e.mu.TryLock() {
-		defer e.mu.Unlock()
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return e.peerLocked(rank)
 }

@@ -27,7 +27,7 @@ const (
 
 	reportKindBits   = 8
 	reportBeforeBits = 8
-	reportBeforeMax  = 1<<reportBeforeBits - 1 // of a longer collective: nobody is that far behind
+	reportBeforeMax  = 1<<reportBeforeBits - 1   // of a longer collective: nobody is that far behind
 	reportEnd        = mailboxLine - mailboxWord // end of the report's word; the acknowledgement follows
 )
 

@@ -26,7 +26,7 @@ func says(e *Engine, to int, list ...control) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range list {
-		e.Recovery.sendControl(peerOf(e, to), m)
+		e.Recovery.sendControl(e.peerLocked(to), m)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestAgreement_NobodyIsBelievedThatOthersHaveFailed(t *testing.T) {
 		says(w[3], to, agreeMessage(worldOfTest, agree.Message{Kind: agree.Up, Ballot: 3, Value: agree.Neutral}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Newer, Ballot: uint32(min(to+1, 2))}),
 			agreeMessage(worldOfTest, agree.Message{Kind: agree.Commit, Value: value}))
-		until(t, func() bool { return peerOf(w[to], 3).earlyMessages == 3 }, w[to], w[3])
+		until(t, func() bool { return w[to].peerLocked(3).earlyMessages == 3 }, w[to], w[3])
 	}
 	agreed := make(chan agree.Value)
 	for _, e := range w[:3] {
@@ -128,7 +128,7 @@ func TestAgreement_GoesOnWhenFailuresAreTold(t *testing.T) {
 			agreed <- v
 		}()
 	}
-	until(t, func() bool { return peerOf(w[3], 1).earlyMessages > 0 }, w[3])
+	until(t, func() bool { return w[3].peerLocked(1).earlyMessages > 0 }, w[3])
 	for _, e := range w[2:] {
 		e.hub.PeerFailed(0, transport.ErrPeerLost)
 	}
@@ -145,7 +145,7 @@ func TestAgreement_WaitsForTheWordOnARankThatIsLost(t *testing.T) {
 		e.Recovery.OpenCommunicator(worldOfTest, nil)
 	}
 	w[0].mu.Lock()
-	w[0].failures.failPeer(peerOf(w[0], 1), transport.ErrPeerLost)
+	w[0].failures.failPeer(w[0].peerLocked(1), transport.ErrPeerLost)
 	require.Empty(t, w[0].Recovery.agreementsOf(worldOfTest).table.Failed())
 	w[0].mu.Unlock()
 	agreed := make(chan agree.Value)
@@ -185,12 +185,12 @@ func TestRecovery_MessagesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 					says(w[3], 0, one(sent))
 					sent++
 				}
-				until(t, func() bool { return len(peerOf(w[3], 0).controls) == 0 }, w[3], w[0])
+				until(t, func() bool { return len(w[3].peerLocked(0).controls) == 0 }, w[3], w[0])
 			}
-			until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0])
+			until(t, func() bool { return w[0].peerLocked(3).state == peerFailed }, w[0])
 			require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
 			says(w[2], 0, agreeMessage(unknownOfTest, agree.Message{Kind: agree.Up, Value: agree.Neutral}))
-			until(t, func() bool { return peerOf(w[0], 2).earlyMessages == 1 }, w[0], w[2])
+			until(t, func() bool { return w[0].peerLocked(2).earlyMessages == 1 }, w[0], w[2])
 			require.Empty(t, peerOf(w[0], 1).controls)
 			require.Equal(t, peerIdle, peerOf(w[0], 1).state, "rank 1 is told nothing")
 		})
@@ -207,26 +207,26 @@ func TestRecovery_WhatWaitsForAPeerIsBounded(t *testing.T) {
 	says(w[0], 1, list...)
 	w[0].mu.Lock()
 	defer w[0].mu.Unlock()
-	require.ErrorIs(t, peerOf(w[0], 1).cause, errTakesNothing)
-	require.Empty(t, peerOf(w[0], 1).controls)
+	require.ErrorIs(t, w[0].peerLocked(1).cause, errTakesNothing)
+	require.Empty(t, w[0].peerLocked(1).controls)
 }
 
 // Only the REVOKEs that are stored count: not those of communicators that this rank has opened since, or whose
 // contexts it uses for others.
 func TestRecovery_REVOKEsThatWereTakenUpDoNotCount(t *testing.T) {
 	w := fourRanks(t, Config{})
-	e, p := w[0], func() *peer { return peerOf(w[0], 3) }
+	e, p := w[0], peerOf(w[0], 3)
 	const opened, reused = unknownOfTest, unknownOfTest + contextid.Kinds
 	for i, communicator := range []uint32{opened, reused} {
 		says(w[3], 0, revokeMessage(communicator, revokeByChoice))
-		until(t, func() bool { return p().earlyRevokes == i+1 }, e, w[3])
+		until(t, func() bool { return p.earlyRevokes == i+1 }, e, w[3])
 	}
 	require.True(t, e.Recovery.OpenCommunicator(opened, []int32{0, 3}))
-	require.Equal(t, 1, p().earlyRevokes)
+	require.Equal(t, 1, p.earlyRevokes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Recovery.reuse(reused)
-	require.Zero(t, p().earlyRevokes)
+	require.Zero(t, p.earlyRevokes)
 	require.Empty(t, e.Recovery.earlyRevokes)
 }
 
@@ -256,7 +256,7 @@ func TestRecovery_AREVOKETellsOfALoss(t *testing.T) {
 			}
 			if c.lost {
 				w[0].mu.Lock()
-				w[0].failures.failPeer(peerOf(w[0], 3), transport.ErrPeerLost)
+				w[0].failures.failPeer(w[0].peerLocked(3), transport.ErrPeerLost)
 				w[0].mu.Unlock()
 			}
 			require.NoError(t, w[0].Recovery.Revoke(unknownOfTest))
@@ -277,7 +277,7 @@ func TestRecovery_AREVOKEOfAnotherForm(t *testing.T) {
 	for _, body := range [][]byte{{0, 0, 0, 0}, {0, 0, 0, 0, 2}, {0, 0, 0, 0, 1, 0}} {
 		w := fourRanks(t, Config{})
 		says(w[3], 0, control{channel.Revoke, body})
-		until(t, func() bool { return peerOf(w[0], 3).state == peerFailed }, w[0], w[3])
+		until(t, func() bool { return w[0].peerLocked(3).state == peerFailed }, w[0], w[3])
 		require.ErrorIs(t, peerOf(w[0], 3).cause, transport.ErrProtocol)
 	}
 }

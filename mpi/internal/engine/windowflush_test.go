@@ -62,7 +62,7 @@ func begunOperation(t *testing.T, target *Target) *oneSided {
 	t.Helper()
 	target.w.e.mu.Lock()
 	defer target.w.e.mu.Unlock()
-	o, err := target.newOperationLocked(peerOf(target.w.e, target.rank), nil)
+	o, err := target.newOperationLocked(target.w.e.peerLocked(target.rank), nil)
 	require.NoError(t, err)
 	return o
 }

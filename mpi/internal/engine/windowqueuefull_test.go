@@ -58,7 +58,7 @@ func fillQueue(t *testing.T, caller *Engine, window *Window) {
 	require.NoError(t, err)
 	for !isQueueFull(err) {
 		require.NoError(t, err)
-		err = peerOf(caller, 1).ch.QP().PostSend(&transport.SendWR{
+		err = caller.peerLocked(1).ch.QP().PostSend(&transport.SendWR{
 			ID: oneSidedOwner<<56 | 1<<30, // no operation has this number: nobody looks at the completion
 			Op: transport.OpRead, Flags: transport.FlagSignaled,
 			Local:  []transport.SGE{{MR: mr, Length: wordBytes}},
@@ -122,8 +122,8 @@ func TestPeerFailsWhileThereIsNoRoom(t *testing.T) {
 	target, other := window.Target(1), window.Target(2)
 	ended := posting(t, caller, target, func() error { return target.Put(make([]byte, 8000), 0, nil) })
 	caller.mu.Lock()
-	caller.failures.failPeer(peerOf(caller, 1), transport.ErrPeerLost)
-	o, err := other.newOperationLocked(peerOf(caller, 2), nil)
+	caller.failures.failPeer(caller.peerLocked(1), transport.ErrPeerLost)
+	o, err := other.newOperationLocked(caller.peerLocked(2), nil)
 	require.NoError(t, err)
 	o.kept = true
 	caller.mu.Unlock()

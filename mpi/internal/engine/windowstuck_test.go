@@ -22,7 +22,7 @@ func TestUpdatesOfAStuckPart(t *testing.T) {
 	update := func() (outcome rma.Outcome) {
 		w[0].mu.Lock()
 		defer w[0].mu.Unlock()
-		outcome, _ = w[0].Windows.carryOut(peerOf(w[0], 1), &rma.Update{Window: 3, Op: rma.Replace,
+		outcome, _ = w[0].Windows.carryOut(w[0].peerLocked(1), &rma.Update{Window: 3, Op: rma.Replace,
 			Data: make([]byte, size)}, nil)
 		return outcome
 	}

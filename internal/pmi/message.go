@@ -14,9 +14,6 @@ const (
 	maxLine    = 2048 // bytes of a line, including its newline: a put of a value of MaxValue fits
 )
 
-// usualFields is the number of fields of most lines, or more.
-const usualFields = 4
-
 // A field is one key=value of a line. Neither part holds a space or a newline.
 type field struct{ key, value string }
 
@@ -47,24 +44,18 @@ func parse(line string) (message, error) {
 	if len(line) >= maxLine {
 		return nil, fmt.Errorf("a line of %d bytes is longer than the %d allowed", len(line), maxLine-1)
 	}
-	for i := range len(line) {
-		if c := line[i]; c == 0 || c == '\r' || c == '\n' {
-			return nil, fmt.Errorf("byte %#02x inside the line %.60q", c, line)
-		}
+	if i := strings.IndexAny(line, "\x00\r\n"); i >= 0 {
+		return nil, fmt.Errorf("byte %#02x inside the line %.60q", line[i], line)
 	}
-	m := make(message, 0, usualFields)
-	for rest := line; rest != ""; {
-		var word string
-		if word, rest, _ = strings.Cut(rest, " "); word == "" {
-			continue
-		}
+	var m message
+	for word := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' }) {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
 			return nil, fmt.Errorf("%.60q is not key=value in the line %.60q", word, line)
 		}
 		m = append(m, field{key, value})
 	}
-	if len(m) == 0 {
+	if m == nil {
 		return nil, fmt.Errorf("an empty line")
 	}
 	return m, nil
@@ -73,11 +64,6 @@ func parse(line string) (message, error) {
 // format returns the line of a message, with its newline.
 func format(m message) string {
 	var b strings.Builder
-	n := 0
-	for _, f := range m {
-		n += len(f.key) + len(f.value) + 2
-	}
-	b.Grow(n)
 	for i, f := range m {
 		if i > 0 {
 			b.WriteByte(' ')

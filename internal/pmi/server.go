@@ -279,16 +279,12 @@ func (s *Server) get(r *rankState, m message) (Effects, error) {
 func (s *Server) getKnown(r *rankState, m message) (Effects, error) {
 	list, _ := m.get("keys")
 	var answers strings.Builder
-	answers.Grow((strings.Count(list, ",") + 1) * usualAnswer)
 	for key := range strings.SplitSeq(list, ",") {
 		value, ok := s.space.Known(key)
 		answers.WriteString(getResult(Answer{Key: key, Value: value, OK: ok}))
 	}
 	return Effects{Replies: []Reply{{r.ID, answers.String()}}}, nil
 }
-
-// usualAnswer is the length of an answer to get with the address of a rank, or more.
-const usualAnswer = 256
 
 // getResult returns the answer to get.
 func getResult(a Answer) string {

@@ -3,7 +3,6 @@ package sys
 import (
 	"crypto/rand"
 	"os"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -33,8 +32,7 @@ func (f *Foreign) TimeCall(rounds int) (least, each time.Duration, err error) {
 			least = t
 		}
 	}
-	long, b := time.Duration(0), timedBuffers.Get().(*[TimedBytes]byte)[:]
-	defer timedBuffers.Put((*[TimedBytes]byte)(b))
+	long, b := time.Duration(0), make([]byte, TimedBytes)
 	for i := range rounds {
 		start := time.Now()
 		if f.copyPiece(unix.SYS_PROCESS_VM_READV, b, f.Proof) != nil {
@@ -46,9 +44,6 @@ func (f *Foreign) TimeCall(rounds int) (least, each time.Duration, err error) {
 	}
 	return least, max(1, (long-least)/(TimedBytes>>10)), nil
 }
-
-// timedBuffers are what TimeCall reads to: only the first one has pages to be made.
-var timedBuffers = sync.Pool{New: func() any { return new([TimedBytes]byte) }}
 
 // TimeOwnCall is TimeCall of this process's own memory.
 func TimeOwnCall() (call, each time.Duration, err error) {

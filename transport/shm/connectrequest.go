@@ -83,7 +83,6 @@ func (e *endpoint) closeRequests() {
 // serveRequests answers requests, and takes answers, until the endpoint is closed.
 func (e *endpoint) serveRequests() {
 	r := &e.requests
-	sys.GrowStack()
 	for e.table.Context().Err() == nil {
 		r.mu.Lock()
 		found := !r.closed && (e.answerRequests() || e.takeAnswers())

@@ -2,8 +2,8 @@ package shm
 
 import (
 	"context"
+	"fmt"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/weft-mpi/weft/internal/sys"
@@ -104,7 +104,7 @@ func (e *endpoint) prepare(peer uint32) (*prepared, []byte, error) {
 // connected makes the queue pair of a connection and hands it over.
 func (e *endpoint) connected(pid int, peer uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
 	private []byte) *qp {
-	q := e.dev.newQP(mine, peer, e.addr, "process "+strconv.Itoa(pid), theirs, f)
+	q := e.dev.newQP(mine, peer, e.addr, fmt.Sprintf("process %d", pid), theirs, f)
 	e.acceptor.Connected(peer, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/recorder"
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -115,7 +114,6 @@ func (d *connections) settledLocked(p *peer) {
 // connectWaiting begins the connections to all peers that wait for it.
 func (d *connections) connectWaiting() {
 	defer d.connecting.Done()
-	sys.GrowStack()
 	for next, ahead := 0, 0; ; {
 		d.e.mu.Lock()
 		switch {

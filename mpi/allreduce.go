@@ -5,11 +5,8 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // Allreduce combines in from all ranks, element by element, into out at every rank (MPI 4.1, 6.9.6). The
 // result has the same bits at all ranks. All ranks pass the same length. in may be InPlace, at all ranks.
 func Allreduce[T any](c *Comm, in, out []T, op Op[T]) error {
-	if mayRepeat[T](c) && len(in) == len(out) && disjoint(memory(in), memory(out)) {
-		key := callKey{operation: coll.OpAllreduce, elem: sizeOf[T](), count: len(in), op: op.operator}
-		if done, err := c.repeat(key, bytesIn(in), bytesIn(out)); done {
-			return err
-		}
+	if done, err := repeatReduction(c, coll.OpAllreduce, in, out, op); done {
+		return err
 	}
 	return run(allreduce(c, in, out, op))
 }
@@ -29,6 +26,5 @@ func allreduce[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	begin[T](&a, c, coll.OpAllreduce)
 	by(&a, op)
 	reduced(&a, in, out)
-	a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 	return a
 }

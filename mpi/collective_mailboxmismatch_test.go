@@ -71,6 +71,7 @@ func TestCollectivesOfUnlikeLengthsFail(t *testing.T) {
 	for name := range unlike {
 		for odd := range unlikeLengths {
 			for others := range unlikeLengths {
+				// in short one other length for each
 				if odd == others || testing.Short() && odd != (others+1+len(name)%2)%len(unlikeLengths) {
 					continue
 				}

@@ -49,7 +49,7 @@ func by[T any](a *collectiveCall, op Op[T]) {
 	a.call.InOrder = a.err == nil && a.comm.reproducible && !op.operator.Associative
 }
 
-// reduced checks the buffers of a reduction from a vector to a vector, and sets them.
+// reduced checks the buffers of a reduction, whose operator is set, from a vector to a vector, and sets them.
 func reduced[T any](a *collectiveCall, in, out []T) {
 	if isInPlace(in) {
 		in = out
@@ -61,6 +61,7 @@ func reduced[T any](a *collectiveCall, in, out []T) {
 	a.call.Count = len(in)
 	buffers(a, in, out)
 	a.refuseOverlap()
+	a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 }
 
 // buffers sets the buffers of a call.

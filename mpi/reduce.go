@@ -37,7 +37,6 @@ func reduce[T any](c *Comm, in, out []T, op Op[T], root int) (a collectiveCall) 
 	by(&a, op)
 	if a.rooted(root) {
 		reduced(&a, in, out)
-		a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 		return a
 	}
 	noInPlace(&a, "in", in)

@@ -90,6 +90,15 @@ func mayRepeat[T any](c *Comm) bool {
 	return lastKnown[T]() && c != nil && c.commState != nil && c.canceller == nil && !c.slowPath.Load()
 }
 
+// repeatReduction is repeat of a reduction without a root, from one vector to another.
+func repeatReduction[T any](c *Comm, o coll.Operation, in, out []T, op Op[T]) (done bool, err error) {
+	if !mayRepeat[T](c) || len(in) != len(out) || !disjoint(memory(in), memory(out)) {
+		return false, nil
+	}
+	key := callKey{operation: o, elem: sizeOf[T](), count: len(in), op: op.operator}
+	return c.repeat(key, bytesIn(in), bytesIn(out))
+}
+
 // repeat executes a call if it repeats one of the last two; it returns false if it does not.
 func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	k := &c.coll

@@ -5,19 +5,10 @@ import "github.com/weft-mpi/weft/mpi/internal/coll"
 // Scan combines in from this rank and all lower ranks, element by element, into out (MPI 4.1, 6.11.1). All
 // ranks pass the same length. in may be InPlace.
 func Scan[T any](c *Comm, in, out []T, op Op[T]) error {
-	if done, err := scanAgain(c, coll.OpScan, in, out, op); done {
+	if done, err := repeatReduction(c, coll.OpScan, in, out, op); done {
 		return err
 	}
 	return run(scan(c, in, out, op))
-}
-
-// scanAgain executes a Scan or Exscan if it repeats an earlier call; it returns false if it does not.
-func scanAgain[T any](c *Comm, o coll.Operation, in, out []T, op Op[T]) (done bool, err error) {
-	if !mayRepeat[T](c) || len(in) != len(out) || !disjoint(memory(in), memory(out)) {
-		return false, nil
-	}
-	key := callKey{operation: o, elem: sizeOf[T](), count: len(in), op: op.operator}
-	return c.repeat(key, bytesIn(in), bytesIn(out))
 }
 
 // Iscan begins a Scan. Until the request is complete, out must not be accessed and in must not be changed.
@@ -34,14 +25,13 @@ func scan[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	begin[T](&a, c, coll.OpScan)
 	by(&a, op)
 	reduced(&a, in, out)
-	a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 	return a
 }
 
 // Exscan combines in from all lower ranks, element by element, into out (MPI 4.1, 6.11.2). All ranks pass the
 // same length. At rank 0, out is unchanged and may be nil. in may be InPlace.
 func Exscan[T any](c *Comm, in, out []T, op Op[T]) error {
-	if done, err := scanAgain(c, coll.OpExscan, in, out, op); done {
+	if done, err := repeatReduction(c, coll.OpExscan, in, out, op); done {
 		return err
 	}
 	return run(exscan(c, in, out, op))
@@ -63,7 +53,6 @@ func exscan[T any](c *Comm, in, out []T, op Op[T]) (a collectiveCall) {
 	by(&a, op)
 	if a.call.Rank > 0 || isInPlace(in) {
 		reduced(&a, in, out)
-		a.call.OwnRight = a.call.Predefined && !sameBeginning(a.in, a.out)
 		return a
 	}
 	noInPlace(&a, "out", out)

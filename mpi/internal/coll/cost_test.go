@@ -1,7 +1,6 @@
 package coll
 
 import (
-	"github.com/weft-mpi/weft/internal/testlength"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,7 +102,6 @@ func simulatedSchedules(t *testing.T, schedules []Schedule, fabric Fabric) float
 // The predicted costs are near those of the schedules themselves, so that what is cheapest by the one is about
 // as cheap by the other.
 func TestPredictedCostsAreThoseOfTheSchedules(t *testing.T) {
-	testlength.NotInShort(t)
 	const near = 2.5
 	for o := range OpNeighborAllgather {
 		op := &operations[o]

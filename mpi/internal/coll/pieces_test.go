@@ -2,7 +2,6 @@ package coll
 
 import (
 	"fmt"
-	"github.com/weft-mpi/weft/internal/testlength"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +27,6 @@ var nested = operator{suiteElem, func(dst, left, right []byte) {
 // Operands are combined as by the algorithm which the call has where bytes do not move quickly, whatever the
 // operator.
 func TestPiecesDoNotChangeTheOrderOfOperands(t *testing.T) {
-	testlength.NotInShort(t)
 	for _, o := range []Operation{OpReduce, OpAllreduce, OpReduceScatterBlock, OpScan} {
 		for size := 2; size <= 4; size++ {
 			if o != OpReduce && size > 2 {

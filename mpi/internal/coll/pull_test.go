@@ -1,7 +1,6 @@
 package coll
 
 import (
-	"github.com/weft-mpi/weft/internal/testlength"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +10,6 @@ import (
 // The executor gives each round of a schedule that pulls a number, at all ranks the same: a message that is
 // sent in one round has to be received in that round.
 func TestRoundsOfPullingAlgorithmsCorrespond(t *testing.T) {
-	testlength.NotInShort(t)
 	for o, a := range pulling {
 		for _, x := range trials(o) {
 			if !a.fits(x.call(0)) {

@@ -3,7 +3,6 @@ package coll
 import (
 	"flag"
 	"fmt"
-	"github.com/weft-mpi/weft/internal/testlength"
 	"math/rand/v2"
 	"testing"
 
@@ -82,7 +81,6 @@ var sparseRanks = flag.Int("sparse.ranks", 256, "most ranks of TestSparseExchang
 // lengths and an Alltoallv: among 64 ranks of which each sends to four, and among 1,024 whatever the degree.
 // docs/guide/performance.md has the result.
 func TestSparseExchangeIsAheadOfAlltoallv(t *testing.T) {
-	testlength.NotInShort(t)
 	t.Log("ranks degree   exchange         alltoallv        lengths first    (messages of a rank, µs)")
 	for size := 4; size <= *sparseRanks; size *= 4 {
 		for _, degree := range []int{1, 4, 20} {

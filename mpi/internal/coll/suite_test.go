@@ -285,7 +285,6 @@ func layoutsOfHosts(size int) []*Hosts {
 }
 
 func TestEveryAlgorithmForcedByName(t *testing.T) {
-	testlength.NotInShort(t)
 	for _, o := range Operations() {
 		if o >= OpNeighborAllgather {
 			continue // see TestNeighbors
@@ -462,7 +461,6 @@ func TestNeighbors(t *testing.T) {
 // With 1,000 ranks every algorithm gives the right result, and the rounds and bytes of the ones that are
 // chosen grow as they should.
 func TestAThousandRanks(t *testing.T) {
-	testlength.NotInShort(t)
 	const size = 1000
 	rounds := map[Operation]int{ // that a rank takes at most; 10 is the logarithm of the size
 		OpBarrier: 10, OpBcast: 2, OpGather: 2, OpScatter: 2, OpAllgather: 10, OpAlltoall: 11, OpReduce: 3,

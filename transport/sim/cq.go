@@ -159,10 +159,9 @@ func (c *cq) Wait(d time.Duration) error {
 	}
 	n := c.dev.net
 	n.mu.Lock()
-	if c.handler != nil {
+	if h := c.handler; h != nil { // ModifyCQ may change it as soon as the lock is free
 		n.mu.Unlock()
-		return fmt.Errorf("Wait on a completion queue that handler %d has: %w", c.handler.id,
-			transport.ErrInvalid)
+		return fmt.Errorf("Wait on a completion queue that handler %d has: %w", h.id, transport.ErrInvalid)
 	}
 	c.waiters++
 	n.mu.Unlock()

@@ -23,7 +23,7 @@ type Batch struct {
 }
 
 const (
-	runLen = 4 + envelopeLen // length of each payload, count, envelope
+	runLen = 4 + EnvelopeLen // length of each payload, count, envelope
 	// A run has at most maxRun messages, or one if they are empty, so that a few bytes never stand for many
 	// messages.
 	maxRun = 1 << 16

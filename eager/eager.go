@@ -21,15 +21,17 @@ type Envelope struct {
 	Tag     int32  // 0 or more
 }
 
+// EnvelopeLen is the length of an Envelope in an EAGER, in bytes.
+const EnvelopeLen = 8
+
 const (
-	envelopeLen = 8
-	firstLen    = envelopeLen + 8
-	maxMessage  = 1 << 46 // no message is longer; a length beyond it is nonsense
+	firstLen   = EnvelopeLen + 8
+	maxMessage = 1 << 46 // no message is longer; a length beyond it is nonsense
 )
 
 // MaxPayload returns the largest payload that fits a slot of the channel in its current phase; negative
 // before the channel is open.
-func MaxPayload(c *channel.Channel) int { return c.MaxElement(envelopeLen) }
+func MaxPayload(c *channel.Channel) int { return c.MaxElement(EnvelopeLen) }
 
 // TrySend sends a payload. If it returns true, the payload has been copied. False means that there is no room
 // now, or that the payload is longer than MaxPayload. TrySend never blocks.
@@ -37,12 +39,17 @@ func TrySend(c *channel.Channel, env Envelope, payload []byte, flags channel.Sen
 	return c.TrySend(channel.Eager, env.word(), payload, flags)
 }
 
+// Append appends the body of an EAGER to b.
+func Append(b []byte, env Envelope, payload []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, env.word()), payload...)
+}
+
 // Expect predicts that the payload of the next message has n bytes.
-func Expect(c *channel.Channel, n int) { c.Expect(envelopeLen + n) }
+func Expect(c *channel.Channel, n int) { c.Expect(EnvelopeLen + n) }
 
 // PrefetchAddr returns the address to which an answer with a payload of n bytes would be written, for a
 // prefetch; 0 if a prefetch does not pay.
-func PrefetchAddr(c *channel.Channel, n int) uintptr { return c.PrefetchAddr(envelopeLen + n) }
+func PrefetchAddr(c *channel.Channel, n int) uintptr { return c.PrefetchAddr(EnvelopeLen + n) }
 
 // TryRecv receives the next message of the channel if it is an EAGER with this envelope, whose tag must not
 // be a wildcard, and its payload fits in buf. n is the payload's length. Otherwise TryRecv does nothing.
@@ -68,9 +75,9 @@ func parseEnvelope(b []byte) (Envelope, error) {
 
 // Parse parses an EAGER. The payload is the body's own memory.
 func Parse(body []byte) (Envelope, []byte, error) {
-	if len(body) >= envelopeLen {
+	if len(body) >= EnvelopeLen {
 		if env := envelopeOf(binary.LittleEndian.Uint64(body)); env.Tag >= 0 {
-			return env, body[envelopeLen:], nil
+			return env, body[EnvelopeLen:], nil
 		}
 	}
 	return Envelope{}, nil, parseError(body)
@@ -78,7 +85,7 @@ func Parse(body []byte) (Envelope, []byte, error) {
 
 // parseError returns the error of an invalid EAGER. It is a separate function so that Parse is inlined.
 func parseError(body []byte) error {
-	if len(body) < envelopeLen {
+	if len(body) < EnvelopeLen {
 		return fmt.Errorf("%w: an eager message of %d bytes has no envelope", transport.ErrProtocol,
 			len(body))
 	}

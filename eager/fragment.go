@@ -28,7 +28,7 @@ func Fragments(payload []byte, length int) (list [][]byte) {
 }
 
 // First is the memory of a FIRST without payload.
-type First [firstLen - envelopeLen]byte
+type First [firstLen - EnvelopeLen]byte
 
 // TrySend sends a FIRST of a message of total bytes, as TrySend does.
 func (f *First) TrySend(c *channel.Channel, env Envelope, total int) (bool, error) {

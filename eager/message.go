@@ -47,7 +47,7 @@ func (m *Message) TrySend(c *channel.Channel, flags channel.SendFlags) (n int, o
 	var b [firstLen]byte
 	if !m.started {
 		m.putFirst(b[:])
-		n, o, err := m.Vector.TrySendWhole(c, channel.Eager, b[:envelopeLen], flags)
+		n, o, err := m.Vector.TrySendWhole(c, channel.Eager, b[:EnvelopeLen], flags)
 		m.started = o == channel.Done
 		if o != channel.Oversized || len(m.Elems) == 1 {
 			return n, o, err
@@ -82,7 +82,7 @@ func (m *Message) TrySendHeader(c *channel.Channel) (bool, error) {
 
 func (m *Message) putFirst(b []byte) {
 	m.put(b)
-	binary.LittleEndian.PutUint64(b[envelopeLen:], uint64(m.total))
+	binary.LittleEndian.PutUint64(b[EnvelopeLen:], uint64(m.total))
 }
 
 // ParseFirst parses a FIRST: the message's envelope, its length, and the beginning of its payload, which is
@@ -95,7 +95,7 @@ func ParseFirst(body []byte) (env Envelope, total int, payload []byte, err error
 	if env, err = parseEnvelope(body); err != nil {
 		return Envelope{}, 0, nil, err
 	}
-	n, payload := binary.LittleEndian.Uint64(body[envelopeLen:]), body[firstLen:]
+	n, payload := binary.LittleEndian.Uint64(body[EnvelopeLen:]), body[firstLen:]
 	if n > maxMessage || uint64(len(payload)) > n {
 		return Envelope{}, 0, nil, fmt.Errorf("%w: a message of %d bytes that begins with %d",
 			transport.ErrProtocol, n, len(payload))

@@ -53,6 +53,25 @@ type Beginner interface {
 	Ask()
 }
 
+// UnconnectedSender is implemented by an Endpoint that can carry a short message to a peer without a
+// connection.
+type UnconnectedSender interface {
+	// SendUnconnected leaves a message with a peer: once, and only while the acceptor has prepared no
+	// connection between the two. The peer takes it, by UnconnectedReceiver, before any connection between
+	// them. SendUnconnected copies the message, and neither blocks nor calls back; false if the message cannot
+	// go that way. Ask must follow.
+	SendUnconnected(peer uint32, message []byte) bool
+
+	// Ask wakes the peers with messages that sleep.
+	Ask()
+}
+
+// UnconnectedReceiver is implemented by an Acceptor that takes messages of peers without a connection.
+type UnconnectedReceiver interface {
+	// Unconnected takes a message of a peer, whose bytes it must not keep.
+	Unconnected(peer uint32, message []byte)
+}
+
 // Role is a rank's part in the handshake of a connection.
 type Role uint8
 

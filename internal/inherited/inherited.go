@@ -18,10 +18,11 @@ const Variable = "WEFT_INHERITED"
 
 // The names of the files.
 const (
-	PMI       = "pmi"       // the connection for PMI, also named by PMI_FD
-	Secret    = "secret"    // a pipe with the job's secret
-	Snapshots = "snapshots" // the connection for snapshots of the rank's state
-	Recorder  = "recorder"  // memory for the rank's latest events
+	PMI           = "pmi"           // the connection for PMI, also named by PMI_FD
+	Secret        = "secret"        // a pipe with the job's secret
+	Snapshots     = "snapshots"     // the connection for snapshots of the rank's state
+	Recorder      = "recorder"      // memory for the rank's latest events
+	FirstMessages = "firstmessages" // memory of the host's ranks: see package firstmessage
 )
 
 // ErrReplaced means that another file, or none, is at the number of one of the launcher's files.

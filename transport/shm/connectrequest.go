@@ -26,6 +26,8 @@ type requests struct {
 	closed   bool
 	pending  []*connectRequest  // own ones, until the table of connections knows how they ended
 	answered []*sys.WakeAddress // of goroutines that have answers and sleep: answerRequests wakes them
+
+	unconnected unconnected
 }
 
 // connectRequest is a request of this endpoint.
@@ -60,6 +62,7 @@ func (e *endpoint) openRequests() error {
 	r.here, r.fs = locationOf(e.dev.arena.fd)
 	r.prover = newArenaProver(&e.id)
 	r.table.open(&r.prover, e.id.Rank, r.here.memory, wake)
+	r.unconnected.open(e, wake)
 	return nil
 }
 
@@ -85,7 +88,7 @@ func (e *endpoint) serveRequests() {
 	r := &e.requests
 	for e.table.Context().Err() == nil {
 		r.mu.Lock()
-		found := !r.closed && (e.answerRequests() || e.takeAnswers())
+		found := !r.closed && (r.unconnected.take() || e.answerRequests() || e.takeAnswers())
 		sleep := time.Duration(-1)
 		if len(r.pending) > 0 {
 			sleep = probePeriod
@@ -94,16 +97,21 @@ func (e *endpoint) serveRequests() {
 		if found {
 			continue
 		}
+		r.unconnected.sleep()
 		sys.StoreFenced(&r.table.sleeping, 1) // requests and answers are looked for after it
 		if !r.waiting() && r.socket.Wait(sleep) != nil {
 			return
 		}
 		atomic.StoreUint64(&r.table.sleeping, 0)
+		r.unconnected.awake()
 	}
 }
 
 // waiting reports whether there is a request to answer, or an answer to take.
 func (r *requests) waiting() bool {
+	if r.unconnected.full() {
+		return true
+	}
 	for i := range r.table.entries {
 		if s := atomic.LoadUint64(&r.table.entries[i].state); s == entryAsked || s == entryWithdrawn {
 			return true
@@ -157,9 +165,10 @@ func (e *endpoint) Begin(peer uint32, addr string, failed func()) bool {
 	return true
 }
 
-// Ask wakes the peers that have not seen a request.
+// Ask wakes the peers that have not seen a request or a message.
 func (e *endpoint) Ask() {
 	r := &e.requests
+	r.unconnected.ask(r.socket)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, own := range r.pending {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/internal/keepalive"
@@ -25,8 +26,10 @@ type Options struct {
 	NoCMA       bool
 	NoHugePages bool                // do not move the program's memory to huge pages
 	CopyCosts   transport.CopyCosts // the value of DeviceAttr.CopyCosts; zero: measure it
-	AuthTimeout time.Duration       // for an unauthenticated peer; 2 s
-	PeerTimeout time.Duration       // how long a peer may be silent; MinPeerTimeout or more; 10 s
+	// for messages without a connection; nil: there are none. Close closes it
+	FirstMessages *firstmessage.Memory
+	AuthTimeout   time.Duration // for an unauthenticated peer; 2 s
+	PeerTimeout   time.Duration // how long a peer may be silent; MinPeerTimeout or more; 10 s
 	// whether a peer is known to run: see fabric.Config
 	Running func(peer uint32) bool
 	// called, from any goroutine, when this process cannot continue: see fabric.Config
@@ -125,6 +128,10 @@ func (d *Device) Query() transport.DeviceAttr {
 func (d *Device) Close() error {
 	return d.Device.Close(func() error {
 		d.liveness.stop()
-		return d.arena.close()
+		var err error
+		if m := d.opts.FirstMessages; m != nil {
+			err = m.Close()
+		}
+		return errors.Join(err, d.arena.close())
 	})
 }

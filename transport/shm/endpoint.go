@@ -105,6 +105,7 @@ func (e *endpoint) prepare(peer uint32) (*prepared, []byte, error) {
 func (e *endpoint) connected(pid int, peer uint32, mine *prepared, theirs *connectInfo, f *peerMapping,
 	private []byte) *qp {
 	q := e.dev.newQP(mine, peer, e.addr, fmt.Sprintf("process %d", pid), theirs, f)
+	e.requests.unconnected.take() // its message precedes those of the connection
 	e.acceptor.Connected(peer, q, private)
 	q.scq.handOver(q)
 	if q.rcq != q.scq {

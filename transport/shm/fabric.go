@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/fabric"
 )
@@ -15,8 +16,13 @@ var Fabric = fabric.Fabric{
 	EagerMax:       24 << 10,
 	Piece:          4 << 20,
 	Open: func(c fabric.Config) (transport.Device, error) {
+		first, err := firstmessage.Inherited()
+		if err != nil {
+			c.Log.Warn("first messages between ranks of this host need connections", "reason", err)
+		}
 		d, err := New(Options{PeerTimeout: c.PeerTimeout, Running: c.Running,
-			NoHugePages: !c.HugePages, CopyCosts: c.CopyCosts, Fatal: c.Fatal, Log: c.Log})
+			NoHugePages: !c.HugePages, CopyCosts: c.CopyCosts, Fatal: c.Fatal, Log: c.Log,
+			FirstMessages: first})
 		if err != nil {
 			return nil, err
 		}

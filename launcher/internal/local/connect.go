@@ -41,8 +41,14 @@ func (d *descriptors) give(fd int, own bool) {
 
 // share adds a named descriptor of the rank, and closes this process's copy once the rank is started.
 func (d *descriptors) share(name string, fd int) (err error) {
+	d.close = append(d.close, fd)
+	return d.lend(name, fd)
+}
+
+// lend adds a named descriptor that this process keeps.
+func (d *descriptors) lend(name string, fd int) (err error) {
 	d.inherited, err = inherited.Append(d.inherited, name, fd, len(d.theirs))
-	d.give(fd, true)
+	d.give(fd, false)
 	return err
 }
 
@@ -118,7 +124,10 @@ func (s *spawner) connect(p *process, r *agent.Rank) (d descriptors, err error) 
 		return d, err
 	}
 	p.snapshots = os.NewFile(uintptr(ours), "snapshots")
-	return d, s.connectRecorder(p, &d)
+	if err := s.connectRecorder(p, &d); err != nil || s.firstMessages < 0 {
+		return d, err
+	}
+	return d, d.lend(inherited.FirstMessages, s.firstMessages)
 }
 
 func (s *spawner) connectInput(p *process, r *agent.Rank, d *descriptors) error {

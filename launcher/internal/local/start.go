@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
@@ -30,7 +31,7 @@ func (a *Agent) start(c agent.Start) {
 }
 
 func (a *Agent) startAll(c agent.Start) {
-	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ()}
+	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), firstMessages: -1, environ: a.environ()}
 	var err error
 	if spawner.cpus, err = sys.Affinity(); err != nil {
 		spawner.cpus = nil // then binding fails, too, and reports it
@@ -40,6 +41,10 @@ func (a *Agent) startAll(c agent.Start) {
 			a.emit(agent.NotStarted{Rank: c.Ranks[0].ID, Reason: fmt.Sprintf("timer slack: %v", err)})
 			return
 		}
+	}
+	if fd, ok := firstMessages(c.Ranks); ok {
+		spawner.firstMessages = fd
+		defer syscall.Close(fd)
 	}
 	for i := range c.Ranks {
 		if a.halted.Load() {
@@ -65,6 +70,18 @@ type spawner struct {
 	ranks   int
 	environ []string
 	cpus    []int // usable by this process
+
+	firstMessages int // the descriptor of their memory; -1 for none
+}
+
+// firstMessages makes the memory for first messages of many ranks. Without it they connect first.
+func firstMessages(ranks []agent.Rank) (fd int, ok bool) {
+	numbers := make([]int, len(ranks))
+	for i := range ranks {
+		numbers[i] = ranks[i].ID
+	}
+	fd, err := firstmessage.New(numbers)
+	return fd, err == nil
 }
 
 // start starts one rank. It returns nil if a halt has come meanwhile.

@@ -33,6 +33,8 @@ type connections struct {
 	underWay      atomic.Int32     // peers that are neither connected nor failed
 	waiting       []*peer          // to which connectWaiting is yet to connect
 	begun         int              // connects that a device has begun, and of which no peer knows
+	unasked       bool             // there are messages without a connection of which no peer may know
+	running       bool             // connectWaiting runs, or will
 	connects      chan struct{}    // Hub.connects
 	emptyRecv     transport.RecvWR // for a message without bytes
 }
@@ -78,11 +80,8 @@ func (d *connections) acquire(ctx context.Context) (leave func()) {
 // might take the core at once, find one request, and sleep again.
 const askAtOnce = 64
 
-// ask wakes the peers of the connects that a device has begun.
+// ask wakes the peers of the connects that a device has begun, and of messages without a connection.
 func (d *connections) ask() {
-	if d.begun == 0 {
-		return
-	}
 	d.begun = 0
 	for _, f := range d.e.fabrics {
 		if b, ok := f.listener.(transport.Beginner); ok {
@@ -97,7 +96,18 @@ func (d *connections) connectLocked(p *peer) {
 	p.state, p.connecting = peerConnecting, true
 	d.underWay.Add(1)
 	d.waiting = append(d.waiting, p)
-	if len(d.waiting) == 1 {
+	d.runLocked()
+}
+
+// askLaterLocked has a goroutine tell peers of messages without a connection.
+func (d *connections) askLaterLocked() {
+	d.unasked = true
+	d.runLocked()
+}
+
+func (d *connections) runLocked() {
+	if !d.running {
+		d.running = true
 		d.connecting.Add(1)
 		d.e.Go(d.connectWaiting)
 	}
@@ -118,12 +128,13 @@ func (d *connections) connectWaiting() {
 		d.e.mu.Lock()
 		switch {
 		case next < len(d.waiting):
-		case d.begun > 0:
+		case d.begun > 0 || d.unasked:
+			d.unasked = false
 			d.e.mu.Unlock()
 			d.ask()
 			continue
 		default:
-			d.waiting = nil
+			d.waiting, d.running = nil, false
 			d.e.mu.Unlock()
 			return
 		}

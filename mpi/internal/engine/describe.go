@@ -188,10 +188,15 @@ func (e *Engine) trafficLocked() (list []Traffic, leaving bool) {
 	}
 	for _, p := range e.peers {
 		leaving = leaving || p != nil && (p.state == peerConnecting || p.state == peerOpen && p.toSend())
-		if p != nil && p.ch != nil {
-			c := p.ch.Stats()
-			list = append(list, Traffic{p.rank, c.Sent, c.Received})
+		if p == nil || p.ch == nil && p.unconnected.sent+p.unconnected.received == 0 {
+			continue
 		}
+		t := Traffic{p.rank, p.unconnected.sent, p.unconnected.received}
+		if p.ch != nil {
+			c := p.ch.Stats()
+			t.Sent, t.Received = t.Sent+c.Sent, t.Received+c.Received
+		}
+		list = append(list, t)
 	}
 	return list, leaving
 }
@@ -214,7 +219,11 @@ func (e *Engine) activityLocked() uint64 {
 	e.mu.assertHeld()
 	n := e.stats.Unexpected + e.MailboxCalls.begun
 	for _, p := range e.peers {
-		if p != nil && p.ch != nil {
+		if p == nil {
+			continue
+		}
+		n += p.unconnected.sent + p.unconnected.received
+		if p.ch != nil {
 			c := p.ch.Stats()
 			n += c.Sent + c.Received + p.stats.Rendezvous + p.stats.Granted
 		}

@@ -24,6 +24,8 @@ type peer struct {
 	state peerState
 	// counted in connections.underWay
 	connecting bool
+	// messages that went without a connection, to the peer and from it
+	unconnected struct{ sent, received uint64 }
 	// length above which a message from one contiguous buffer goes by rendezvous; 0 before the peer is open
 	eagerLimit int
 	// length up to which a blocking send uses a slot even if the receiver is probably waiting

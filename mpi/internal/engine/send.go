@@ -368,6 +368,9 @@ func (s *Sends) startLocked(r *request, env envelope, dst int, more bool) {
 		s.e.Requests.complete(r, ErrFinalized)
 		return
 	case peerIdle:
+		if s.sendUnconnectedLocked(p, r) {
+			return
+		}
 		s.e.connections.connectLocked(p)
 	}
 	if s.e.failures.noted.Load() {

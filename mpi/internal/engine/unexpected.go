@@ -147,7 +147,7 @@ func (u *unexpectedMessages) init(e *Engine, c Config) {
 func (u *unexpectedMessages) storePayload(a *unexpectedMessage, b []byte) {
 	a.parts = append(a.parts, part{payload: u.pool.copyOf(b)})
 	u.bytes += len(b)
-	if p := a.peer; u.bytes > u.maxBytes && p != nil && !p.payloadPaused {
+	if p := a.peer; u.bytes > u.maxBytes && p != nil && p.ch != nil && !p.payloadPaused {
 		p.payloadPaused, p.bytesWhilePaused = true, 0
 		p.ch.RefusePayload(true)
 		u.paused = append(u.paused, p)
@@ -181,7 +181,7 @@ func (u *unexpectedMessages) newMessage(p *peer) (*unexpectedMessage, error) {
 // admitPayload returns an error if a paused peer sends payload for which there is no receive. A batch that
 // the peer had filled before it read the order to pause is allowed.
 func (p *peer) admitPayload(n int) error {
-	if !p.ch.PeerKnowsRefusal() {
+	if p.ch == nil || !p.ch.PeerKnowsRefusal() {
 		return nil
 	}
 	if p.bytesWhilePaused += n; p.bytesWhilePaused > eager.BatchSize {

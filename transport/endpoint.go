@@ -53,13 +53,16 @@ type Beginner interface {
 	Ask()
 }
 
+// MaxUnconnected is the length of the longest message without a connection, in bytes.
+const MaxUnconnected = 56
+
 // UnconnectedSender is implemented by an Endpoint that can carry a short message to a peer without a
 // connection.
 type UnconnectedSender interface {
-	// SendUnconnected leaves a message with a peer: once, and only while the acceptor has prepared no
-	// connection between the two. The peer takes it, by UnconnectedReceiver, before any connection between
-	// them. SendUnconnected copies the message, and neither blocks nor calls back; false if the message cannot
-	// go that way. Ask must follow.
+	// SendUnconnected leaves a message of up to MaxUnconnected bytes with a peer: once, and only while the
+	// acceptor has prepared no connection between the two. The peer takes it, by UnconnectedReceiver, before
+	// any connection between them. SendUnconnected copies the message, and neither blocks nor calls back;
+	// false if the message cannot go that way. Ask must follow.
 	SendUnconnected(peer uint32, message []byte) bool
 
 	// Ask wakes the peers with messages that sleep.

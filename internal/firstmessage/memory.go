@@ -1,5 +1,5 @@
-// Package firstmessage is memory in which the ranks of a host leave each other a short message before they are
-// connected, each one message to each other. The launcher makes it, and every rank inherits it.
+// Package firstmessage is memory in which the ranks of a host leave each other a short message before they
+// are connected, each one message to each other. The launcher makes it, and every rank inherits it.
 //
 // It begins with a header and a line for each rank, by ascending rank. Then come the cells, those of one
 // receiver together, by sender. A cell is used once: its sender fills it, and its receiver empties it.
@@ -7,17 +7,17 @@ package firstmessage
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// MinRanks and MaxRanks bound how many ranks share such memory: with fewer of them connections take no time
-// to speak of, and its size grows with the square of their number.
+// MinRanks and MaxRanks bound how many ranks share such memory: fewer of them connect quickly, and its size
+// grows with the square of their number.
 const (
 	MinRanks = 16
 	MaxRanks = 256
@@ -79,7 +79,8 @@ func size(ranks int) int { return linesSize(ranks) + ranks*ranks*cellSize }
 func New(ranks []int) (descriptor int, err error) {
 	n := len(ranks)
 	if n < MinRanks || n > MaxRanks {
-		return -1, fmt.Errorf("memory for first messages of %d ranks; %d to %d are possible", n, MinRanks, MaxRanks)
+		return -1, fmt.Errorf("memory for first messages of %d ranks; %d to %d are possible", n, MinRanks,
+			MaxRanks)
 	}
 	fd, err := sys.SharedMemory(int64(size(n)))
 	if err != nil {
@@ -90,11 +91,11 @@ func New(ranks []int) (descriptor int, err error) {
 		err = sys.Reserve(fd, 0, int64(size(n)))
 	}
 	if err != nil {
-		syscall.Close(fd)
+		sys.CloseShared(fd)
 		return -1, err
 	}
 	defer sys.UnmapShared(mem)
-	m := Memory{mem: mem, ranks: n}
+	m := &Memory{mem: mem, ranks: n}
 	*(*header)(unsafe.Pointer(&mem[0])) = header{version: version, ranks: uint64(n)}
 	for i, rank := range slices.Sorted(slices.Values(ranks)) {
 		m.line(i).rank = uint64(rank)
@@ -108,7 +109,7 @@ type Memory struct {
 	ranks int
 	index map[uint32]int // of the ranks
 	own   int            // index of this rank; -1 before Open
-	left  int            // messages that may still come
+	left  atomic.Int32   // messages that may still come
 }
 
 // Inherited returns the memory that the launcher has handed this process; nil if there is none.
@@ -122,26 +123,26 @@ func Inherited() (*Memory, error) {
 
 // Attach maps the memory with a descriptor, and closes the descriptor.
 func Attach(descriptor int) (*Memory, error) {
-	defer syscall.Close(descriptor)
-	var st syscall.Stat_t
-	err := syscall.Fstat(descriptor, &st)
+	f := os.NewFile(uintptr(descriptor), "first messages")
+	defer f.Close()
+	st, err := f.Stat()
 	if err == nil {
-		err = sys.CheckShared(descriptor, st.Size)
+		err = sys.CheckShared(descriptor, st.Size())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("memory for first messages: %w", err)
 	}
-	n := ranksOf(st.Size)
+	n := ranksOf(st.Size())
 	if n == 0 {
-		return nil, fmt.Errorf("memory for first messages of %d bytes", st.Size)
+		return nil, fmt.Errorf("memory for first messages of %d bytes", st.Size())
 	}
 	mem, err := sys.MapShared(descriptor, size(n))
 	if err != nil {
 		return nil, err
 	}
 	if h := (*header)(unsafe.Pointer(&mem[0])); h.version != version || h.ranks != uint64(n) {
-		err := fmt.Errorf("memory for first messages of version %d and %d ranks; this is version %d, and its "+
-			"size is that for %d", h.version, h.ranks, version, n)
+		err := fmt.Errorf("memory for first messages of version %d and %d ranks, not version %d and %d ranks",
+			h.version, h.ranks, version, n)
 		_ = sys.UnmapShared(mem)
 		return nil, err
 	}
@@ -180,7 +181,8 @@ func (m *Memory) Open(rank uint32, wake [WakeSize]byte) bool {
 	if !ok {
 		return false
 	}
-	m.own, m.left = i, m.ranks-1
+	m.own = i
+	m.left.Store(int32(m.ranks - 1))
 	l := m.line(i)
 	l.wake = wake
 	atomic.StoreUint64(&l.open, 1)
@@ -191,11 +193,11 @@ func (m *Memory) Open(rank uint32, wake [WakeSize]byte) bool {
 // long.
 func (m *Memory) Send(to uint32, message []byte) bool {
 	i, ok := m.index[to]
-	if !ok || i == m.own || m.own < 0 || len(message) > MaxMessage || atomic.LoadUint64(&m.line(i).open) == 0 {
+	if !ok || i == m.own || m.own < 0 || len(message) > MaxMessage {
 		return false
 	}
 	c := m.cell(i, m.own)
-	if atomic.LoadUint32(&c.state) != cellEmpty {
+	if atomic.LoadUint64(&m.line(i).open) == 0 || atomic.LoadUint32(&c.state) != cellEmpty {
 		return false
 	}
 	c.length = uint32(len(message))
@@ -222,7 +224,7 @@ func (m *Memory) Awake() { atomic.StoreUint64(&m.line(m.own).sleeping, 0) }
 
 // Full reports whether this rank has got a message that it has not taken.
 func (m *Memory) Full() bool {
-	if m.left == 0 {
+	if m.left.Load() == 0 {
 		return false
 	}
 	for sender := range m.ranks {
@@ -236,7 +238,7 @@ func (m *Memory) Full() bool {
 // Take calls f for each message that this rank has got, and reports whether there was any. One caller at a
 // time may take messages. f must not keep the bytes.
 func (m *Memory) Take(f func(from uint32, message []byte)) (found bool) {
-	if m.left == 0 {
+	if m.left.Load() == 0 {
 		return false
 	}
 	for sender := range m.ranks {
@@ -245,7 +247,7 @@ func (m *Memory) Take(f func(from uint32, message []byte)) (found bool) {
 			continue
 		}
 		found = true
-		m.left--
+		m.left.Add(-1)
 		n, message := c.length, c.message
 		atomic.StoreUint32(&c.state, cellTaken)
 		if n <= MaxMessage {

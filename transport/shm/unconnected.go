@@ -32,6 +32,8 @@ func (u *unconnected) open(e *endpoint, wake wakeName) {
 
 var _ transport.UnconnectedSender = (*endpoint)(nil)
 
+var _ [firstmessage.MaxMessage - transport.MaxUnconnected]struct{}
+
 // SendUnconnected leaves a message in the memory of the host's ranks.
 func (e *endpoint) SendUnconnected(peer uint32, message []byte) bool {
 	u := &e.requests.unconnected

@@ -31,7 +31,11 @@ func (a *Agent) start(c agent.Start) {
 }
 
 func (a *Agent) startAll(c agent.Start) {
-	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), firstMessages: -1, environ: a.environ()}
+	spawner := spawner{agent: a, secret: c.Secret, ranks: len(c.Ranks), environ: a.environ(),
+		firstMessages: firstMessages(c.Ranks)}
+	if spawner.firstMessages >= 0 {
+		defer syscall.Close(spawner.firstMessages)
+	}
 	var err error
 	if spawner.cpus, err = sys.Affinity(); err != nil {
 		spawner.cpus = nil // then binding fails, too, and reports it
@@ -41,10 +45,6 @@ func (a *Agent) startAll(c agent.Start) {
 			a.emit(agent.NotStarted{Rank: c.Ranks[0].ID, Reason: fmt.Sprintf("timer slack: %v", err)})
 			return
 		}
-	}
-	if fd, ok := firstMessages(c.Ranks); ok {
-		spawner.firstMessages = fd
-		defer syscall.Close(fd)
 	}
 	for i := range c.Ranks {
 		if a.halted.Load() {
@@ -74,14 +74,18 @@ type spawner struct {
 	firstMessages int // the descriptor of their memory; -1 for none
 }
 
-// firstMessages makes the memory for first messages of many ranks. Without it they connect first.
-func firstMessages(ranks []agent.Rank) (fd int, ok bool) {
+// firstMessages makes the memory for first messages of many ranks, and returns its descriptor; -1 for none.
+// Without it, ranks connect first.
+func firstMessages(ranks []agent.Rank) int {
 	numbers := make([]int, len(ranks))
 	for i := range ranks {
 		numbers[i] = ranks[i].ID
 	}
 	fd, err := firstmessage.New(numbers)
-	return fd, err == nil
+	if err != nil {
+		return -1
+	}
+	return fd
 }
 
 // start starts one rank. It returns nil if a halt has come meanwhile.

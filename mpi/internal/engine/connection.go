@@ -35,6 +35,7 @@ type connections struct {
 	begun         int              // connects that a device has begun, and of which no peer knows
 	unasked       bool             // there are messages without a connection of which no peer may know
 	running       bool             // connectWaiting runs, or will
+	unconnected   int              // peers that got a message without a connection
 	connects      chan struct{}    // Hub.connects
 	emptyRecv     transport.RecvWR // for a message without bytes
 }
@@ -80,8 +81,15 @@ func (d *connections) acquire(ctx context.Context) (leave func()) {
 // might take the core at once, find one request, and sleep again.
 const askAtOnce = 64
 
-// ask wakes the peers of the connects that a device has begun, and of messages without a connection.
+// ask wakes the peers of the connects that a device has begun.
 func (d *connections) ask() {
+	if d.begun > 0 {
+		d.wakePeers()
+	}
+}
+
+// wakePeers wakes the peers that do not know of a connect or of a message without a connection.
+func (d *connections) wakePeers() {
 	d.begun = 0
 	for _, f := range d.e.fabrics {
 		if b, ok := f.listener.(transport.Beginner); ok {
@@ -99,7 +107,7 @@ func (d *connections) connectLocked(p *peer) {
 	d.runLocked()
 }
 
-// askLaterLocked has a goroutine tell peers of messages without a connection.
+// askLaterLocked has a goroutine wake the peers that got messages without a connection.
 func (d *connections) askLaterLocked() {
 	d.unasked = true
 	d.runLocked()
@@ -131,7 +139,7 @@ func (d *connections) connectWaiting() {
 		case d.begun > 0 || d.unasked:
 			d.unasked = false
 			d.e.mu.Unlock()
-			d.ask()
+			d.wakePeers()
 			continue
 		default:
 			d.waiting, d.running = nil, false

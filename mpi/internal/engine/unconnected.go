@@ -2,7 +2,6 @@ package engine
 
 import (
 	"github.com/weft-mpi/weft/eager"
-	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/internal/recorder"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -16,12 +15,12 @@ import (
 func (s *Sends) sendUnconnectedLocked(p *peer, r *request) bool {
 	s.e.mu.assertHeld()
 	if p.ch != nil || p.unconnected.sent > 0 || r.view != nil || r.sync || len(r.vec) != 1 ||
-		eager.EnvelopeLen+len(r.vec[0]) > firstmessage.MaxMessage || s.e.stopped != nil ||
+		eager.EnvelopeLen+len(r.vec[0]) > transport.MaxUnconnected || s.e.stopped != nil ||
 		s.e.failures.noted.Load() || s.unforced != nil || s.e.connections.channelConfig.Threshold > 0 {
 		return false
 	}
 	m := &r.msg
-	var body [firstmessage.MaxMessage]byte
+	var body [transport.MaxUnconnected]byte
 	if !s.e.connections.sendUnconnected(p, eager.Append(body[:0], m.Envelope, r.vec[0])) {
 		return false
 	}
@@ -38,6 +37,9 @@ func (d *connections) sendUnconnected(p *peer, message []byte) bool {
 	for _, f := range d.e.fabrics {
 		if u, ok := f.listener.(transport.UnconnectedSender); ok &&
 			u.SendUnconnected(transport.PeerAt(uint32(p.rank), d.e.number), message) {
+			if d.unconnected++; f.maxPolled > 0 && d.unconnected > f.maxPolled {
+				d.e.waiting.manyPeers.Store(true) // as with so many connections
+			}
 			return true
 		}
 	}

@@ -289,12 +289,22 @@ func (m *Mailboxes) beginSetup() error {
 		break
 	}
 	binary.LittleEndian.PutUint64(input[16:], m.e.processor())
+	m.connectAllLocked()
 	h, err := m.exchangeSetupLocked(input)
 	if err != nil {
 		return err
 	}
 	m.wait, m.state = h, mailboxesAgreeing
 	return nil
+}
+
+// connectAllLocked connects all ranks: the offers themselves may need no connections.
+func (m *Mailboxes) connectAllLocked() {
+	for rank := range m.size {
+		if p := m.e.peerLocked(m.worldRank(rank)); rank != m.rank && p.state == peerIdle {
+			m.e.connections.connectLocked(p)
+		}
+	}
 }
 
 // exchangeSetupLocked starts an Allgather of input among the ranks.

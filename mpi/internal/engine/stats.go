@@ -164,7 +164,12 @@ func (e *Engine) Stats() Stats {
 	st.Kept, st.Asleep = e.unexpected.bytes, e.waiting.timeAsleepLocked()
 	st.Collective = e.MailboxCalls.buffers.bytes
 	for _, p := range e.peers {
-		if p == nil || p.ch == nil {
+		if p == nil {
+			continue
+		}
+		st.EagerSent += p.stats.Eager
+		st.Announced += p.stats.Rendezvous
+		if p.ch == nil {
 			continue
 		}
 		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(),
@@ -178,8 +183,6 @@ func (e *Engine) Stats() Stats {
 		st.Registered += c.Registered
 		st.HeadsNoTail += c.HeadsWithoutTail
 		st.Stalls += c.Stalls
-		st.EagerSent += c.Eager
-		st.Announced += c.Rendezvous
 		if p.state == peerOpen {
 			st.Connections++
 		}

@@ -163,3 +163,24 @@ func TestUnconnected_OnlyAShortMessage(t *testing.T) {
 	}
 	require.Equal(t, 3, w[0].connected())
 }
+
+// Ranks that make mailboxes connect, although a message each would do without.
+func TestUnconnected_MailboxesConnect(t *testing.T) {
+	w := hostWorld(t, Config{})
+	ranks(t, w, func(e *Engine) error {
+		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(w),
+			MailboxBytes(len(w)))
+		if ready, err := m.Prepare(nil); err != nil || !ready {
+			return fmt.Errorf("rank %d has no mailboxes: %v", e.rank, err)
+		}
+		e.mu.Lock()
+		for rank, p := range e.peers {
+			if rank != e.rank && p.unconnected.sent > 0 {
+				t.Errorf("rank %d is not connected to rank %d when it looks whether it can read its memory", e.rank, rank)
+			}
+		}
+		e.mu.Unlock()
+		e.MailboxCalls.Release(m)
+		return nil
+	})
+}

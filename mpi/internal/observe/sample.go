@@ -37,12 +37,15 @@ func (r *Reporter) count(s *snapshot.Sample) {
 	if last := st.Endpoints[len(st.Endpoints)-1].Number; last > 0 {
 		s.SentBy = make([]uint64, last+1)
 	}
+	for i := range st.Endpoints {
+		e := &st.Endpoints[i]
+		s.Sent += e.EagerSent + e.Announced
+		if s.SentBy != nil {
+			s.SentBy[e.Number] = e.EagerSent + e.Announced
+		}
+	}
 	for i := range st.Channels {
 		c := &st.Channels[i]
-		s.Sent += c.Eager + c.Rendezvous
-		if s.SentBy != nil {
-			s.SentBy[c.Endpoint] += c.Eager + c.Rendezvous
-		}
 		s.SentBytes += c.EagerBytes + c.RendezvousBytes
 		s.Lanes, s.LanesLost = s.Lanes+c.Lanes.Lanes, s.LanesLost+c.Lanes.Down
 		for len(s.Phases) <= c.Phase {

@@ -79,6 +79,9 @@ func (c *Call) suitsDirectMessages() bool {
 		return c.Fabric == Shared && c.Size <= directSharedRanks &&
 			c.longestMessage() <= c.directSharedLimit()
 	}
+	if c.Operation == OpReduceScatter || c.Operation == OpReduceScatterBlock {
+		return c.Fabric != Shared && c.Size == 2 // every algorithm exchanges once, and this one copies least
+	}
 	return c.Operation == OpAllreduce && c.Size == 2 && c.Pull && c.bytes() >= pullMin &&
 		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.suitsPieces()
 }

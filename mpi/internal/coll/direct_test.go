@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Up to four ranks that share processors combine directly where rounds would wait for turns, and two ranks that
-// need not copy scan in one message.
+// Up to four ranks that share processors combine directly where rounds would wait for turns, two ranks scatter
+// what they reduce over a network directly, and two that need not copy scan in one message.
 func TestChoicesWhereOneRoundIsFaster(t *testing.T) {
 	const doubling, chain = "recursive-doubling", "pipelined-chain"
 	for _, x := range []struct {
@@ -24,6 +24,9 @@ func TestChoicesWhereOneRoundIsFaster(t *testing.T) {
 		{OpReduceScatterBlock, 4, 2, Shared, false, 512 << 10, directName},
 		{OpReduceScatterBlock, 4, 2, Shared, false, 1 << 20, pullName},
 		{OpReduceScatterBlock, 8, 2, Shared, false, 512 << 10, pullName},
+		{OpReduceScatterBlock, 2, 0, Loopback, false, 64, directName},
+		{OpReduceScatterBlock, 2, 0, Network, true, 1 << 20, directName},
+		{OpReduceScatterBlock, 3, 0, Network, true, 1 << 20, "pairwise"},
 		{OpScan, 2, 0, Shared, true, 1 << 20, doubling}, {OpScan, 2, 0, Shared, false, 1 << 20, chain},
 	} {
 		c := Call{Operation: x.o, Size: x.size, Count: x.bytes / 8, ElemSize: 8, Commutative: true,

@@ -12,8 +12,8 @@ const (
 	// payload.
 	windowLines = 256
 	// windowMaxLines is the longest message that uses the window. Too few longer ones fit to keep both sides
-	// busy.
-	windowMaxLines = windowLines / 6
+	// busy: where cores are far apart, a credit takes as long as several messages.
+	windowMaxLines = windowLines / 16
 )
 
 // windowEnd returns the line at which the present wrap ends, for a message of need lines.

@@ -162,7 +162,7 @@ func TestWrap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 					if !ends[i].TryInline(kind, first, rest, false) && rng.IntN(4) > 0 {
 						sent, err := ends[i].TrySendSlow(kind, first, rest, 0)
 						require.NoError(t, err)
-						if !sent && rng.IntN(4) == 0 {
+						if !sent && rng.IntN(2) == 0 {
 							sent, err = ends[i].TrySendSlow(kind, first, rest, channel.FlagBeyondWindow)
 							require.NoError(t, err)
 							if sent {

@@ -13,7 +13,7 @@ import (
 func TestStream_E12_ABusyPeerIsNotWaitedFor(t *testing.T) {
 	w := loopWorld(t)
 	withoutTimers(w)
-	const messages, size = 110, 1000
+	const messages, size = 110, 900
 	buf := make([]byte, size)
 	send := func(i int) Request {
 		pattern(buf, 0, i)

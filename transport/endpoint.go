@@ -48,8 +48,12 @@ type Beginner interface {
 	// called, from a goroutine of the endpoint. In that case, and if Begin returns false, Connect gives the
 	// reason, or may still succeed. After Close has returned, failed is not called any more.
 	Begin(peer uint32, addr string, failed func()) bool
+	Asker
+}
 
-	// Ask wakes the peers of all connections that have begun and that sleep.
+// Asker is implemented by a Beginner and by an UnconnectedSender.
+type Asker interface {
+	// Ask wakes the peers that sleep and have not seen a connection that has begun, or a message without one.
 	Ask()
 }
 
@@ -64,9 +68,7 @@ type UnconnectedSender interface {
 	// any connection between them. SendUnconnected copies the message, and neither blocks nor calls back;
 	// false if the message cannot go that way. Ask must follow.
 	SendUnconnected(peer uint32, message []byte) bool
-
-	// Ask wakes the peers with messages that sleep.
-	Ask()
+	Asker
 }
 
 // UnconnectedReceiver is implemented by an Acceptor that takes messages of peers without a connection.

@@ -7,9 +7,9 @@ package firstmessage
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/weft-mpi/weft/internal/inherited"
@@ -75,7 +75,7 @@ func linesSize(ranks int) int {
 
 func size(ranks int) int { return linesSize(ranks) + ranks*ranks*cellSize }
 
-// New makes memory for the ranks of a host, which the caller hands over by its descriptor.
+// New makes memory for the ranks of a host, which the caller hands over by its descriptor; -1 after an error.
 func New(ranks []int) (descriptor int, err error) {
 	n := len(ranks)
 	if n < MinRanks || n > MaxRanks {
@@ -103,7 +103,7 @@ func New(ranks []int) (descriptor int, err error) {
 	return fd, nil
 }
 
-// Memory is the memory as one rank sees it.
+// Memory is the memory as one rank sees it. A nil Memory carries no messages.
 type Memory struct {
 	mem   []byte
 	ranks int
@@ -118,23 +118,23 @@ func Inherited() (*Memory, error) {
 	if err != nil || fd < 0 {
 		return nil, err
 	}
+	defer sys.CloseShared(fd)
 	return Attach(fd)
 }
 
-// Attach maps the memory with a descriptor, and closes the descriptor.
+// Attach maps the memory with a descriptor.
 func Attach(descriptor int) (*Memory, error) {
-	f := os.NewFile(uintptr(descriptor), "first messages")
-	defer f.Close()
-	st, err := f.Stat()
+	var st syscall.Stat_t
+	err := syscall.Fstat(descriptor, &st)
 	if err == nil {
-		err = sys.CheckShared(descriptor, st.Size())
+		err = sys.CheckShared(descriptor, st.Size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("memory for first messages: %w", err)
 	}
-	n := ranksOf(st.Size())
+	n := ranksOf(st.Size)
 	if n == 0 {
-		return nil, fmt.Errorf("memory for first messages of %d bytes", st.Size())
+		return nil, fmt.Errorf("memory for first messages of %d bytes", st.Size)
 	}
 	mem, err := sys.MapShared(descriptor, size(n))
 	if err != nil {
@@ -164,7 +164,15 @@ func ranksOf(bytes int64) int {
 }
 
 // Close unmaps the memory. Nothing may use it any more.
-func (m *Memory) Close() error { return sys.UnmapShared(m.mem) }
+func (m *Memory) Close() error {
+	if m == nil {
+		return nil
+	}
+	return sys.UnmapShared(m.mem)
+}
+
+// carries reports whether this rank takes and leaves messages.
+func (m *Memory) carries() bool { return m != nil && m.own >= 0 }
 
 func (m *Memory) line(i int) *line {
 	return (*line)(unsafe.Pointer(&m.mem[int(unsafe.Sizeof(header{}))+i*int(unsafe.Sizeof(line{}))]))
@@ -177,6 +185,9 @@ func (m *Memory) cell(receiver, sender int) *cell {
 // Open says that a rank, which must be one of those with this memory, takes messages, and how to wake it.
 // False if it is none of them.
 func (m *Memory) Open(rank uint32, wake [WakeSize]byte) bool {
+	if m == nil {
+		return false
+	}
 	i, ok := m.index[rank]
 	if !ok {
 		return false
@@ -192,8 +203,11 @@ func (m *Memory) Open(rank uint32, wake [WakeSize]byte) bool {
 // Send leaves a message with another rank. False if that takes none, has had one, or if the message is too
 // long.
 func (m *Memory) Send(to uint32, message []byte) bool {
+	if !m.carries() || len(message) > MaxMessage {
+		return false
+	}
 	i, ok := m.index[to]
-	if !ok || i == m.own || m.own < 0 || len(message) > MaxMessage {
+	if !ok || i == m.own {
 		return false
 	}
 	c := m.cell(i, m.own)
@@ -217,14 +231,22 @@ func (m *Memory) MustWake(rank uint32) (wake [WakeSize]byte, must bool) {
 }
 
 // Sleep says that this rank is about to sleep, unless Full then reports a message.
-func (m *Memory) Sleep() { sys.StoreFenced(&m.line(m.own).sleeping, 1) }
+func (m *Memory) Sleep() {
+	if m.carries() {
+		sys.StoreFenced(&m.line(m.own).sleeping, 1)
+	}
+}
 
 // Awake takes Sleep back.
-func (m *Memory) Awake() { atomic.StoreUint64(&m.line(m.own).sleeping, 0) }
+func (m *Memory) Awake() {
+	if m.carries() {
+		atomic.StoreUint64(&m.line(m.own).sleeping, 0)
+	}
+}
 
 // Full reports whether this rank has got a message that it has not taken.
 func (m *Memory) Full() bool {
-	if m.left.Load() == 0 {
+	if !m.carries() || m.left.Load() == 0 {
 		return false
 	}
 	for sender := range m.ranks {
@@ -238,7 +260,7 @@ func (m *Memory) Full() bool {
 // Take calls f for each message that this rank has got, and reports whether there was any. One caller at a
 // time may take messages. f must not keep the bytes.
 func (m *Memory) Take(f func(from uint32, message []byte)) (found bool) {
-	if m.left.Load() == 0 {
+	if !m.carries() || m.left.Load() == 0 {
 		return false
 	}
 	for sender := range m.ranks {

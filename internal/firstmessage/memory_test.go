@@ -28,9 +28,7 @@ func memories(t *testing.T, ranks []int) (list []*Memory) {
 	require.NoError(t, err)
 	defer sys.CloseShared(fd)
 	for range ranks {
-		again, err := sys.Dup(fd)
-		require.NoError(t, err)
-		m, err := Attach(again)
+		m, err := Attach(fd)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
 		list = append(list, m)
@@ -163,16 +161,16 @@ func TestNew_RefusesTooFewAndTooMany(t *testing.T) {
 
 // A rank refuses memory that is not what the launcher makes.
 func TestAttach_RefusesOtherMemory(t *testing.T) {
-	fd, err := sys.SharedMemory(4096)
-	require.NoError(t, err)
-	_, err = Attach(fd)
-	require.ErrorContains(t, err, "of 4096 bytes")
-	fd, err = sys.SharedMemory(int64(size(MinRanks)))
-	require.NoError(t, err)
-	_, err = Attach(fd)
-	require.ErrorContains(t, err, "of version 0 and 0 ranks")
+	for bytes, text := range map[int]string{4096: "of 4096 bytes", size(MinRanks): "of version 0 and 0 ranks"} {
+		fd, err := sys.SharedMemory(int64(bytes))
+		require.NoError(t, err)
+		defer sys.CloseShared(fd)
+		_, err = Attach(fd)
+		require.ErrorContains(t, err, text)
+	}
 	reader, writer, err := sys.Pipe()
 	require.NoError(t, err)
+	defer sys.CloseShared(reader)
 	defer sys.CloseShared(writer)
 	_, err = Attach(reader)
 	require.ErrorContains(t, err, "memory for first messages: ")

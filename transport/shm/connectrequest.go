@@ -83,7 +83,8 @@ func (e *endpoint) closeRequests() {
 	r.socket.Close()
 }
 
-// serveRequests answers requests, and takes answers, until the endpoint is closed.
+// serveRequests takes messages without a connection, answers requests, and takes answers, until the endpoint
+// is closed.
 func (e *endpoint) serveRequests() {
 	r := &e.requests
 	for e.table.Context().Err() == nil {
@@ -97,19 +98,19 @@ func (e *endpoint) serveRequests() {
 		if found {
 			continue
 		}
-		r.unconnected.sleep()
+		r.unconnected.memory.Sleep()
 		sys.StoreFenced(&r.table.sleeping, 1) // requests and answers are looked for after it
 		if !r.waiting() && r.socket.Wait(sleep) != nil {
 			return
 		}
 		atomic.StoreUint64(&r.table.sleeping, 0)
-		r.unconnected.awake()
+		r.unconnected.memory.Awake()
 	}
 }
 
-// waiting reports whether there is a request to answer, or an answer to take.
+// waiting reports whether there is a request to answer, or an answer or a message to take.
 func (r *requests) waiting() bool {
-	if r.unconnected.full() {
+	if r.unconnected.memory.Full() {
 		return true
 	}
 	for i := range r.table.entries {

@@ -128,10 +128,6 @@ func (d *Device) Query() transport.DeviceAttr {
 func (d *Device) Close() error {
 	return d.Device.Close(func() error {
 		d.liveness.stop()
-		var err error
-		if m := d.opts.FirstMessages; m != nil {
-			err = m.Close()
-		}
-		return errors.Join(err, d.arena.close())
+		return errors.Join(d.opts.FirstMessages.Close(), d.arena.close())
 	})
 }

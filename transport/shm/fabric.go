@@ -1,6 +1,8 @@
 package shm
 
 import (
+	"errors"
+
 	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/fabric"
@@ -24,7 +26,7 @@ var Fabric = fabric.Fabric{
 			NoHugePages: !c.HugePages, CopyCosts: c.CopyCosts, Fatal: c.Fatal, Log: c.Log,
 			FirstMessages: first})
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, first.Close())
 		}
 		return d, nil
 	},

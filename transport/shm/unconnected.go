@@ -22,11 +22,9 @@ type unconnected struct {
 // open begins to take messages. The goroutine for requests takes them, and has this name.
 func (u *unconnected) open(e *endpoint, wake wakeName) {
 	receiver, ok := e.acceptor.(transport.UnconnectedReceiver)
-	if m := e.dev.opts.FirstMessages; m != nil && ok {
-		u.receiver = receiver
-		if m.Open(e.id.Rank, [firstmessage.WakeSize]byte(append(wake.id[:], wake.token[:]...))) {
-			u.memory = m
-		}
+	if m := e.dev.opts.FirstMessages; ok &&
+		m.Open(e.id.Rank, [firstmessage.WakeSize]byte(append(wake.id[:], wake.token[:]...))) {
+		u.memory, u.receiver = m, receiver
 	}
 }
 
@@ -37,7 +35,7 @@ var _ [firstmessage.MaxMessage - transport.MaxUnconnected]struct{}
 // SendUnconnected leaves a message in the memory of the host's ranks.
 func (e *endpoint) SendUnconnected(peer uint32, message []byte) bool {
 	u := &e.requests.unconnected
-	if u.memory == nil || transport.PortOf(peer) != 0 || !u.memory.Send(transport.RankOf(peer), message) {
+	if transport.PortOf(peer) != 0 || !u.memory.Send(transport.RankOf(peer), message) {
 		return false
 	}
 	u.mu.Lock()
@@ -67,18 +65,4 @@ func (u *unconnected) take() (found bool) {
 	u.arrival.Lock()
 	defer u.arrival.Unlock()
 	return u.memory.Take(u.receiver.Unconnected)
-}
-
-func (u *unconnected) full() bool { return u.memory != nil && u.memory.Full() }
-
-func (u *unconnected) sleep() {
-	if u.memory != nil {
-		u.memory.Sleep()
-	}
-}
-
-func (u *unconnected) awake() {
-	if u.memory != nil {
-		u.memory.Awake()
-	}
 }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,9 +38,7 @@ func takers(t *testing.T) (list []*taker) {
 	require.NoError(t, err)
 	defer sys.CloseShared(fd)
 	for rank := range ranks {
-		again, err := sys.Dup(fd)
-		require.NoError(t, err)
-		m, err := firstmessage.Attach(again)
+		m, err := firstmessage.Attach(fd)
 		require.NoError(t, err)
 		dev, err := New(Options{FirstMessages: m})
 		require.NoError(t, err)
@@ -88,7 +85,7 @@ func TestUnconnected_WakesThePeers(t *testing.T) {
 	}
 }
 
-// A message precedes the connection, whoever makes it, and whether or not anybody was woken for the message.
+// A message precedes the connection, whoever makes it, although nobody was woken for the message.
 func TestUnconnected_PrecedesTheConnection(t *testing.T) {
 	for name, connect := range map[string]func(t *testing.T, from, to *taker){
 		"in memory": func(t *testing.T, from, to *taker) {
@@ -104,8 +101,6 @@ func TestUnconnected_PrecedesTheConnection(t *testing.T) {
 			all := takers(t)
 			for sender, receiver := 0, 1; receiver < len(all); sender, receiver = sender+2, receiver+2 {
 				s, r := all[sender], all[receiver]
-				// as if the goroutine that takes messages had no processor
-				atomic.StoreUint64(&r.dev.end.requests.table.sleeping, 0)
 				s.send(t, uint32(receiver), "first")
 				if receiver%4 == 1 {
 					connect(t, s, r)

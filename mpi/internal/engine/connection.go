@@ -92,8 +92,8 @@ func (d *connections) ask() {
 func (d *connections) wakePeers() {
 	d.begun = 0
 	for _, f := range d.e.fabrics {
-		if b, ok := f.listener.(transport.Beginner); ok {
-			b.Ask()
+		if a, ok := f.listener.(transport.Asker); ok {
+			a.Ask()
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The first message to a peer goes without a connection where many ranks share a host, if it is short: most
-// programs whose ranks all contact each other do so once, and a connection takes ten times as long
+// programs whose ranks all contact each other do so once, and a connection takes five times as long
 // (docs/internals/adr/0112).
 
 // sendUnconnectedLocked sends a message to a peer that has no connection, and completes its request; false if

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/internal/firstmessage"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
@@ -14,7 +15,7 @@ import (
 )
 
 // hostWorld has ranks that share memory for first messages.
-func hostWorld(t *testing.T, conf Config) []*Engine {
+func hostWorld(t *testing.T) []*Engine {
 	t.Helper()
 	var ranks []int
 	for rank := range firstmessage.MinRanks {
@@ -25,15 +26,13 @@ func hostWorld(t *testing.T, conf Config) []*Engine {
 	defer sys.CloseShared(fd)
 	var devices []transport.Device
 	for range ranks {
-		again, err := sys.Dup(fd)
-		require.NoError(t, err)
-		m, err := firstmessage.Attach(again)
+		m, err := firstmessage.Attach(fd)
 		require.NoError(t, err)
 		d, err := shm.New(shm.Options{FirstMessages: m})
 		require.NoError(t, err)
 		devices = append(devices, d)
 	}
-	return worldOf(t, devices, conf)
+	return worldOf(t, devices, Config{})
 }
 
 // connected returns the number of a rank's peers that have a channel, or are about to.
@@ -51,7 +50,7 @@ func (e *Engine) connected() (n int) {
 // All ranks send all others one short message: it needs no connection, is counted at both ends, and is received
 // like any other.
 func TestUnconnected_OneMessageNeedsNoConnection(t *testing.T) {
-	w := hostWorld(t, Config{})
+	w := hostWorld(t)
 	ranks(t, w, func(e *Engine) error {
 		for peer := range w {
 			if peer == e.rank {
@@ -91,7 +90,7 @@ func TestUnconnected_OneMessageNeedsNoConnection(t *testing.T) {
 // What follows the first message overtakes nothing, whichever end begins the connection, however long the
 // messages are.
 func TestUnconnected_MessagesStayInOrder(t *testing.T) {
-	w := hostWorld(t, Config{})
+	w := hostWorld(t)
 	lengths := []int{8, 0, 40 << 10, 8, 300}
 	ranks(t, w, func(e *Engine) error {
 		var all []Request
@@ -134,8 +133,8 @@ func TestUnconnected_MessagesStayInOrder(t *testing.T) {
 
 // A first message that is long, synchronous, or for a rank that is connected goes through a connection.
 func TestUnconnected_OnlyAShortMessage(t *testing.T) {
-	w := hostWorld(t, Config{})
-	longest := transport.MaxUnconnected - 8
+	w := hostWorld(t)
+	longest := transport.MaxUnconnected - eager.EnvelopeLen
 	send := map[int]func(e *Engine) error{
 		1: func(e *Engine) error { return e.Sends.Send(1, make([]byte, longest), 1, 7) },
 		2: func(e *Engine) error { return e.Sends.Send(1, make([]byte, longest+1), 2, 7) },
@@ -166,7 +165,7 @@ func TestUnconnected_OnlyAShortMessage(t *testing.T) {
 
 // Ranks that make mailboxes connect, although a message each would do without.
 func TestUnconnected_MailboxesConnect(t *testing.T) {
-	w := hostWorld(t, Config{})
+	w := hostWorld(t)
 	ranks(t, w, func(e *Engine) error {
 		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(w),
 			MailboxBytes(len(w)))

@@ -11,6 +11,8 @@ type demand struct {
 const (
 	// stallLimit is the number of stalls in one interval after which the next phase is requested.
 	stallLimit = 64
+	// manyLines is the size of a ring that no stall makes larger: its sender waits for the receiver.
+	manyLines = 512 << 10 / lineSize
 	// enoughInFlight is how many messages of one length keep both ends of a ring busy.
 	enoughInFlight = 32
 )
@@ -50,7 +52,7 @@ func (r *resizer) onCreditStall(need int) {
 	}
 	s.creditStalled = true
 	c.stats.Stalls++
-	if s.large != nil || c.peerMapped && s.phase > 0 && need*enoughInFlight <= s.lines {
+	if s.large != nil || c.peerMapped && s.phase > 0 && need*enoughInFlight <= s.lines || s.lines >= manyLines {
 		return
 	}
 	r.growAfterStalls()
@@ -70,7 +72,7 @@ func (r *resizer) growAfterStalls() {
 // stalls, it continues to send until then (E11). A channel that keeps its small ring makes no request.
 func (r *resizer) BatchOverflowed() {
 	c := r.c
-	if c.send.large != nil {
+	if c.send.large != nil || c.send.lines >= manyLines {
 		return
 	}
 	if r.demand.stalls++; r.demand.stalls == stallLimit && !r.paused && r.wantedPhase < 0 &&

@@ -168,9 +168,12 @@ func (c *Channel) TakeQueueFull() bool {
 func (c *Channel) onCommitted() {
 	n := c.send.body
 	c.send.reserved = 0
+	if c.send.shortsLeft > 0 {
+		n = c.send.maxBody // the ring is to stay as large
+	}
 	c.demand.largest = max(c.demand.largest, n)
 	c.stats.Sent++
-	c.stats.SentBytes += uint64(n)
+	c.stats.SentBytes += uint64(c.send.body)
 }
 
 // ignoreQueueFull turns a full send queue into no error.
@@ -198,14 +201,18 @@ func (c *Channel) onPosted(lines int) {
 	c.recv.advertised, c.recv.largeUnadvertised, c.recv.creditDue = c.recv.consumed, 0, false
 	s.sent += uint32(lines)
 	s.pos += lines
+	if s.wholeRing {
+		s.onPostedWhole(lines)
+	}
 	if s.freeAhead, s.freeAfterWrap = 0, 0; c.paused || !c.inlineWrites {
 		return
 	}
-	if s.pos < pingPongLines || int(s.sent-s.credited) != lines { // otherwise another wrap is likely to begin
+	// otherwise another wrap is likely to begin
+	if s.pos < pingPongLines || s.shortsLeft > 0 || int(s.sent-s.credited) != lines {
 		s.freeAhead = s.freeRun(lines)
 	}
 	// with a large ring, reserveLines must be called from time to time
-	if s.pos >= pingPongLines && s.large == nil {
+	if s.pos >= pingPongLines && s.shortsLeft == 0 && s.large == nil {
 		s.freeAfterWrap = s.lines - dataReserve
 	}
 }

@@ -11,22 +11,31 @@ type Samples struct {
 }
 
 const (
-	window   = 4  // samples
-	interval = 64 // copies of which one is sampled, after the first window
+	window        = 4  // samples
+	interval      = 64 // copies of which one is sampled, after the first window
+	intervalTried = 16 // the same while a WholeRing is tried
 	// MinSample is the shortest copy that is sampled.
 	MinSample = 4 << 10
+	// MinRingSample is the shortest copy into a ring that is.
+	MinRingSample = 1 << 10
 )
 
 // Due reports whether the next copy is to be sampled.
-func (s *Samples) Due() bool {
+func (s *Samples) Due() bool { return s.dueOf(interval) }
+
+// DueFor is Due of a copy into a ring, about which w decides.
+func (s *Samples) DueFor(w *WholeRing) bool { return s.dueOf(w.each()) }
+
+// dueOf reports whether the next copy is to be sampled, as one of so many.
+func (s *Samples) dueOf(each uint32) bool {
 	s.copies++
-	return s.value == 0 && s.copies < window*interval || s.copies%interval == 0
+	return s.value == 0 && s.copies < window*interval || s.copies%each == 0
 }
 
 // Note notes a sample: how long a copy took, in any unit. It reports whether a window has ended, and with it
 // the value changed.
 func (s *Samples) Note(t int64, bytes int) bool {
-	if t <= 0 || bytes < MinSample {
+	if t <= 0 || bytes <= 0 {
 		return false
 	}
 	if each := max(1, t*1024/int64(bytes)); s.samples == 0 || each < s.least {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type peerCopies struct {
 	sampled  bool // messages are sampled
 	in, out  copycost.Samples
 	explores copycost.Exploration
+	whole    copycost.WholeRing
 	growth   backoff // messages in fragments that were too long for the present slots
 }
 
@@ -40,19 +42,73 @@ func (c *peerCopies) throughRing(n, limit int) bool {
 		c.sampled && n >= copycost.MinSample && n <= copycost.MaxMapped && c.explores.Next()
 }
 
-// beginSample returns the time if the next copy of n bytes is to be sampled, else 0.
-func (c *peerCopies) beginSample(s *copycost.Samples, n int) int64 {
-	if n >= copycost.MinSample && c.sampled && s.Due() {
+// beginSample returns the time if the next copy of n bytes out of the ring is to be sampled, else 0.
+func (c *peerCopies) beginSample(n int) int64 {
+	if n >= copycost.MinSample && c.sampled && c.out.Due() {
 		return sys.Ticks()
 	}
 	return 0
 }
 
-// endSample notes the sample that began then, of a copy of n bytes.
-func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
-	if began == 0 || !s.Note(sys.Ticks()-began, n) {
+// beginRingSample is beginSample of a copy into the ring.
+func (c *peerCopies) beginRingSample(n int) int64 {
+	if n < copycost.MinRingSample || !c.sampled {
+		return 0
+	}
+	return c.beginDueRingSample()
+}
+
+func (c *peerCopies) beginDueRingSample() int64 {
+	if c.in.DueFor(&c.whole) {
+		return sys.Ticks()
+	}
+	return 0
+}
+
+// endRingSample is endSample of a copy into the ring, which it has grow if that makes copies quicker.
+func (e *Engine) endRingSample(p *peer, began int64, n int) {
+	if began != 0 {
+		e.endDueRingSample(p, began, n)
+	}
+}
+
+func (e *Engine) endDueRingSample(p *peer, began int64, n int) {
+	sys.FullBarrier() // see endSample
+	c, t := &p.copies, sys.Ticks()-began-e.hub.clock.sample
+	if !c.in.Note(t, n) {
 		return
 	}
+	c.whole.Note(e.hub.clock.duration(c.in.KiB()), p.ch.KnowsWholeRing(), e.mayUseWholeRing())
+	if p.ch.UseWholeRing(c.whole.Use()); !c.whole.Trying() {
+		e.noteCosts(p)
+	}
+}
+
+// maxWholeRings is with how many peers a rank uses whole rings: the caches of the processor hold no more.
+const maxWholeRings = 4
+
+func (e *Engine) mayUseWholeRing() bool {
+	n := 0
+	for _, p := range e.peers {
+		if p != nil && p.copies.whole.Use() {
+			n++
+		}
+	}
+	return n < maxWholeRings
+}
+
+// endSample notes the sample that began then, of a copy of n bytes.
+func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
+	// A store counts when the other core has given up its line. A few KiB of stores wait for that in the
+	// processor, and would seem to take a third of the time.
+	sys.FullBarrier()
+	if s.Note(sys.Ticks()-began, n) {
+		e.noteCosts(p)
+	}
+}
+
+// noteCosts decides by the present samples.
+func (e *Engine) noteCosts(p *peer) {
 	in, out := p.copies.in.KiB(), p.copies.out.KiB()
 	both := in + out
 	if in == 0 || out == 0 {
@@ -93,12 +149,20 @@ func (e *Engine) CopyCosts() copycost.Costs {
 
 // tickClock converts ticks of the processor. Their rate is measured from when it was made.
 type tickClock struct {
-	began time.Time
-	ticks int64
-	rate  atomic.Int64 // ticks in 2^20 ns; 0 before it is known
+	began  time.Time
+	ticks  int64
+	sample int64        // ticks that a sample of nothing takes
+	rate   atomic.Int64 // ticks in 2^20 ns; 0 before it is known
 }
 
-func (c *tickClock) begin() { c.began, c.ticks = time.Now(), sys.Ticks() }
+func (c *tickClock) begin() {
+	c.began, c.ticks, c.sample = time.Now(), sys.Ticks(), math.MaxInt64
+	for range 8 {
+		began := sys.Ticks()
+		sys.FullBarrier()
+		c.sample = min(c.sample, sys.Ticks()-began)
+	}
+}
 
 // duration returns how long so many ticks take.
 func (c *tickClock) duration(ticks int64) time.Duration {

@@ -43,7 +43,7 @@ type Mailboxes struct {
 	cleared  uint64  // number of the exchange of the latest clearOldFlagsLocked
 
 	state    mailboxState
-	setup    *Collective // under way in mailboxesAgreeing and mailboxesTesting
+	setup    *Collective // under way from mailboxesAgreeing to mailboxesMeasuring
 	wait     Request     // of setup; zero if nobody will wait for it
 	owing    bool        // listed in MailboxCalls.owing
 	released bool        // Release was called, perhaps before the end of the set-up
@@ -77,6 +77,8 @@ const (
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesTesting
+	// the same: up to which length bytes move faster through mapped memory; not if the mailboxes are small
+	mailboxesMeasuring
 	mailboxesReady  // left by Release, or at once after it
 	mailboxesAbsent // at least one rank has none, the set-up failed, or they were released; final
 )
@@ -428,7 +430,7 @@ func (mc *MailboxCalls) Release(m *Mailboxes) {
 		m.concealLocked(buf)
 	}
 	switch m.released = true; m.state {
-	case mailboxesAgreeing, mailboxesTesting:
+	case mailboxesAgreeing, mailboxesTesting, mailboxesMeasuring:
 		mc.unfinished = append(mc.unfinished, m)
 		mc.oweLocked(m) // passes complete the set-up
 	case mailboxesReady:

@@ -433,7 +433,7 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 		{[]byte{0, 5}, MailboxesOnly, 11},
 		{[]byte{9, 5}, QuickMapped, 61},
 	} {
-		m := &Mailboxes{e: &Engine{}, state: mailboxesTesting,
+		m := &Mailboxes{e: &Engine{}, state: mailboxesMeasuring,
 			setup: &Collective{over: true, Output: x.verdicts}}
 		m.e.MailboxCalls.e = m.e
 		m.Skip(Rounds{10, 20, 30, 40, 50, 60})
@@ -466,7 +466,8 @@ func TestMailboxes_SampleMappedMemory(t *testing.T) {
 		b := &m.peers[1-e.rank]
 		c := &b.peer.copies
 		*c = peerCopies{mapped: time.Second, awaited: c.awaited}
-		m.sampleLocked(b)
+		m.sampleReadsLocked(b)
+		m.sampleWritesLocked(b)
 		if e.hub.clock.ticks != 0 && m.access >= CanPull && (c.mapped <= 0 || c.mapped > time.Millisecond) {
 			return fmt.Errorf("1 KiB takes %v", c.mapped)
 		}
@@ -486,7 +487,7 @@ func TestMailboxes_RankWithoutMemory(t *testing.T) {
 
 // A rank that cannot begin to exchange verdicts gives back the memory that the others were to read for them.
 func TestMailboxes_NoVerdictsAfterARevoke(t *testing.T) {
-	w, all := settingUp(t)
+	w, all := settingUp(t, MailboxBytes(2))
 	m := all[0]
 	require.NotNil(t, m.test)
 	require.NoError(t, w[0].Recovery.Revoke(contextid.Communicator(m.context)))
@@ -498,7 +499,7 @@ func TestMailboxes_NoVerdictsAfterARevoke(t *testing.T) {
 }
 
 // settingUp is two ranks that have exchanged their offers, and do not know it yet.
-func settingUp(t *testing.T) (w []*Engine, all []*Mailboxes) {
+func settingUp(t *testing.T, longest int) (w []*Engine, all []*Mailboxes) {
 	t.Helper()
 	var devices []transport.Device
 	for range 2 {
@@ -510,7 +511,7 @@ func settingUp(t *testing.T) (w []*Engine, all []*Mailboxes) {
 	connected(t, w)
 	for _, e := range w {
 		m := e.MailboxCalls.New(100, CollectiveTag(false, 0, OperationMailboxes, 0), nil, e.rank, len(w),
-			MailboxBytes(len(w)))
+			longest)
 		require.NoError(t, m.beginSetup())
 		all = append(all, m)
 	}
@@ -520,7 +521,7 @@ func settingUp(t *testing.T) (w []*Engine, all []*Mailboxes) {
 
 // A rank that has all verdicts when it sends its own, as it settles what it owes, has mailboxes at once.
 func TestMailboxes_VerdictsOfAllOthersFirst(t *testing.T) {
-	w, all := settingUp(t)
+	w, all := settingUp(t, FirstMailboxBytes)
 	w[1].mu.Lock()
 	all[1].settleLocked()
 	w[1].mu.Unlock()
@@ -536,11 +537,21 @@ func TestMailboxes_VerdictsOfAllOthersFirst(t *testing.T) {
 
 // Mailboxes that are released during their set-up are freed after it.
 func TestMailboxes_ReleaseDuringTheSetUp(t *testing.T) {
-	for _, state := range []mailboxState{mailboxesAgreeing, mailboxesTesting} {
-		w, all := settingUp(t)
+	for _, state := range []mailboxState{mailboxesAgreeing, mailboxesTesting, mailboxesMeasuring} {
+		w, all := settingUp(t, MailboxBytes(2))
 		for i, m := range all {
 			w[i].mu.Lock()
-			if state == mailboxesTesting {
+			if state != mailboxesAgreeing {
+				m.settleLocked()
+			}
+			w[i].mu.Unlock()
+		}
+		if state == mailboxesMeasuring {
+			drive(t, w, func() bool { return all[0].setup.over && all[1].setup.over })
+		}
+		for i, m := range all {
+			w[i].mu.Lock()
+			if state == mailboxesMeasuring {
 				m.settleLocked()
 			}
 			if i == 0 {

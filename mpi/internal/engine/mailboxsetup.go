@@ -13,8 +13,9 @@ import (
 
 // To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
 // it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
-// can read the test memory of all others, and whether it has measured that bytes move faster through mapped
-// memory. What holds for all ranks decides which messages they exchange, so they must agree on it.
+// can read the test memory of all others. If all can, and the mailboxes are for long messages, it sends
+// another one: up to which length it has measured that bytes move faster through mapped memory. What holds
+// for all ranks decides which messages they exchange, so they must agree on it.
 const (
 	mailboxOffer   = 24 // bytes
 	mailboxVerdict = 1
@@ -41,7 +42,7 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 		m.e.mu.Lock()
 		m.settleLocked()
 		ready = m.state == mailboxesReady
-		again := err == nil && m.state == mailboxesTesting
+		again := err == nil && (m.state == mailboxesTesting || m.state == mailboxesMeasuring)
 		m.e.mu.Unlock()
 		if !again {
 			return ready, err
@@ -95,20 +96,27 @@ func (m *Mailboxes) Access() Access {
 // mailboxes, and with all verdicts whether the ranks read each other's memory.
 func (m *Mailboxes) settleLocked() {
 	m.e.mu.assertHeld()
-	if m.state != mailboxesAgreeing && m.state != mailboxesTesting || !m.setup.over {
+	state := m.state
+	if state != mailboxesAgreeing && state != mailboxesTesting && state != mailboxesMeasuring || !m.setup.over {
 		return
 	}
-	state := m.state
 	m.state = mailboxesAbsent // if offers are missing, some peer may still write, so the memory is not freed
 	switch {
 	case m.setup.err != nil:
-	case state == mailboxesTesting:
-		m.state = mailboxesReady
+	case state != mailboxesAgreeing:
 		m.access = Access(min(slices.Min(m.setup.Output), uint8(QuickMapped)))
+		if state == mailboxesTesting && m.access == CanPull && m.takesPieces() {
+			if m.sendVerdictLocked(mailboxesMeasuring, m.accessByCostsLocked()) {
+				m.settleLocked() // the verdicts of all others may have come before
+				return
+			}
+			break
+		}
+		m.state = mailboxesReady
 		m.countSkippedLocked()
 	case m.acceptLocked(m.setup.Output):
-		if m.beginTestingLocked(); m.state == mailboxesTesting {
-			m.settleLocked() // the verdicts of all others may have come before
+		if m.beginTestingLocked() {
+			m.settleLocked() // likewise
 			return
 		}
 	case m.memory != nil:
@@ -141,7 +149,7 @@ func (mc *MailboxCalls) settingUpLocked(context uint32) bool {
 }
 
 // beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
-func (m *Mailboxes) beginTestingLocked() {
+func (m *Mailboxes) beginTestingLocked() (sent bool) {
 	m.e.mu.assertHeld()
 	access := CanPull
 	for rank := range m.peers {
@@ -149,16 +157,28 @@ func (m *Mailboxes) beginTestingLocked() {
 			access = MailboxesOnly
 		}
 	}
-	if access == CanPull {
-		access = m.accessByCostsLocked()
+	if m.samplesCopies() {
+		for rank := range m.peers {
+			if rank != m.rank {
+				m.sampleReadsLocked(&m.peers[rank])
+			}
+		}
 	}
-	m.state = mailboxesTesting
+	return m.sendVerdictLocked(mailboxesTesting, access)
+}
+
+// sendVerdictLocked begins a step of the set-up in which the ranks exchange verdicts. If it cannot, there are
+// no mailboxes.
+func (m *Mailboxes) sendVerdictLocked(step mailboxState, access Access) (sent bool) {
+	m.e.mu.assertHeld()
+	m.state = step
 	h, err := m.exchangeSetupLocked([]byte{byte(access)})
 	if err != nil {
 		m.state = mailboxesAbsent
-		return
+		return false
 	}
 	m.e.Requests.detach(m.e.Requests.find(h))
+	return true
 }
 
 // testTries is how often a rank tries to read a peer's test memory: the peer may have earlier Writes to
@@ -186,21 +206,17 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 // samplePiece is the number of bytes, a page, of which a copy is sampled.
 const samplePiece = 4 << 10
 
-// accessByCostsLocked returns the access that the costs of copies between this rank and all others allow, if
-// the mailboxes are for long messages; else CanPull.
+// accessByCostsLocked returns the access that the costs of copies between this rank and all others allow.
 func (m *Mailboxes) accessByCostsLocked() Access {
 	m.e.mu.assertHeld()
-	if !m.takesPieces() {
-		return CanPull
-	}
 	access := QuickMapped
 	for rank := range m.peers {
 		if rank == m.rank {
 			continue
 		}
 		b := &m.peers[rank]
-		if !m.fabric.pinsCosts() {
-			m.sampleLocked(b)
+		if m.samplesCopies() {
+			m.sampleWritesLocked(b)
 		}
 		access = min(access, accessBy(m.fabric.copyCosts(b.peer.copies.mapped), m.longest))
 	}
@@ -217,9 +233,15 @@ func clearLong(mem []byte) {
 
 func (m *Mailboxes) takesPieces() bool { return m.longest >= coll.PieceMin }
 
-// sampleLocked samples copies out of and into lines that a peer has written last, in turn, as a rank may send
-// no messages of which copies could be sampled. The area has only zeros, and stays so.
-func (m *Mailboxes) sampleLocked(b *mailbox) {
+// samplesCopies reports whether the set-up samples copies, as a rank may send no messages of which copies
+// could be sampled. The mailboxes have only zeros then, and keep them. First each rank copies out of lines
+// that its peer has written last. When it knows that its peer has done that too, it writes to lines that it
+// has written last, and its peer has read since: as with every later piece. On some processors that takes
+// five times as long as to write to lines that the peer has written.
+func (m *Mailboxes) samplesCopies() bool { return m.takesPieces() && !m.fabric.pinsCosts() }
+
+// sampleReadsLocked samples copies out of a peer's memory.
+func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
 	m.e.mu.assertHeld()
 	buf := make([]byte, samplePiece)
 	segment := func(at, n int) *transport.Segment {
@@ -231,15 +253,22 @@ func (m *Mailboxes) sampleLocked(b *mailbox) {
 		if qp.Get(buf[:1], segment(at, 1)) != nil { // so that the page is mapped
 			return
 		}
-		samples, copies := &b.peer.copies.out, qp.Get
-		if at/samplePiece%2 == 1 {
-			samples, copies = &b.peer.copies.in, qp.Put
-		}
 		piece, began := segment(at, samplePiece), sys.Ticks()
-		if copies(buf, piece) != nil {
+		if qp.Get(buf, piece) != nil {
 			return
 		}
-		m.e.endSample(b.peer, samples, began, samplePiece)
+		m.e.endSample(b.peer, &b.peer.copies.out, began, samplePiece)
+	}
+}
+
+// sampleWritesLocked samples copies into this rank's memory, which a peer has read.
+func (m *Mailboxes) sampleWritesLocked(b *mailbox) {
+	m.e.mu.assertHeld()
+	zeros := make([]byte, samplePiece)
+	for at := 0; at+samplePiece <= m.area; at += samplePiece {
+		began := sys.Ticks()
+		sys.CopyLong(b.in[at:at+samplePiece], zeros)
+		m.e.endSample(b.peer, &b.peer.copies.in, began, samplePiece)
 	}
 }
 
@@ -277,7 +306,7 @@ func (m *Mailboxes) beginSetup() error {
 			transport.LocalWrite|transport.RemoteWrite|transport.RemoteRead)
 		if err == nil {
 			if m.takesPieces() {
-				clearLong(mr.Bytes()) // see sampleLocked
+				clearLong(mr.Bytes()) // see samplesCopies
 			}
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))

@@ -46,9 +46,11 @@ func (v *Recvs) recvFragmentLocked(p *peer, buf []byte) int {
 		if p.ch.Ready() {
 			kind, body, there, err := v.nextDirectLocked(p)
 			if there && kind == channel.More && len(body) > 0 && len(body) <= len(buf) {
-				began := p.copies.beginSample(&p.copies.out, len(body))
+				began := p.copies.beginSample(len(body))
 				n := copy(buf, body)
-				v.e.endSample(p, &p.copies.out, began, n)
+				if began != 0 {
+					v.e.endSample(p, &p.copies.out, began, n)
+				}
 				p.ch.Release()
 				if n < len(buf) && p.ch.CreditMayBeDue() && p.ch.Due() >= channel.DueNow {
 					v.e.progress.advancePeer(p)

@@ -265,8 +265,10 @@ func (s *Sends) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.S
 // is no room soon.
 func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
+	began := p.copies.beginRingSample(len(buf))
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
 	if sent {
+		s.e.endRingSample(p, began, len(buf))
 		p.stats.eager(len(buf))
 		s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
 		s.e.hook.sent(env, p.rank, len(buf))
@@ -301,8 +303,10 @@ func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte, flags 
 		if !p.burst.coalesced {
 			flags &^= channel.FlagMore
 		}
+		began := p.copies.beginRingSample(len(buf))
 		sent, err := eager.TrySend(p.ch, env, buf, flags)
 		if sent {
+			s.e.endRingSample(p, began, len(buf))
 			p.stats.eager(len(buf))
 			s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
 			s.e.hook.sent(env, p.rank, len(buf))

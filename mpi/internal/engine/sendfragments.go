@@ -59,11 +59,9 @@ func (s *Sends) copyThroughRingLocked(p *peer, env envelope, buf []byte, length 
 		}
 		return s.sendFragmentsLocked(p, env, buf, length), true
 	}
-	began := p.copies.beginSample(&p.copies.in, len(buf))
 	if p.refusesPayload(len(buf)) || !s.sendEagerLocked(p, env, buf, 0) {
 		return nil, false
 	}
-	s.e.endSample(p, &p.copies.in, began, len(buf))
 	return nil, true
 }
 
@@ -82,10 +80,10 @@ func (s *Sends) sendFragmentsLocked(p *peer, env envelope, buf []byte, length in
 		for at < len(buf) {
 			n, began := min(length, len(buf)-at), int64(0)
 			if at == 0 {
-				began = p.copies.beginSample(&p.copies.in, n)
+				began = p.copies.beginRingSample(n)
 			}
 			if sent, err := eager.TrySendMore(p.ch, buf[at:at+n]); sent {
-				s.e.endSample(p, &p.copies.in, began, n)
+				s.e.endRingSample(p, began, n)
 				at += n
 			} else if err != nil || !s.pollForCreditsLocked(p) || p.refusesPayload(n) {
 				break

@@ -1,0 +1,52 @@
+package channel
+
+// A dialogue and a stream of short messages keep to the first lines of a ring, which stay in both cores'
+// caches. On some processors that makes long messages slow: to write a line that the other core has read
+// since takes five times as long as to read one that the other has written. Lines that have left both cores'
+// own caches take neither long. So a sender that has measured it (docs/internals/adr/0106) has its long
+// messages go through all of a ring that is larger than those caches.
+
+const (
+	// wholeRingMin is the size of a ring of which all is used.
+	wholeRingMin = 960 << 10
+	// wholeStreamLines and wholeDialogueLines are the longest messages that keep to the first lines all the
+	// same, in a stream and in a dialogue. Stores of a few KiB wait in the processor while a dialogue goes on.
+	wholeStreamLines   = 8
+	wholeDialogueLines = 64
+	// shortsInARow is after how many short messages a dialogue keeps to the first lines again.
+	shortsInARow = 16
+)
+
+// UseWholeRing says whether long messages go through the whole ring. If the ring is too small for that to
+// make sense, it grows to the first phase in which it is not, if there is one and the peer grants it. Only
+// channels over shared memory do so.
+func (c *Channel) UseWholeRing(use bool) {
+	s := &c.send
+	if s.wholeRing != use {
+		s.wholeRing, s.shortsLeft, s.laps = use && c.peerMapped && s.large == nil, 0, 0
+	}
+	if !s.wholeRing || s.isWhole() || c.paused || c.wantedPhase >= 0 {
+		return
+	}
+	for p := s.phase + 1; p < c.refusedPhase; p++ {
+		if geometry(c.phases, p).lines*lineSize >= wholeRingMin {
+			c.wantedPhase = p // requested by Progress
+			return
+		}
+	}
+}
+
+// KnowsWholeRing reports whether long messages go through the whole ring, and have touched all its memory.
+func (c *Channel) KnowsWholeRing() bool { return c.send.wholeRing && c.send.laps > 0 }
+
+func (s *sendRing) isWhole() bool { return s.lines*lineSize >= wholeRingMin }
+
+// onPostedWhole notes a message of so many lines, if long messages go through the whole ring.
+func (s *sendRing) onPostedWhole(lines int) {
+	switch {
+	case lines >= wholeDialogueLines:
+		s.shortsLeft = shortsInARow
+	case s.shortsLeft > 0:
+		s.shortsLeft--
+	}
+}

@@ -11,8 +11,6 @@ type demand struct {
 const (
 	// stallLimit is the number of stalls in one interval after which the next phase is requested.
 	stallLimit = 64
-	// manyLines is the size of a ring that no stall makes larger: its sender waits for the receiver.
-	manyLines = 512 << 10 / lineSize
 	// enoughInFlight is how many messages of one length keep both ends of a ring busy.
 	enoughInFlight = 32
 )
@@ -52,7 +50,7 @@ func (r *resizer) onCreditStall(need int) {
 	}
 	s.creditStalled = true
 	c.stats.Stalls++
-	if s.large != nil || c.peerMapped && s.phase > 0 && need*enoughInFlight <= s.lines || s.lines >= manyLines {
+	if s.large != nil || c.peerMapped && s.phase > 0 && need*enoughInFlight <= s.lines {
 		return
 	}
 	r.growAfterStalls()
@@ -61,7 +59,7 @@ func (r *resizer) onCreditStall(need int) {
 // growAfterStalls counts a stall of a ring whose size depends on the phase, and requests the next phase after
 // many.
 func (r *resizer) growAfterStalls() {
-	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.refusedPhase {
+	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.grantablePhases() {
 		r.wantedPhase = r.c.send.phase + 1 // requested by Progress
 		r.pause()
 	}
@@ -72,11 +70,11 @@ func (r *resizer) growAfterStalls() {
 // stalls, it continues to send until then (E11). A channel that keeps its small ring makes no request.
 func (r *resizer) BatchOverflowed() {
 	c := r.c
-	if c.send.large != nil || c.send.lines >= manyLines {
+	if c.send.large != nil {
 		return
 	}
 	if r.demand.stalls++; r.demand.stalls == stallLimit && !r.paused && r.wantedPhase < 0 &&
-		c.send.phase+1 < r.refusedPhase {
+		c.send.phase+1 < r.grantablePhases() {
 		r.wantedPhase = c.send.phase + 1
 	}
 }

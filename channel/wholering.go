@@ -7,19 +7,20 @@ package channel
 // messages go through all of a ring that is larger than those caches.
 
 const (
-	// wholeRingMin is the size of a ring of which all is used.
-	wholeRingMin = 960 << 10
+	// wholeSlot is the slot size of a ring of 1 MiB, which is large enough.
+	wholeSlot    = 131_008
+	wholeRingMin = RingSlots * wholeSlot
 	// wholeStreamLines and wholeDialogueLines are the longest messages that keep to the first lines all the
-	// same, in a stream and in a dialogue. Stores of a few KiB wait in the processor while a dialogue goes on.
+	// same, in a stream and in a dialogue, which need not wait for a few KiB of stores.
 	wholeStreamLines   = 8
 	wholeDialogueLines = 64
 	// shortsInARow is after how many short messages a dialogue keeps to the first lines again.
 	shortsInARow = 16
 )
 
-// UseWholeRing says whether long messages go through the whole ring. If the ring is too small for that to
-// make sense, it grows to the first phase in which it is not, if there is one and the peer grants it. Only
-// channels over shared memory do so.
+// UseWholeRing says whether long messages go through the whole ring. A ring that is too small for that grows
+// to the last phase, if that is large enough (Config.WholeRing) and the peer grants it. Only channels over
+// shared memory do so.
 func (c *Channel) UseWholeRing(use bool) {
 	s := &c.send
 	if s.wholeRing != use {
@@ -28,11 +29,9 @@ func (c *Channel) UseWholeRing(use bool) {
 	if !s.wholeRing || s.isWhole() || c.paused || c.wantedPhase >= 0 {
 		return
 	}
-	for p := s.phase + 1; p < c.refusedPhase; p++ {
-		if geometry(c.phases, p).lines*lineSize >= wholeRingMin {
-			c.wantedPhase = p // requested by Progress
-			return
-		}
+	last := len(c.phases) - 1
+	if last < c.refusedPhase && geometry(c.phases, last).lines*lineSize >= wholeRingMin {
+		c.wantedPhase = last // requested by Progress
 	}
 }
 

@@ -16,7 +16,7 @@ const wholeRingLines = 16376
 // usingWholeRing opens a link of whose ends one sends long messages through a ring of 1 MiB. last tells the
 // end of what it has written last, in lines.
 func usingWholeRing(t *testing.T) (l *link, last func() int) {
-	l = openInline(t, channel.Config{Phases: []int{640, 16384, 131008}, BusyPolling: true})
+	l = openInline(t, channel.Config{WholeRing: true, BusyPolling: true})
 	l.a.UseWholeRing(true)
 	for range 3 { // the request, the reply, and the end of the old ring
 		progress(t, l.a)
@@ -117,8 +117,9 @@ func TestWholeRing_E10_StaysWhileItIsUsed(t *testing.T) {
 // mapped.
 func TestWholeRing_OnlyWhereItMakesSense(t *testing.T) {
 	for _, l := range []*link{
-		openInline(t, channel.Config{Phases: []int{640, 131008}, KeepSmall: true}),
-		open(t, channel.Config{Phases: []int{640, 131008}}),
+		openInline(t, channel.Config{WholeRing: true, KeepSmall: true}),
+		openInline(t, channel.Config{}),
+		open(t, channel.Config{WholeRing: true}),
 	} {
 		l.a.UseWholeRing(true)
 		for range 3 {

@@ -78,7 +78,7 @@ var (
 		"number of endpoints of each rank, 1 to 8, or auto for as many as each rank has cores; " +
 			"communicators are spread over them, and goroutines that use communicators of different " +
 			"endpoints do not wait for each other; all ranks need the same"}
-	Phases = &Setting{"WEFT_PHASES", "640,16448,65600,131008",
+	Phases = &Setting{"WEFT_PHASES", "640,16448,65600",
 		"slot sizes of a channel in bytes: the first one, and those to which it can grow"}
 	KeepSmall = &Setting{"WEFT_KEEP_SMALL", "0",
 		"1 keeps the small ring of a channel that has grown, beside the larger ring, for small " +

@@ -97,7 +97,7 @@ func (m *Mailboxes) Access() Access {
 func (m *Mailboxes) settleLocked() {
 	m.e.mu.assertHeld()
 	state := m.state
-	if state != mailboxesAgreeing && state != mailboxesTesting && state != mailboxesMeasuring || !m.setup.over {
+	if state < mailboxesAgreeing || state > mailboxesMeasuring || !m.setup.over {
 		return
 	}
 	m.state = mailboxesAbsent // if offers are missing, some peer may still write, so the memory is not freed

@@ -59,7 +59,7 @@ func (r *resizer) onCreditStall(need int) {
 // growAfterStalls counts a stall of a ring whose size depends on the phase, and requests the next phase after
 // many.
 func (r *resizer) growAfterStalls() {
-	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.grantablePhases() {
+	if r.demand.stalls++; r.demand.stalls == stallLimit && r.c.send.phase+1 < r.refusedPhase {
 		r.wantedPhase = r.c.send.phase + 1 // requested by Progress
 		r.pause()
 	}
@@ -74,7 +74,7 @@ func (r *resizer) BatchOverflowed() {
 		return
 	}
 	if r.demand.stalls++; r.demand.stalls == stallLimit && !r.paused && r.wantedPhase < 0 &&
-		c.send.phase+1 < r.grantablePhases() {
+		c.send.phase+1 < r.refusedPhase {
 		r.wantedPhase = c.send.phase + 1
 	}
 }

@@ -67,7 +67,7 @@ func New(pd transport.PD, conf Config) (*Channel, error) {
 			"(DeviceAttr.TailLast), and messages are found by these bytes", transport.ErrInvalid,
 			attr.Provider)
 	}
-	c := &Channel{conf: conf, phases: conf.phasesOn(pd.DeviceAttr())}
+	c := &Channel{conf: conf, phases: conf.phases()}
 	c.memory = memory{pd: pd, conf: &c.conf}
 	c.resizer = resizer{c: c, wantedPhase: -1, refusedPhase: len(c.phases)}
 	c.reply.c, c.refusal.c = c, c

@@ -3,11 +3,8 @@ package channel
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/weft-mpi/weft/transport"
 )
 
 const (
@@ -67,9 +64,6 @@ type Config struct {
 	// other phases add a ring with larger slots for the messages that do not (E6). All ranks of a job must
 	// agree on it.
 	KeepSmall bool
-	// WholeRing adds a phase with a ring of 1 MiB for UseWholeRing, in channels over shared memory that keep
-	// no small ring. All ranks of a job must agree on it.
-	WholeRing bool
 	// TailLooks is how often one call polls for the tail of a resize reply whose head has arrived, before it
 	// returns with nothing transferred and no error (E7); at most MaxTailLooks. 0 means DefaultTailLooks.
 	TailLooks int
@@ -150,15 +144,6 @@ func (c Config) phases() []int {
 		return DefaultPhases
 	}
 	return c.Phases
-}
-
-// phasesOn returns the phases of a channel of a device.
-func (c Config) phasesOn(attr transport.DeviceAttr) []int {
-	p := c.phases()
-	if c.WholeRing && !c.KeepSmall && attr.PeerMapped && len(p) < maxPhases && p[len(p)-1] < wholeSlot {
-		return append(slices.Clone(p), wholeSlot)
-	}
-	return p
 }
 
 func (c Config) tailLooks() int {

@@ -17,7 +17,7 @@ type Descriptor struct {
 }
 
 const (
-	descriptorVersion = 10
+	descriptorVersion = 11
 	descriptorLen     = 20 // and 4 for each phase
 	keepSmallBit      = 1  // of the flags
 )

@@ -88,7 +88,8 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	n = r.expected.body - wordSize
 	tail, header := loadWord(m, len(m)-wordSize), wordcopy.Get(m, wordSize)
 	count := uint32(header)
-	if tail != r.expected.cursor.generation || header>>32 != uint64(k)|r.expected.wrapBits || c.peerRefuses ||
+	how := header >> 32 &^ (1 << (takeoverBit - 32))
+	if tail != r.expected.cursor.generation || how != uint64(k)|r.expected.wrapBits || c.peerRefuses ||
 		count-s.credited > s.sent-s.credited || wordcopy.Get(m, bodyAt) != word || uint(n) > uint(len(buf)) {
 		return 0, false
 	}
@@ -101,6 +102,9 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 	r.current = 0
 	if r.cursor = r.expected.cursor; r.pos == 0 {
 		r.onWrap()
+	}
+	if header>>takeoverBit&1 != 0 {
+		takeOver(m)
 	}
 	c.onConsumed(len(m)/lineSize, r.expected.body)
 	return n, true

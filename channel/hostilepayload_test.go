@@ -302,7 +302,7 @@ func TestAttack_E12_PeerBreaksARule(t *testing.T) {
 				letters(100))
 		}},
 	}
-	for bit := 41; bit < 48; bit++ {
+	for bit := 42; bit < 48; bit++ {
 		crimes = append(crimes, crime{fmt.Sprintf("reserved bit %d", bit),
 			func(t *testing.T, v *victim) { v.place(0, 0, header(0, data)|1<<bit, nil) }})
 	}

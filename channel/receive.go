@@ -35,6 +35,7 @@ type recvRing struct {
 	current           int
 	body              int  // its length
 	creditDue         bool // a CREDIT must be sent, however little is unadvertised: see onWrap
+	takesOver         bool // the lines of the message that Next returned
 	lastLines         int  // lines of the last message
 	largeUnadvertised int  // lines of the large ring that are consumed and not advertised
 	expected          expected
@@ -151,10 +152,10 @@ func (c *Channel) Next() (kind Kind, body []byte, ok bool, err error) {
 		if err := c.send.onCredit(uint32(header)); err != nil {
 			return 0, nil, false, err
 		}
-		c.peerRefuses = header>>refusePayloadBit&1 != 0
+		c.peerRefuses, r.takesOver = header>>refusePayloadBit&1 != 0, header>>takeoverBit&1 != 0
 		r.messageCredit = uint32(header)
 		switch {
-		case header>>(refusePayloadBit+1)&(1<<(prevEndBit-refusePayloadBit-1)-1) != 0:
+		case header>>(takeoverBit+1)&(1<<(prevEndBit-takeoverBit-1)-1) != 0:
 			return 0, nil, false, violation("a header of %#x", header)
 		case !Kind(k).inner():
 			r.current, r.body = need, n
@@ -193,6 +194,8 @@ func (c *Channel) Release() {
 	}
 	if r.current < 0 {
 		r.large.release(r)
+	} else if r.takesOver {
+		takeOver(r.ring[r.pos*lineSize:][:r.current*lineSize])
 	}
 	c.onConsumed(r.current, r.body)
 	r.current = 0

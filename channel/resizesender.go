@@ -59,14 +59,11 @@ type resizer struct {
 // pause sets paused.
 func (r *resizer) pause() { r.paused, r.c.send.freeAhead, r.c.send.freeAfterWrap = true, 0, 0 }
 
-// grantablePhases returns how many phases may be requested for the size or number of messages.
-func (r *resizer) grantablePhases() int { return min(r.refusedPhase, len(r.c.conf.phases())) }
-
 // phaseForSize returns the lowest phase above the present one whose slots hold an element of n bytes after an
 // upper-layer header of head bytes, and that has not been refused; -1 if there is none.
 func (r *resizer) phaseForSize(n, head int) int {
 	c := r.c
-	for p := c.send.phase + 1; p < r.grantablePhases(); p++ {
+	for p := c.send.phase + 1; p < r.refusedPhase; p++ {
 		if slot := c.phases[p]; n <= min(c.conf.limit(p, slot), slot-overhead-head) {
 			return p
 		}

@@ -188,7 +188,7 @@ func FuzzDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := channel.ParseDescriptor(b)
 		if err != nil {
-			if len(b) >= 2 && (b[0] != 10 || b[1] != 0) {
+			if len(b) >= 2 && (b[0] != 11 || b[1] != 0) {
 				require.ErrorIs(t, err, transport.ErrVersion)
 			} else {
 				require.ErrorIs(t, err, transport.ErrProtocol)

@@ -44,7 +44,8 @@ func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) 
 	}
 	head := s.head[:]
 	wordcopy.Put(head, 0, headWord(s.generation, n))
-	wordcopy.Put(head, wordSize, headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd()))
+	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd())
+	wordcopy.Put(head, wordSize, header|s.takeoverBit(lines))
 	wordcopy.Put(head, bodyAt, word)
 	if !c.qp.WriteInline(s.nextLines(lines), head, payload, s.generation) {
 		return c.trySendSlow(k, word, payload, flags)
@@ -168,12 +169,9 @@ func (c *Channel) TakeQueueFull() bool {
 func (c *Channel) onCommitted() {
 	n := c.send.body
 	c.send.reserved = 0
-	if c.send.shortsLeft > 0 {
-		n = c.send.maxBody // the ring is to stay as large
-	}
 	c.demand.largest = max(c.demand.largest, n)
 	c.stats.Sent++
-	c.stats.SentBytes += uint64(c.send.body)
+	c.stats.SentBytes += uint64(n)
 }
 
 // ignoreQueueFull turns a full send queue into no error.
@@ -187,7 +185,7 @@ func ignoreQueueFull(err error) error {
 // post sends a message from the next lines of the ring, which reserveLines has found.
 func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	s := &c.send
-	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd())
+	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd()) | s.takeoverBit(lines)
 	if err := s.write(c.qp, header, n, lines, more); err != nil {
 		return err
 	}
@@ -201,18 +199,14 @@ func (c *Channel) onPosted(lines int) {
 	c.recv.advertised, c.recv.largeUnadvertised, c.recv.creditDue = c.recv.consumed, 0, false
 	s.sent += uint32(lines)
 	s.pos += lines
-	if s.wholeRing {
-		s.onPostedWhole(lines)
-	}
 	if s.freeAhead, s.freeAfterWrap = 0, 0; c.paused || !c.inlineWrites {
 		return
 	}
-	// otherwise another wrap is likely to begin
-	if s.pos < pingPongLines || s.shortsLeft > 0 || int(s.sent-s.credited) != lines {
+	if s.pos < pingPongLines || int(s.sent-s.credited) != lines { // otherwise another wrap is likely to begin
 		s.freeAhead = s.freeRun(lines)
 	}
 	// with a large ring, reserveLines must be called from time to time
-	if s.pos >= pingPongLines && s.shortsLeft == 0 && s.large == nil {
+	if s.pos >= pingPongLines && s.large == nil {
 		s.freeAfterWrap = s.lines - dataReserve
 	}
 }

@@ -84,13 +84,11 @@ type sendRing struct {
 
 	bothPolling   bool // both ends poll their own core's memory: every wrap begins windowed
 	windowed      bool // the present wrap keeps to the cache window
-	wholeRing     bool // long messages go through all lines (wholering.go)
+	takeover      bool // the receiver takes over the lines of longer messages (takeover.go)
+	untaken       int  // lines to be sent until all that are written have been taken over
 	staleCreditOK bool // credits may arrive that are older than a resize reply
 	creditStalled bool // the last attempt to send found no credit
 	queueFull     bool // since TakeQueueFull, a message has found the send queue full
-
-	laps       int // through the whole of a large ring; 0 if wholeRing is not set
-	shortsLeft int // short messages until a dialogue keeps to the first lines; 0 if it does
 
 	large *largeSendRing // nil unless Config.KeepSmall
 
@@ -105,7 +103,9 @@ func (s *sendRing) change(mirror *buffer, granted resizeReply, maxElement int) {
 	s.maxInline = min(s.maxBody, maxElement+wordSize)
 	s.reserved, s.freeAhead, s.freeAfterWrap = 0, 0, 0
 	s.credited, s.wrapStart, s.staleCreditOK, s.windowed = s.sent, s.sent, true, s.bothPolling
-	s.laps = 0
+	if s.takeover {
+		s.untaken = s.lines
+	}
 }
 
 // LeavesRoom reports whether a message with a payload of n bytes, in one slot or several, would leave half of

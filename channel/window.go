@@ -18,10 +18,10 @@ const (
 
 // windowEnd returns the line at which the present wrap ends, for a message of need lines.
 func (s *sendRing) windowEnd(need int) int {
-	if !s.windowed || need > windowMaxLines || s.shortsLeft > 0 || s.wholeRing && need > wholeStreamLines {
-		return s.lines
+	if s.windowed && need <= windowMaxLines {
+		return min(s.lines, windowLines)
 	}
-	return min(s.lines, windowLines)
+	return s.lines
 }
 
 // reserveInWindow is reserveLines for a message that uses the window. If the message does not fit in the

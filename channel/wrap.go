@@ -40,7 +40,7 @@ const pingPongLines = 4
 // wrap if the present one has none, or should better end.
 func (s *sendRing) reserveLines(need, keep int) bool {
 	ahead, first := s.freeLines()
-	if need <= ahead && !(s.credited == s.sent && s.pos >= pingPongLines && s.shortsLeft == 0) {
+	if need <= ahead && !(s.credited == s.sent && s.pos >= pingPongLines) {
 		return need+keep <= ahead+first
 	}
 	if need+keep > first {
@@ -56,9 +56,7 @@ func (s *sendRing) reserveLines(need, keep int) bool {
 // startWrap starts another wrap, in which no line is known to be free yet. A reservation in the previous one
 // is dropped.
 func (s *sendRing) startWrap() {
-	if s.wholeRing && s.pos*2 > s.lines && s.isWhole() {
-		s.laps++
-	}
+	s.untaken = max(s.untaken-s.pos, 0)
 	s.wrap()
 	s.wrapStart, s.freeAhead, s.freeAfterWrap, s.reserved, s.windowed = s.sent, 0, 0, 0, s.bothPolling
 }

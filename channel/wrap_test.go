@@ -134,7 +134,7 @@ func TestWrap_E12_NothingUnreadIsWrittenOver(t *testing.T) {
 			}
 			i := rng.IntN(2)
 			if seed%16 == 5 && rng.IntN(50) == 0 {
-				ends[i].UseWholeRing(rng.IntN(2) == 0)
+				ends[i].AskTakeover(rng.IntN(2) == 0)
 			}
 			if rng.IntN(10) >= reads {
 				kind, n := channel.Eager, rng.IntN(ends[i].MaxBody()+1)

@@ -53,6 +53,9 @@ func (b *Batch) Room() int { return cap(b.buf) - len(b.buf) }
 // Count returns the number of messages in the batch.
 func (b *Batch) Count() int { return b.count }
 
+// Len returns the length of the batch in bytes.
+func (b *Batch) Len() int { return len(b.buf) }
+
 // LastRun returns the envelope and the length of the messages of the last run, which may have been sent
 // since.
 func (b *Batch) LastRun() (env Envelope, length int) { return envelopeOf(b.word), b.length }

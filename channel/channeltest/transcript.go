@@ -121,7 +121,7 @@ func (r Ring) ReadMessage(offset uint64, b []byte) (Message, error) {
 		return m, fmt.Errorf("a body of %d bytes in %d lines", length, m.Lines)
 	case uint32(length) > r.SlotSize-24:
 		return m, fmt.Errorf("a body of %d bytes in a slot of %d", length, r.SlotSize)
-	case b[13]&^1 != 0:
+	case b[13]&^3 != 0:
 		return m, fmt.Errorf("reserved bits %x", b[13])
 	case m.PrevEnd > 0 && (m.Line > 0 || m.Wrap == 0) || m.PrevEnd > int(r.Lines):
 		return m, fmt.Errorf("a message at line %d of wrap %d says that the previous wrap ended at %d",

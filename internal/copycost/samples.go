@@ -13,7 +13,7 @@ type Samples struct {
 const (
 	window        = 4  // samples
 	interval      = 64 // copies of which one is sampled, after the first window
-	intervalTried = 16 // the same while a WholeRing is tried
+	intervalTried = 4  // the same while a Takeover is tried
 	// MinSample is the shortest copy that is sampled.
 	MinSample = 4 << 10
 	// MinRingSample is the shortest copy into a ring that is.
@@ -23,8 +23,8 @@ const (
 // Due reports whether the next copy is to be sampled.
 func (s *Samples) Due() bool { return s.dueOf(interval) }
 
-// DueFor is Due of a copy into a ring, about which w decides.
-func (s *Samples) DueFor(w *WholeRing) bool { return s.dueOf(w.each()) }
+// DueFor is Due of a copy into a ring, about which t decides.
+func (s *Samples) DueFor(t *Takeover) bool { return s.dueOf(t.each()) }
 
 // dueOf reports whether the next copy is to be sampled, as one of so many.
 func (s *Samples) dueOf(each uint32) bool {

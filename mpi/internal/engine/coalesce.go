@@ -193,9 +193,12 @@ func (h *coalescer) sendBatch(p *peer, more bool) (bool, error) {
 	if p.batch.Count() == 0 {
 		return true, nil
 	}
-	flags := sendFlags(more)
+	flags, n := sendFlags(more), p.batch.Len()
+	began := p.copies.beginRingSample(n)
 	sent, err := p.batch.TrySend(p.ch, flags)
-	if !sent && err == nil {
+	if sent {
+		h.e.endRingSample(p, began, n)
+	} else if err == nil {
 		sent, err = p.batch.TrySend(p.ch, flags|channel.FlagBeyondWindow)
 	}
 	h.recordRun(p) // while the messages travel

@@ -20,7 +20,7 @@ type peerCopies struct {
 	sampled  bool // messages are sampled
 	in, out  copycost.Samples
 	explores copycost.Exploration
-	whole    copycost.WholeRing
+	takeover copycost.Takeover
 	growth   backoff // messages in fragments that were too long for the present slots
 }
 
@@ -59,13 +59,14 @@ func (c *peerCopies) beginRingSample(n int) int64 {
 }
 
 func (c *peerCopies) beginDueRingSample() int64 {
-	if c.in.DueFor(&c.whole) {
+	if c.in.DueFor(&c.takeover) {
 		return sys.Ticks()
 	}
 	return 0
 }
 
-// endRingSample is endSample of a copy into the ring, which it has grow if that makes copies quicker.
+// endRingSample is endSample of a copy into the ring, whose lines the peer takes over if that makes copies
+// quicker.
 func (e *Engine) endRingSample(p *peer, began int64, n int) {
 	if began != 0 {
 		e.endDueRingSample(p, began, n)
@@ -78,23 +79,9 @@ func (e *Engine) endDueRingSample(p *peer, began int64, n int) {
 	if !c.in.Note(t, n) {
 		return
 	}
-	c.whole.Note(e.hub.clock.duration(c.in.KiB()), p.ch.KnowsWholeRing(), e.mayUseWholeRing())
-	if p.ch.UseWholeRing(c.whole.Use()); !c.whole.Trying() {
-		e.noteCosts(p)
-	}
-}
-
-// maxWholeRings is with how many peers a rank uses whole rings: the caches of the processor hold no more.
-const maxWholeRings = 4
-
-func (e *Engine) mayUseWholeRing() bool {
-	n := 0
-	for _, p := range e.peers {
-		if p != nil && p.copies.whole.Use() {
-			n++
-		}
-	}
-	return n < maxWholeRings
+	c.takeover.Note(e.hub.clock.duration(c.in.KiB()), p.ch.Takeover())
+	p.ch.AskTakeover(c.takeover.Ask())
+	e.noteCosts(p)
 }
 
 // endSample notes the sample that began then, of a copy of n bytes.

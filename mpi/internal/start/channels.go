@@ -20,7 +20,6 @@ func (o *Options) readChannels(set setting.Values) error {
 	if conf.Phases, err = channel.ParsePhases(set.Of(setting.Phases).String()); err != nil {
 		return fmt.Errorf("%s: %w", setting.Phases.Name, err)
 	}
-	conf.WholeRing = set.Of(setting.Phases).String() == setting.Phases.Default
 	if err := parseThreshold(conf, set); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (c *Channel) TryRecv(k Kind, word uint64, buf []byte) (n int, ok bool) {
 		r.onWrap()
 	}
 	if header>>takeoverBit&1 != 0 {
-		takeOver(m)
+		wordcopy.TakeOver(m)
 	}
 	c.onConsumed(len(m)/lineSize, r.expected.body)
 	return n, true

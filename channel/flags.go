@@ -31,8 +31,8 @@ func headWord(generation uint64, n int) uint64 {
 
 // headerWord returns the second word of a message: the count of lines that its sender has consumed in the
 // other direction (32 bits), the kind (8 bits), whether the sender refuses payload, which must then be
-// announced (1 bit), whether the receiver is to take over the lines (1 bit, takeover.go), 6 zero bits, and, in
-// the first message of a wrap, the line where the previous wrap ended (16 bits).
+// announced (1 bit), whether the receiver is to take over the lines (1 bit, takeover.go), 6 zero bits, and,
+// in the first message of a wrap, the line where the previous wrap ended (16 bits).
 func headerWord(consumed uint32, k Kind, refusePayload bool, prevEnd int) uint64 {
 	w := uint64(consumed) | uint64(k)<<32 | uint64(prevEnd)<<prevEndBit
 	if refusePayload {

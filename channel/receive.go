@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/weft-mpi/weft/internal/wordcopy"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -195,7 +196,7 @@ func (c *Channel) Release() {
 	if r.current < 0 {
 		r.large.release(r)
 	} else if r.takesOver {
-		takeOver(r.ring[r.pos*lineSize:][:r.current*lineSize])
+		wordcopy.TakeOver(r.ring[r.pos*lineSize:][:r.current*lineSize])
 	}
 	c.onConsumed(r.current, r.body)
 	r.current = 0

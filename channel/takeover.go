@@ -1,10 +1,5 @@
 package channel
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
-
 // On some processors it takes a core five times as long to write a line that another core has read since as
 // one that another core has written (docs/internals/adr/0106). A sender that has measured it asks the
 // receivers of its longer messages to take over their lines: to write to each, before it tells that they are
@@ -29,12 +24,4 @@ func (s *sendRing) takeoverBit(lines int) uint64 {
 		return 0
 	}
 	return 1 << takeoverBit
-}
-
-// takeOver writes to each line of a message in a ring.
-func takeOver(message []byte) {
-	for ; len(message) >= lineSize; message = message[lineSize:] {
-		p := (*uint64)(unsafe.Pointer(&message[0]))
-		*p = atomic.LoadUint64(p) // the compiler would drop the store of a plain load
-	}
 }

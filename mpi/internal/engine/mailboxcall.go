@@ -333,8 +333,15 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	} else {
 		wordcopy.Copy(c.span(s.Dst), payload)
 	}
+	if b.takesOver && n >= takenOverMin {
+		wordcopy.TakeOver(payload)
+	}
 	return true
 }
+
+// takenOverMin is the length of the shortest message whose lines are taken over: stores of less wait in the
+// sender's processor while it goes on.
+const takenOverMin = 2 << 10
 
 // takesLong reports whether n bytes are copied past what the cache holds, where that is faster: they are not
 // combined next.

@@ -99,6 +99,8 @@ type mailbox struct {
 	testKey      transport.Key    // of the peer's test memory
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 	elsewhere    bool             // the peer has another processor
+	takesOver    bool             // this rank takes over lines of long messages of the peer
+	sampled      *[2]pieceSamples // of the set-up
 }
 
 // A sender's area of the memory is a cache line and then its slots. The line ends with the sender's failure

@@ -467,7 +467,7 @@ func TestMailboxes_SampleMappedMemory(t *testing.T) {
 		c := &b.peer.copies
 		*c = peerCopies{mapped: time.Second, awaited: c.awaited}
 		m.sampleReadsLocked(b)
-		m.sampleWritesLocked(b)
+		m.measureLocked()
 		if e.hub.clock.ticks != 0 && m.access >= CanPull && (c.mapped <= 0 || c.mapped > time.Millisecond) {
 			return fmt.Errorf("1 KiB takes %v", c.mapped)
 		}

@@ -14,8 +14,9 @@ import (
 // To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
 // it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
 // can read the test memory of all others. If all can, and the mailboxes are for long messages, it sends
-// another one: up to which length it has measured that bytes move faster through mapped memory. What holds
-// for all ranks decides which messages they exchange, so they must agree on it.
+// another one: up to which length it has measured that bytes move faster through mapped memory, and whether
+// its peers are to take over lines. What holds for all ranks decides which messages they exchange, so they
+// must agree on it.
 const (
 	mailboxOffer   = 24 // bytes
 	mailboxVerdict = 1
@@ -104,9 +105,9 @@ func (m *Mailboxes) settleLocked() {
 	switch {
 	case m.setup.err != nil:
 	case state != mailboxesAgreeing:
-		m.access = Access(min(slices.Min(m.setup.Output), uint8(QuickMapped)))
+		m.takeVerdicts(m.setup.Output)
 		if state == mailboxesTesting && m.access == CanPull && m.takesPieces() {
-			if m.sendVerdictLocked(mailboxesMeasuring, m.accessByCostsLocked()) {
+			if m.sendVerdictLocked(mailboxesMeasuring, m.measureLocked()) {
 				m.settleLocked() // the verdicts of all others may have come before
 				return
 			}
@@ -164,15 +165,29 @@ func (m *Mailboxes) beginTestingLocked() (sent bool) {
 			}
 		}
 	}
-	return m.sendVerdictLocked(mailboxesTesting, access)
+	return m.sendVerdictLocked(mailboxesTesting, byte(access))
+}
+
+// verdictTakeover is set in the verdict of a rank whose peers are to take over lines; the rest is its access.
+const verdictTakeover = 0x80
+
+// takeVerdicts notes the verdicts of all ranks.
+func (m *Mailboxes) takeVerdicts(verdicts []byte) {
+	m.access = QuickMapped
+	for rank, v := range verdicts {
+		m.access = min(m.access, Access(v&^verdictTakeover))
+		if rank < len(m.peers) {
+			m.peers[rank].takesOver = v&verdictTakeover != 0
+		}
+	}
 }
 
 // sendVerdictLocked begins a step of the set-up in which the ranks exchange verdicts. If it cannot, there are
 // no mailboxes.
-func (m *Mailboxes) sendVerdictLocked(step mailboxState, access Access) (sent bool) {
+func (m *Mailboxes) sendVerdictLocked(step mailboxState, verdict byte) (sent bool) {
 	m.e.mu.assertHeld()
 	m.state = step
-	h, err := m.exchangeSetupLocked([]byte{byte(access)})
+	h, err := m.exchangeSetupLocked([]byte{verdict})
 	if err != nil {
 		m.state = mailboxesAbsent
 		return false
@@ -203,74 +218,7 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 	return false
 }
 
-// samplePiece is the number of bytes, a page, of which a copy is sampled.
-const samplePiece = 4 << 10
-
-// accessByCostsLocked returns the access that the costs of copies between this rank and all others allow.
-func (m *Mailboxes) accessByCostsLocked() Access {
-	m.e.mu.assertHeld()
-	access := QuickMapped
-	for rank := range m.peers {
-		if rank == m.rank {
-			continue
-		}
-		b := &m.peers[rank]
-		if m.samplesCopies() {
-			m.sampleWritesLocked(b)
-		}
-		access = min(access, accessBy(m.fabric.copyCosts(b.peer.copies.mapped), m.longest))
-	}
-	return access
-}
-
-// clearLong clears memory in the same way as long messages are copied to it.
-func clearLong(mem []byte) {
-	zeros := make([]byte, samplePiece)
-	for ; len(mem) > 0; mem = mem[min(len(mem), samplePiece):] {
-		sys.CopyLong(mem, zeros)
-	}
-}
-
 func (m *Mailboxes) takesPieces() bool { return m.longest >= coll.PieceMin }
-
-// samplesCopies reports whether the set-up samples copies, as a rank may send no messages of which copies
-// could be sampled. The mailboxes have only zeros then, and keep them. First each rank copies out of lines
-// that its peer has written last. When it knows that its peer has done that too, it writes to lines that it
-// has written last, and its peer has read since: as with every later piece. On some processors that takes
-// five times as long as to write to lines that the peer has written.
-func (m *Mailboxes) samplesCopies() bool { return m.takesPieces() && !m.fabric.pinsCosts() }
-
-// sampleReadsLocked samples copies out of a peer's memory.
-func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
-	m.e.mu.assertHeld()
-	buf := make([]byte, samplePiece)
-	segment := func(at, n int) *transport.Segment {
-		m.segment[0] = transport.Segment{Key: b.key, Offset: b.mine + uint64(at), Length: uint64(n)}
-		return &m.segment[0]
-	}
-	qp := b.peer.ch.QP()
-	for at := 0; at+samplePiece <= m.area; at += samplePiece {
-		if qp.Get(buf[:1], segment(at, 1)) != nil { // so that the page is mapped
-			return
-		}
-		piece, began := segment(at, samplePiece), sys.Ticks()
-		if qp.Get(buf, piece) != nil {
-			return
-		}
-		m.e.endSample(b.peer, &b.peer.copies.out, began, samplePiece)
-	}
-}
-
-// sampleWritesLocked samples copies into this rank's memory, which a peer has read.
-func (m *Mailboxes) sampleWritesLocked(b *mailbox) {
-	m.e.mu.assertHeld()
-	zeros := make([]byte, samplePiece)
-	for at := 0; at+samplePiece <= m.area; at += samplePiece {
-		began := sys.Ticks()
-		sys.CopyLong(b.in[at:at+samplePiece], zeros)
-		m.e.endSample(b.peer, &b.peer.copies.in, began, samplePiece)
-	}
-}
 
 // SharesMemory reports whether this rank can store into the memory of all others of a communicator, once
 // connected. The result is the same at all of them.
@@ -306,7 +254,7 @@ func (m *Mailboxes) beginSetup() error {
 			transport.LocalWrite|transport.RemoteWrite|transport.RemoteRead)
 		if err == nil {
 			if m.takesPieces() {
-				clearLong(mr.Bytes()) // see samplesCopies
+				clearLong(mr.Bytes()) // see mailboxsample.go
 			}
 			m.memory, m.fabric = mr, f
 			binary.LittleEndian.PutUint64(input, uint64(mr.Key()))

@@ -20,6 +20,9 @@ const (
 	MinRingSample = 1 << 10
 )
 
+// Known returns samples of copies that are known to take so long for each KiB.
+func Known(each int64) Samples { return Samples{value: each} }
+
 // Due reports whether the next copy is to be sampled.
 func (s *Samples) Due() bool { return s.dueOf(interval) }
 

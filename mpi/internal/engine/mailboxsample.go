@@ -16,16 +16,25 @@ import (
 const samplePiece = 4 << 10
 
 // pieceSamples are samples of copies into and out of lines of pages.
-type pieceSamples struct{ in, out copycost.Samples }
+type pieceSamples struct{ in, out copySamples }
 
-// noteCopy notes a copy of a page that began then.
-func noteCopy(s *copycost.Samples, began int64) {
+// copySamples are samples of copies of pages of one kind. Some lines may have come early by themselves, so the
+// greatest of all windows counts, of each of which the least does.
+type copySamples struct {
+	window copycost.Samples
+	each   int64 // of a KiB, in ticks
+}
+
+// note notes a copy of a page that began then.
+func (s *copySamples) note(began int64) {
 	sys.FullBarrier() // see endSample
-	s.Note(sys.Ticks()-began, samplePiece)
+	if s.window.Note(sys.Ticks()-began, samplePiece) {
+		s.each = max(s.each, s.window.KiB())
+	}
 }
 
 // total returns what both copies of a KiB take, in ticks.
-func (s *pieceSamples) total() int64 { return s.in.KiB() + s.out.KiB() }
+func (s *pieceSamples) total() int64 { return s.in.each + s.out.each }
 
 // pageKind is the index of the samples of a page in mailbox.sampled: 1 if its lines are taken over.
 func pageKind(at int) int { return at / samplePiece % 2 }
@@ -59,7 +68,7 @@ func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
 		if qp.Get(buf, piece) != nil || kind == 1 && qp.Put(buf, piece) != nil {
 			return
 		}
-		noteCopy(&b.sampled[kind].out, began)
+		b.sampled[kind].out.note(began)
 	}
 }
 
@@ -86,7 +95,8 @@ func (m *Mailboxes) measureLocked() (verdict byte) {
 const takeoverTotal = 80
 
 // sampleWritesLocked samples copies into this rank's memory, which a peer has read, and reports whether the
-// peer is to take over lines. What the copies take then, or otherwise, counts for messages, too.
+// peer is to take over lines. What the copies take then, or otherwise, counts for messages, too. Nobody takes
+// over lines of the stage.
 func (m *Mailboxes) sampleWritesLocked(b *mailbox) (takeover bool) {
 	m.e.mu.assertHeld()
 	zeros, s := make([]byte, samplePiece), b.sampled
@@ -94,15 +104,17 @@ func (m *Mailboxes) sampleWritesLocked(b *mailbox) (takeover bool) {
 	for at := 0; at+samplePiece <= m.area; at += samplePiece {
 		began := sys.Ticks()
 		sys.CopyLong(b.in[at:at+samplePiece], zeros)
-		noteCopy(&s[pageKind(at)].in, began)
+		s[pageKind(at)].in.note(began)
 	}
 	kind := 0
 	if t := s[1].total(); t > 0 && t*100 <= s[0].total()*takeoverTotal {
 		kind = 1
 	}
 	if s[kind].total() > 0 {
-		b.peer.copies.in, b.peer.copies.out = s[kind].in, s[kind].out
+		c := &b.peer.copies
+		c.in, c.out = copycost.Known(s[kind].in.each), copycost.Known(s[kind].out.each)
 		m.e.noteCosts(b.peer)
+		m.e.mappedKiB.Store(int64(m.e.hub.clock.duration(max(1, s[0].total()))))
 	}
 	return kind == 1
 }

@@ -18,8 +18,8 @@ const samplePiece = 4 << 10
 // pieceSamples are samples of copies into and out of lines of pages.
 type pieceSamples struct{ in, out copySamples }
 
-// copySamples are samples of copies of pages of one kind. Some lines may have come early by themselves, so the
-// greatest of all windows counts, of each of which the least does.
+// copySamples are samples of copies of pages of one kind. Some lines may have come early by themselves, so
+// the greatest of all windows counts, of each of which the least does.
 type copySamples struct {
 	window copycost.Samples
 	each   int64 // of a KiB, in ticks

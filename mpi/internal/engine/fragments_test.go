@@ -14,6 +14,7 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/eager"
 	"github.com/weft-mpi/weft/internal/copycost"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
 )
@@ -343,4 +344,46 @@ func TestCopyCosts_AreSampled(t *testing.T) {
 		require.LessOrEqual(t, copycost.MinAwaited, p.copies.awaited)
 		require.Less(t, p.shortLimit, copycost.MinSample, "so that copies are sampled")
 	}
+}
+
+// TestTakeover: a rank whose copies into the ring take long asks its peer to take over lines, and asks no more
+// when that makes them no quicker.
+func TestTakeover(t *testing.T) {
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
+	connected(t, w)
+	p := w[0].peers[1]
+	const n, dear = 4 << 10, 1 << 40 // ticks
+	if !p.copies.sampled {
+		t.Skip("copies are not sampled here")
+	}
+	asks := func() bool {
+		w[0].mu.Lock()
+		defer w[0].mu.Unlock()
+		w[0].endRingSample(p, sys.Ticks()-dear, n)
+		return p.copies.takeover.Ask()
+	}
+	windows := func(want bool) {
+		for i := 0; asks() != want; i++ {
+			require.Less(t, i, 1000)
+		}
+	}
+	windows(true)
+	b := [2][]byte{make([]byte, n), make([]byte, n)}
+	pattern(b[0], 0, 1)
+	taken := func() bool {
+		w[0].mu.Lock()
+		defer w[0].mu.Unlock()
+		return p.ch.Takeover()
+	}
+	for i := 0; !taken(); i++ {
+		require.Less(t, i, 1000)
+		clear(b[1])
+		done := make(chan error, 1)
+		go func() { done <- w[0].Sends.Send(world0, b[0], 1, 1) }()
+		_, err := w[1].recv(world0, b[1], 0, 1, 1)
+		require.NoError(t, errors.Join(err, <-done))
+		require.NoError(t, checkPattern(b[1], 0, 1))
+	}
+	windows(false)
+	require.False(t, taken())
 }

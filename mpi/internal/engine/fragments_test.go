@@ -352,7 +352,7 @@ func TestTakeover(t *testing.T) {
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 	connected(t, w)
 	p := w[0].peers[1]
-	const n, dear = 4 << 10, 1 << 40 // ticks
+	const n, dear = 2000, 1 << 40 // bytes that always go through the ring, ticks
 	if !p.copies.sampled {
 		t.Skip("copies are not sampled here")
 	}

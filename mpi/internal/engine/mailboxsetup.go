@@ -176,9 +176,7 @@ func (m *Mailboxes) takeVerdicts(verdicts []byte) {
 	m.access = QuickMapped
 	for rank, v := range verdicts {
 		m.access = min(m.access, Access(v&^verdictTakeover))
-		if rank < len(m.peers) {
-			m.peers[rank].takesOver = v&verdictTakeover != 0
-		}
+		m.peers[rank].takesOver = v&verdictTakeover != 0
 	}
 }
 

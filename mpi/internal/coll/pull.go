@@ -39,7 +39,7 @@ const (
 	// leave before the others have finished.
 	pullBlocksLimit = 512 << 10
 	// pullChunk is the number of bytes of a vector that are read and then combined, in the cache, at a time.
-	pullChunk = 64 << 10
+	pullChunk = 128 << 10
 
 	pageBytes = 4 << 10 // page of memory
 )

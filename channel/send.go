@@ -45,7 +45,7 @@ func (c *Channel) TrySend(k Kind, word uint64, payload []byte, flags SendFlags) 
 	head := s.head[:]
 	wordcopy.Put(head, 0, headWord(s.generation, n))
 	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd())
-	wordcopy.Put(head, wordSize, header|s.takeoverBit(lines))
+	wordcopy.Put(head, wordSize, header|s.asksTakeover(lines))
 	wordcopy.Put(head, bodyAt, word)
 	if !c.qp.WriteInline(s.nextLines(lines), head, payload, s.generation) {
 		return c.trySendSlow(k, word, payload, flags)
@@ -185,7 +185,7 @@ func ignoreQueueFull(err error) error {
 // post sends a message from the next lines of the ring, which reserveLines has found.
 func (c *Channel) post(k Kind, n, lines int, more bool) error {
 	s := &c.send
-	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd()) | s.takeoverBit(lines)
+	header := headerWord(c.recv.consumed, k, c.refuses, s.announcedEnd()) | s.asksTakeover(lines)
 	if err := s.write(c.qp, header, n, lines, more); err != nil {
 		return err
 	}

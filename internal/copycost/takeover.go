@@ -3,12 +3,12 @@ package copycost
 import "time"
 
 const (
-	// dearKiB is what a copy takes for each KiB into lines for which a core waits.
-	dearKiB = 60 * time.Nanosecond
+	// slowKiB is what a copy takes for each KiB into lines for which a core waits.
+	slowKiB = 60 * time.Nanosecond
 	// takeoverGain is at most how long copies may take into lines that the receiver has taken over, in per
 	// cent of other copies.
 	takeoverGain = 70
-	// windowsTried is after how many windows of samples in a row that are dear it is tried.
+	// windowsTried is after how many windows of samples in a row that are slow it is tried.
 	windowsTried = 2
 	// windowsFirst is how many windows come soon, as all copies are sampled.
 	windowsFirst = 4
@@ -24,7 +24,7 @@ const (
 type Takeover struct {
 	state   takeoverState
 	noted   int           // windows of samples, up to windowsFirst
-	windows int           // that were dear, or have not proved it better, in a row; since it was no better
+	windows int           // that were slow, or have not proved it better, in a row; since it was no better
 	before  time.Duration // what copies took before
 }
 
@@ -60,7 +60,7 @@ func (t *Takeover) Note(each time.Duration, taken bool) {
 		if t.windows >= windowsKept {
 			t.state, t.windows = takeoverOff, 0
 		}
-	case t.state == takeoverOff && each < dearKiB, t.Ask() && !taken:
+	case t.state == takeoverOff && each < slowKiB, t.Ask() && !taken:
 		t.windows = 0
 	case t.state == takeoverOff:
 		if t.windows >= windowsTried {

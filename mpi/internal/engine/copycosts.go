@@ -74,9 +74,8 @@ func (e *Engine) endRingSample(p *peer, began int64, n int) {
 }
 
 func (e *Engine) endDueRingSample(p *peer, began int64, n int) {
-	sys.FullBarrier() // see endSample
-	c, t := &p.copies, sys.Ticks()-began-e.hub.clock.sample
-	if !c.in.Note(t, n) {
+	c := &p.copies
+	if !c.in.Note(copyTicks(began)-e.hub.clock.sample, n) {
 		return
 	}
 	c.takeover.Note(e.hub.clock.duration(c.in.KiB()), p.ch.Takeover())
@@ -86,12 +85,16 @@ func (e *Engine) endDueRingSample(p *peer, began int64, n int) {
 
 // endSample notes the sample that began then, of a copy of n bytes.
 func (e *Engine) endSample(p *peer, s *copycost.Samples, began int64, n int) {
-	// A store counts when the other core has given up its line. A few KiB of stores wait for that in the
-	// processor, and would seem to take a third of the time.
-	sys.FullBarrier()
-	if s.Note(sys.Ticks()-began, n) {
+	if s.Note(copyTicks(began), n) {
 		e.noteCosts(p)
 	}
+}
+
+// copyTicks returns how long a copy took that began then. A store counts when the other core has given up its
+// line. A few KiB of stores wait for that in the processor, and would seem to take a third of the time.
+func copyTicks(began int64) int64 {
+	sys.FullBarrier()
+	return sys.Ticks() - began
 }
 
 // noteCosts decides by the present samples.

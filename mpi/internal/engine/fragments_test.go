@@ -352,14 +352,14 @@ func TestTakeover(t *testing.T) {
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{SpinTime: time.Second})
 	connected(t, w)
 	p := w[0].peers[1]
-	const n, dear = 2000, 1 << 40 // bytes that always go through the ring, ticks
+	const n, slow = 2000, 1 << 40 // bytes that always go through the ring, ticks
 	if !p.copies.sampled {
 		t.Skip("copies are not sampled here")
 	}
 	asks := func() bool {
 		w[0].mu.Lock()
 		defer w[0].mu.Unlock()
-		w[0].endRingSample(p, sys.Ticks()-dear, n)
+		w[0].endRingSample(p, sys.Ticks()-slow, n)
 		return p.copies.takeover.Ask()
 	}
 	windows := func(want bool) {

@@ -27,8 +27,7 @@ type copySamples struct {
 
 // note notes a copy of a page that began then.
 func (s *copySamples) note(began int64) {
-	sys.FullBarrier() // see endSample
-	if s.window.Note(sys.Ticks()-began, samplePiece) {
+	if s.window.Note(copyTicks(began), samplePiece) {
 		s.each = max(s.each, s.window.KiB())
 	}
 }

@@ -158,7 +158,7 @@ func (m *Mailboxes) beginTestingLocked() (sent bool) {
 			access = MailboxesOnly
 		}
 	}
-	if m.samplesCopies() {
+	if access == CanPull && m.samplesCopies() {
 		for rank := range m.peers {
 			if rank != m.rank {
 				m.sampleReadsLocked(&m.peers[rank])

@@ -265,6 +265,13 @@ func (s *Sends) sendNowLocked(p *peer, env envelope, buf []byte, flags channel.S
 // is no room soon.
 func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) bool {
 	s.e.mu.assertHeld()
+	sent, err := s.tryEagerLocked(p, env, buf, flags)
+	return sent || err == nil && s.sendAfterCreditsLocked(p, env, buf, flags)
+}
+
+// tryEagerLocked copies a message into the ring if there is room.
+func (s *Sends) tryEagerLocked(p *peer, env envelope, buf []byte, flags channel.SendFlags) (bool, error) {
+	s.e.mu.assertHeld()
 	began := p.copies.beginRingSample(len(buf))
 	sent, err := eager.TrySend(p.ch, env, buf, flags)
 	if sent {
@@ -272,9 +279,8 @@ func (s *Sends) sendEagerLocked(p *peer, env envelope, buf []byte, flags channel
 		p.stats.eager(len(buf))
 		s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
 		s.e.hook.sent(env, p.rank, len(buf))
-		return true
 	}
-	return err == nil && s.sendAfterCreditsLocked(p, env, buf, flags)
+	return sent, err
 }
 
 // canSendAfterBatchLocked sends the batch that must precede a message, and reports whether the message can be
@@ -303,17 +309,9 @@ func (s *Sends) sendAfterCreditsLocked(p *peer, env envelope, buf []byte, flags 
 		if !p.burst.coalesced {
 			flags &^= channel.FlagMore
 		}
-		began := p.copies.beginRingSample(len(buf))
-		sent, err := eager.TrySend(p.ch, env, buf, flags)
-		if sent {
-			s.e.endRingSample(p, began, len(buf))
-			p.stats.eager(len(buf))
-			s.e.recorder.Note(recorder.Sent, env.Context, p.rank, int(env.Tag), len(buf))
-			s.e.hook.sent(env, p.rank, len(buf))
-			return true
-		}
-		if err != nil || !credits {
-			return false
+		sent, err := s.tryEagerLocked(p, env, buf, flags)
+		if sent || err != nil || !credits {
+			return sent
 		}
 	}
 	return false

@@ -96,7 +96,7 @@ func (m *mailboxes) decideStage(e *engine.Engine) {
 
 // reachBy tells the call how the ranks reach each other's memory.
 func (a *collectiveCall) reachBy(access engine.Access) {
-	a.call.Pull, a.call.Quick = access >= engine.CanPull, access.Quick()
+	a.call.Pull, a.call.Quick, a.call.Rewrite = access.CanPull(), access.Quick(), access.Rewrite()
 }
 
 // worldRanks returns the world ranks of the communicator; nil for the world.

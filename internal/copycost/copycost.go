@@ -53,8 +53,6 @@ const (
 	// announced is how much longer an announced message takes, besides the call, than one that comes through
 	// mapped memory: its sender's wait, and the look-up of its key.
 	announced = 300 * time.Nanosecond
-	// claimed is how much longer such a message takes if both processes claim parts of its single copy.
-	claimed = time.Microsecond
 	// Of both copies' time, overlapped is what a fragment takes while each process copies one, in per cent:
 	// half, and the wait for the other's lines.
 	overlapped = 62
@@ -69,13 +67,16 @@ const (
 	MaxStreamed = 64 << 10
 
 	minFragment = 8 << 10
+	maxFragment = 24 << 10
+	// eachFragment is what a fragment takes besides its copies.
+	eachFragment = 200 * time.Nanosecond
 )
 
 // Fragment returns the greatest length of the fragments in which a message of n bytes goes through mapped
-// memory, so that one process copies a fragment in while the other copies the one before out. Each takes some
-// 80 ns besides its copies, so a message has few of them.
+// memory, so that one process copies a fragment in while the other copies the one before out. Each takes time
+// besides its copies, so a message has few of them.
 func Fragment(n int) int {
-	return min(max((n/3+63)&^63, minFragment), 24<<10)
+	return min(max((n/3+63)&^63, minFragment), maxFragment)
 }
 
 // Or returns the numbers, and those of d in place of zero ones.
@@ -100,13 +101,14 @@ func (c Costs) Awaited() int {
 		return max(whole, MinAwaited)
 	}
 	// The first copy of the first fragment, and the last copy of the last one, overlap with nothing.
-	each := c.overlapped(1)
-	alone := (c.MappedKiB - each) * (minFragment >> 10)
-	n := max(minFragment, kib(call-alone, each-c.CallKiB))
+	each := c.overlapped(1) + eachFragment/(maxFragment>>10)
+	alone := c.MappedKiB - each
+	n := max(minFragment, kib(call-alone*(minFragment>>10), each-c.CallKiB))
 	if n < sharedcopy.Min {
 		return n
 	}
-	return max(sharedcopy.Min-1, kib(call+claimed-alone, each-c.CallKiB/2)) // as each copies a half
+	// Each process makes a call of its own, and copies a half.
+	return max(sharedcopy.Min-1, kib(call-alone*(maxFragment>>10), each-c.CallKiB/2))
 }
 
 // InPieces reports whether a vector goes faster from one process to the other in pieces through mapped memory

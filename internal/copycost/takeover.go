@@ -37,6 +37,18 @@ const (
 	takeoverOn
 )
 
+// Measured decides by what copies of a KiB have been measured to take, into lines that the receiver has only
+// read, and into lines that it has taken over.
+func (t *Takeover) Measured(read, taken time.Duration) {
+	*t = Takeover{before: read}
+	if Slow(read) && taken*100 <= read*takeoverGain {
+		t.state = takeoverOn
+	}
+}
+
+// Slow reports whether the receiver may have to take over lines if copies of a KiB take so long.
+func Slow(each time.Duration) bool { return each >= slowKiB }
+
 // Ask reports whether the receiver is to take over lines.
 func (t *Takeover) Ask() bool { return t.state >= takeoverTried }
 
@@ -60,7 +72,7 @@ func (t *Takeover) Note(each time.Duration, taken bool) {
 		if t.windows >= windowsKept {
 			t.state, t.windows = takeoverOff, 0
 		}
-	case t.state == takeoverOff && each < slowKiB, t.Ask() && !taken:
+	case t.state == takeoverOff && !Slow(each), t.Ask() && !taken:
 		t.windows = 0
 	case t.state == takeoverOff:
 		if t.windows >= windowsTried {
@@ -68,7 +80,10 @@ func (t *Takeover) Note(each time.Duration, taken bool) {
 		}
 	case each*100 <= t.before*takeoverGain:
 		t.state, t.windows = takeoverOn, 0
-	case t.windows >= windowsProven:
+	case t.windows < windowsProven:
+	case t.state == takeoverOn: // what copies take otherwise may have changed, too
+		*t = Takeover{}
+	default:
 		t.state, t.windows = takeoverLost, 0
 	}
 }

@@ -62,6 +62,36 @@ func TestTakeover_EndsWhenTheGainIsGone(t *testing.T) {
 	require.False(t, to.Ask())
 }
 
+// TestTakeover_MovedCores: cores that move apart make all copies slower, and the receiver still takes over lines.
+func TestTakeover_MovedCores(t *testing.T) {
+	var to Takeover
+	to.Measured(107, 25)
+	require.True(t, to.Ask())
+	for i := range 100 {
+		if to.Ask() {
+			to.Note(80, true)
+		} else {
+			to.Note(430, false)
+		}
+		if i > 10 {
+			require.True(t, to.Ask())
+		}
+	}
+	require.Equal(t, time.Duration(430), to.before)
+}
+
+// TestTakeover_Measured: it begins with what was measured.
+func TestTakeover_Measured(t *testing.T) {
+	for _, c := range []struct {
+		read, taken time.Duration
+		want        bool
+	}{{107, 25, true}, {430, 60, true}, {107, 90, false}, {35, 10, false}, {0, 0, false}} {
+		var to Takeover
+		to.Measured(c.read, c.taken)
+		require.Equal(t, c.want, to.Ask(), c)
+	}
+}
+
 // TestTakeover_OneWindowProvesNothing: copies to new memory take longer, too.
 func TestTakeover_OneWindowProvesNothing(t *testing.T) {
 	var to Takeover

@@ -65,7 +65,8 @@ type Call struct {
 	// length up to which messages move faster through memory that both ends have mapped than by a system
 	// call, or QuickAlways; the same at all ranks
 	Quick     int
-	HugePages bool // memory that others often read is moved to huge pages; the same at all ranks
+	Rewrite   Rewrite // the same at all ranks
+	HugePages bool    // memory that others often read is moved to huge pages; the same at all ranks
 	// lengths up to which this rank copies memory to the stage for one other rank to read: Stage if only this
 	// rank does so, StageByBoth if both do at once. They may differ from rank to rank, so the rounds of a
 	// schedule must not depend on them
@@ -75,6 +76,15 @@ type Call struct {
 	Hosts              *Hosts // nil if all ranks share a host, or it is not known
 }
 
+// Rewrite is how long it takes a rank to write memory that another one has read since.
+type Rewrite uint8
+
+const (
+	RewriteQuick Rewrite = iota // little longer than other memory
+	RewriteSlow                 // up to four times as long as to read it by a system call
+	RewriteVerySlow
+)
+
 // Repeats reports whether two calls on one communicator are equal. It compares only fields that can differ
 // between such calls, and Size, so that a zero Call equals none. It does not compare pointers.
 func (c *Call) Repeats(d *Call) bool {
@@ -82,7 +92,7 @@ func (c *Call) Repeats(d *Call) bool {
 		c.Mailbox == d.Mailbox && c.Size == d.Size && c.Commutative == d.Commutative &&
 		c.OwnRight == d.OwnRight && c.Predefined == d.Predefined &&
 		c.InOrder == d.InOrder && c.InPlace == d.InPlace && c.Bounced == d.Bounced && c.Pull == d.Pull &&
-		c.Quick == d.Quick
+		c.Quick == d.Quick && c.Rewrite == d.Rewrite
 }
 
 // bytes returns the length of the vector, or of this rank's block.

@@ -21,6 +21,14 @@ const (
 	// Up to this size an Allreduce of two ranks whose halves would have to be pulled is direct, by messages:
 	// it waits once, and with halves twice.
 	directMessagesMax = 32 << 10
+	// The same where the ranks write slowly what they have read of each other.
+	directMessagesMaxFar = 1 << 20
+	// Between these sizes a Reduce of two ranks is direct, by messages: both ranks copy a half of the only
+	// message, and the root combines it. Where bytes move quickly, that is so from the end of pieces on. The
+	// root of a longer one need not have room for the whole message.
+	directReduceMin     = 512 << 10
+	directReduceMinSlow = 1 << 20 // where the ranks write slowly what they have read of each other
+	directReduceMax     = 16 << 20
 	// For up to so many ranks that share processors: in an Exscan, they are direct at any length.
 	directSharedRanks    = 4
 	directSharedBlockMax = 512 << 10 // of a ReduceScatterBlock
@@ -82,8 +90,29 @@ func (c *Call) suitsDirectMessages() bool {
 	if c.Operation == OpReduceScatter || c.Operation == OpReduceScatterBlock {
 		return c.Fabric != Shared && c.Size == 2 // every algorithm exchanges once, and this one copies least
 	}
-	return c.Operation == OpAllreduce && c.Size == 2 && c.Pull && c.bytes() >= pullMin &&
-		c.bytes() <= directMessagesMax && c.Predefined && !c.InOrder && !c.suitsPieces()
+	return c.Size == 2 && c.Pull && c.Predefined && !c.InOrder && c.withinDirectMessages() && !c.suitsPieces()
+}
+
+// withinDirectMessages reports whether the length of a Reduce or Allreduce of two ranks suits messages.
+func (c *Call) withinDirectMessages() bool {
+	least, most := pullMin, directMessagesMax
+	switch c.Operation {
+	case OpAllreduce:
+		if c.Rewrite == RewriteVerySlow {
+			most = directMessagesMaxFar
+		}
+	case OpReduce:
+		most = directReduceMax
+		switch {
+		case c.Rewrite == RewriteVerySlow:
+			least = directReduceMinSlow
+		case c.Quick < quickFar:
+			least = directReduceMin
+		}
+	default:
+		return false
+	}
+	return c.bytes() >= least && c.bytes() <= most
 }
 
 // directSharedLimit is the length up to which few ranks that share processors send messages directly: in more

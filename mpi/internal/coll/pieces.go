@@ -29,6 +29,8 @@ const (
 	piecesSharedMax = 64 << 10
 	// The same for each half of an Allreduce where bytes do not move quickly: the halves go at the same time.
 	piecesHalfMax = 32 << 10
+	// From this Call.Quick on, bytes move quickly enough for longer vectors if pulling them has more costs.
+	quickFar = 64 << 10
 )
 
 // inPieces has the algorithms in pieces by operation.
@@ -73,17 +75,25 @@ func (c *Call) isQuick() bool {
 	switch {
 	case c.Operation == OpReduce && c.Size > 2:
 		return true // messages up a tree wait for more turns than pieces do
+	case c.Rewrite == RewriteVerySlow && (c.Operation == OpAllgather || c.Operation == OpAlltoall):
+		return c.bytes() <= c.Quick/2 // both wait for lines of the other
 	case c.Operation != OpAllreduce:
 		return c.bytes() <= c.Quick
 	}
 	half := c.bytes() / 2
-	return half <= c.Quick || c.Predefined && half <= piecesHalfMax && c.bytes() > directMessagesMax
+	return half <= c.Quick || c.rewritesHalves() ||
+		c.Predefined && half <= piecesHalfMax && c.bytes() > directMessagesMax && c.Rewrite < RewriteVerySlow
 }
+
+// rewritesHalves reports whether an Allreduce does better in pieces than if the ranks pull, at lengths at
+// which other calls do not: each would write the half that it combines over one that the other has pulled.
+func (c *Call) rewritesHalves() bool { return c.Rewrite == RewriteSlow && c.Quick >= quickFar }
 
 // suitsPiecesMore reports whether an Allreduce of more than directMax bytes does better in pieces than whole,
 // although that fits the mailboxes: each rank combines half. Its bits must not depend on it.
 func (c *Call) suitsPiecesMore() bool {
-	return c.Operation == OpAllreduce && c.bytes() > directMax && c.Quick == QuickAlways &&
+	return c.Operation == OpAllreduce && c.bytes() > directMax &&
+		(c.Quick == QuickAlways || c.rewritesHalves()) &&
 		(c.Predefined || c.InOrder || !c.Commutative) && c.suitsPieces()
 }
 
@@ -98,8 +108,9 @@ func (c *Call) piecesLimit() int {
 	switch {
 	case c.Size > 2:
 		return piecesSharedMax
-	case c.Operation == OpReduce || c.Operation == OpAllreduce || c.Operation == OpScan ||
-		c.Operation == OpExscan:
+	case c.Operation == OpAllreduce && c.rewritesHalves():
+		return 2 * piecesReducedMax
+	case c.Operation == OpAllreduce || c.Operation == OpScan:
 		return piecesReducedMax
 	case c.Operation == OpReduceScatterBlock:
 		return piecesReducedMax / 2 // of each block

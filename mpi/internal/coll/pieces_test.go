@@ -137,6 +137,24 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		want   string
 	}{
 		{"quick", func(*Call) {}, piecesName},
+		{"beyond the limit, as halves that were read are written slowly", func(c *Call) {
+			c.Count, c.Rewrite, c.Quick = 2*piecesReducedMax/suiteElem, RewriteSlow, 64<<10
+		}, piecesName},
+		{"beyond that limit", func(c *Call) {
+			c.Count, c.Rewrite, c.Quick = 2*piecesReducedMax/suiteElem+1, RewriteSlow, 64<<10
+		}, pullName},
+		{"halves are written slowly, but bytes move slowly, too", func(c *Call) {
+			c.Count, c.Rewrite, c.Quick = 128<<10/suiteElem, RewriteSlow, 32<<10
+		}, pullName},
+		{"halves are written very slowly", func(c *Call) {
+			c.Predefined, c.Rewrite, c.Quick = true, RewriteVerySlow, 0
+		}, directName},
+		{"halves are written very slowly, and are long", func(c *Call) {
+			c.Count, c.Predefined, c.Rewrite, c.Quick = 2<<20/suiteElem, true, RewriteVerySlow, 0
+		}, pullName},
+		{"halves are written very slowly, as the bits could differ", func(c *Call) {
+			c.Rewrite, c.Quick = RewriteVerySlow, 0
+		}, pullName},
 		{"up to the limit", func(c *Call) { c.Count = piecesReducedMax / suiteElem }, piecesName},
 		{"beyond the limit", func(c *Call) { c.Count = piecesReducedMax/suiteElem + 1 }, pullName},
 		{"half of it each", func(c *Call) { c.Count, c.Predefined = 16<<10/suiteElem, true }, piecesName},
@@ -184,5 +202,47 @@ func TestPiecesAreChosenWhereBytesMoveQuickly(t *testing.T) {
 		require.False(t, call.OutgrowsMailboxes(8<<10))
 		call.Mailbox = 32 << 10
 		require.False(t, call.OutgrowsMailboxes(32<<10))
+	}
+}
+
+// TestReducePair: two ranks reduce long vectors with one message, which both copy, from where that is faster
+// than if they share the combining.
+func TestReducePair(t *testing.T) {
+	for _, x := range []struct {
+		bytes   int
+		quick   int
+		rewrite Rewrite
+		want    string
+	}{
+		{128 << 10, QuickAlways, RewriteQuick, piecesName},
+		{256 << 10, QuickAlways, RewriteQuick, directName},
+		{128 << 10, 64 << 10, RewriteSlow, directName},
+		{256 << 10, 32 << 10, RewriteSlow, pullName},
+		{512 << 10, 0, RewriteSlow, directName},
+		{512 << 10, 0, RewriteVerySlow, pullName},
+		{1 << 20, 0, RewriteVerySlow, directName},
+		{16 << 20, QuickAlways, RewriteQuick, directName},
+		{32 << 20, QuickAlways, RewriteQuick, pullName},
+	} {
+		c := pieceCall(OpReduce, 2, x.bytes)
+		c.Predefined, c.Quick, c.Rewrite = true, x.quick, x.rewrite
+		name, _ := new(Selection).Build(new(Schedule), &c)
+		require.Equal(t, x.want, name, "%+v", x)
+		c.Predefined = false // the bits must not depend on what copies cost
+		name, _ = new(Selection).Build(new(Schedule), &c)
+		require.NotEqual(t, directName, name, "%+v", x)
+	}
+}
+
+// TestPiecesOfBothRanks: vectors that two ranks send each other wait for the other's lines.
+func TestPiecesOfBothRanks(t *testing.T) {
+	for _, o := range []Operation{OpAllgather, OpAlltoall} {
+		c := pieceCall(o, 2, 32<<10)
+		c.Quick = 32 << 10
+		name, _ := new(Selection).Build(new(Schedule), &c)
+		require.Equal(t, piecesName, name)
+		c.Rewrite = RewriteVerySlow
+		name, _ = new(Selection).Build(new(Schedule), &c)
+		require.Equal(t, pullName, name)
 	}
 }

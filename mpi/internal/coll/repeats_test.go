@@ -27,6 +27,7 @@ func TestCall_Repeats(t *testing.T) {
 		"mailbox":     func(c *Call) { c.Mailbox = 4096 },
 		"predefined":  func(c *Call) { c.Predefined = true },
 		"quick":       func(c *Call) { c.Quick = 1 },
+		"rewrite":     func(c *Call) { c.Rewrite = RewriteSlow },
 		"pull":        func(c *Call) { c.Pull = true },
 	} {
 		other := call

@@ -322,7 +322,7 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 		c.err = c.mismatch(b.peer.rank, tag, unknownLength)
 		return false
 	}
-	m.receivedLocked(b, n) // in any case: unsent messages may wait for this acknowledgement
+	takeover := m.receivedLocked(b, n) // in any case: unsent messages may wait for this acknowledgement
 	if !sent {
 		return false
 	}
@@ -333,15 +333,11 @@ func (c *Collective) receiveFromMailbox(m *Mailboxes, s *coll.Step, sent bool) b
 	} else {
 		wordcopy.Copy(c.span(s.Dst), payload)
 	}
-	if b.takesOver && n >= takenOverMin {
+	if takeover {
 		wordcopy.TakeOver(payload)
 	}
 	return true
 }
-
-// takenOverMin is the length of the shortest message whose lines are taken over: stores of less wait in the
-// sender's processor while it goes on.
-const takenOverMin = 2 << 10
 
 // takesLong reports whether n bytes are copied past what the cache holds, where that is faster: they are not
 // combined next.

@@ -42,15 +42,16 @@ type Mailboxes struct {
 	done     uint64  // number of the latest exchange whose slots this rank no longer reads
 	cleared  uint64  // number of the exchange of the latest clearOldFlagsLocked
 
-	state    mailboxState
-	setup    *Collective // under way from mailboxesAgreeing to mailboxesMeasuring
-	wait     Request     // of setup; zero if nobody will wait for it
-	owing    bool        // listed in MailboxCalls.owing
-	released bool        // Release was called, perhaps before the end of the set-up
-	test     transport.MR
-	report   failureReport
-	access   Access           // known in mailboxesReady
-	skipped  [accesses]uint64 // rounds skipped before access was known, by what it may be
+	state      mailboxState
+	setup      *Collective // under way from mailboxesAgreeing to mailboxesMeasuring
+	wait       Request     // of setup; zero if nobody will wait for it
+	owing      bool        // listed in MailboxCalls.owing
+	released   bool        // Release was called, perhaps before the end of the set-up
+	test       transport.MR
+	takingOver bool // the set-up samples copies into lines that are taken over
+	report     failureReport
+	access     Access           // known in mailboxesReady
+	skipped    [accesses]uint64 // rounds skipped before access was known, by what it may be
 
 	// of the call under way, if it pulls
 	regions   [2]transport.MR    // by coll.Buffer; those of an earlier call too, which may be exposed again
@@ -77,7 +78,8 @@ const (
 	mailboxesAgreeing
 	// the ranks exchange verdicts: whether they can read all others' memory; left when this is complete
 	mailboxesTesting
-	// the same: up to which length bytes move faster through mapped memory; not if the mailboxes are small
+	// the same: up to which length bytes move faster through mapped memory; not if the mailboxes are small.
+	// If such copies take long, this and the state before are repeated.
 	mailboxesMeasuring
 	mailboxesReady  // left by Release, or at once after it
 	mailboxesAbsent // at least one rank has none, the set-up failed, or they were released; final
@@ -99,8 +101,8 @@ type mailbox struct {
 	testKey      transport.Key    // of the peer's test memory
 	keys         [2]transport.Key // of the buffers that the peer exposes in the current call
 	elsewhere    bool             // the peer has another processor
-	takesOver    bool             // this rank takes over lines of long messages of the peer
-	sampled      *[2]pieceSamples // of the set-up
+	sampled      pieceSamples     // of the set-up
+	writes       mailboxWrites
 }
 
 // A sender's area of the memory is a cache line and then its slots. The line ends with the sender's failure
@@ -272,10 +274,18 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 	if b.acked+uint64(m.depth) < m.exchange && !m.lookAckedLocked(b) || b.peer.state != peerOpen {
 		return false
 	}
-	binary.LittleEndian.PutUint64(m.head[:], m.done)
+	head, began := m.done, int64(0)
+	if len(payload) >= takenOverMin {
+		head |= b.writes.asks()
+		began = b.writes.beginSample(b.peer)
+	}
+	binary.LittleEndian.PutUint64(m.head[:], head)
 	n := messageBytes(len(payload))
 	if !m.writeLocked(b, m.slotEnd(m.exchange)-n, n, payload, m.head[:], mailboxFlag(m.exchange, tag)) {
 		return false
+	}
+	if len(payload) >= takenOverMin {
+		m.wroteLongLocked(b, began, len(payload))
 	}
 	b.ackSent, b.ackByMessage = m.done, true
 	return true
@@ -343,10 +353,13 @@ func (m *Mailboxes) getLocked(b *mailbox, n int) (flag uint64, payload []byte, o
 	return flag, b.in[at : at+n : at+n], true
 }
 
-// receivedLocked takes the acknowledgement that follows a message's payload of n bytes.
-func (m *Mailboxes) receivedLocked(b *mailbox, n int) {
+// receivedLocked takes the acknowledgement that follows a message's payload of n bytes, and reports whether
+// this rank is to take over the lines of the payload.
+func (m *Mailboxes) receivedLocked(b *mailbox, n int) (takeover bool) {
 	m.e.mu.assertHeld()
-	b.acked = max(b.acked, binary.LittleEndian.Uint64(b.in[m.slotEnd(m.exchange)-messageBytes(n)+n:]))
+	head := binary.LittleEndian.Uint64(b.in[m.slotEnd(m.exchange)-messageBytes(n)+n:])
+	b.acked = max(b.acked, head&^mailboxTakeover)
+	return head&mailboxTakeover != 0
 }
 
 // acknowledgeLocked writes an acknowledgement to a rank when half of the slots are unacknowledged there, so

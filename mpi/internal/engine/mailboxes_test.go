@@ -16,6 +16,7 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/contextid"
 	"github.com/weft-mpi/weft/internal/copycost"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -422,6 +423,7 @@ func TestMailboxes_MessagesLieApart(t *testing.T) {
 // What the ranks' access to each other's memory is, is what all have in common. Rounds that were skipped before
 // it was known count by it.
 func TestMailboxes_AccessOfAllRanks(t *testing.T) {
+	const slow = byte(levels)
 	for _, x := range []struct {
 		verdicts []byte
 		want     Access
@@ -431,23 +433,74 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 		{[]byte{5, 1}, CanPull, 21},
 		{[]byte{3, 4}, Quick32, 41},
 		{[]byte{0, 5}, MailboxesOnly, 11},
-		{[]byte{9, 5}, QuickMapped, 61},
-		{[]byte{3 | verdictTakeover, 4}, Quick32, 41},
-		{[]byte{5, 3 | verdictTakeover}, Quick32, 41},
+		{[]byte{3 + slow, 4}, Quick32 + levels, 101},
+		{[]byte{5, 3 + 2*slow, 4 + slow}, Quick32 + 2*levels, 161},
+		{[]byte{200, 5}, QuickMapped + 2*levels, 181},
 	} {
 		m := &Mailboxes{e: &Engine{}, state: mailboxesMeasuring, peers: make([]mailbox, len(x.verdicts)),
-			setup: &Collective{over: true, Output: x.verdicts}}
+			takingOver: true, setup: &Collective{over: true, Output: x.verdicts}}
 		m.e.MailboxCalls.e = m.e
-		m.Skip(Rounds{10, 20, 30, 40, 50, 60})
-		m.Skip(Rounds{1, 1, 1, 1, 1, 1})
+		var ten, one Rounds
+		for i := range accesses {
+			ten[i], one[i] = 10*int(i+1), 1
+		}
+		m.Skip(ten)
+		m.Skip(one)
 		m.e.mu.Lock()
 		m.settleLocked()
 		m.e.mu.Unlock()
 		require.Equal(t, x.want, m.access)
 		require.Equal(t, x.call, m.exchange)
-		for rank, v := range x.verdicts {
-			require.Equal(t, v >= verdictTakeover, m.peers[rank].takesOver)
-		}
+	}
+}
+
+// TestMailboxes_MeasuresTwice: where copies into lines that a peer has read take long, all ranks measure again
+// what they take if the peers take over the lines, and then no more.
+func TestMailboxes_MeasuresTwice(t *testing.T) {
+	for _, verdicts := range [][]byte{{5, 5}, {5, 1 + byte(levels)}} {
+		m := &Mailboxes{e: &Engine{}, longest: MailboxBytes(2), setup: &Collective{Output: verdicts}}
+		m.e.mu.Lock()
+		again := verdicts[1] >= byte(levels)
+		require.Equal(t, again, m.afterVerdictsLocked(mailboxesMeasuring) != nil)
+		require.Equal(t, again, m.takingOver)
+		require.NotNil(t, m.afterVerdictsLocked(mailboxesTesting))
+		require.Nil(t, m.afterVerdictsLocked(mailboxesMeasuring))
+		m.e.mu.Unlock()
+	}
+}
+
+// TestMailboxes_AsksForTakeover: a sender whose copies into a mailbox take long asks, with its long messages
+// alone, that the receiver takes over their lines, and knows when those of a slot have been.
+func TestMailboxes_AsksForTakeover(t *testing.T) {
+	const slow = 1 << 40 // ticks
+	for _, n := range []int{takenOverMin - 1, takenOverMin, 3 * takenOverMin} {
+		withMailboxes(t, func(e *Engine, m *Mailboxes) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			b := &m.peers[1-e.rank]
+			if e.hub.clock.ticks == 0 || !b.peer.copies.sampled {
+				return nil
+			}
+			b.writes = mailboxWrites{}
+			m.exchange++
+			m.wroteLongLocked(b, 0, takenOverMin)
+			for i := 0; b.writes.asks() == 0; i++ {
+				if i > 100 {
+					return errors.New("it never asks")
+				}
+				m.wroteLongLocked(b, sys.Ticks()-slow, takenOverMin)
+			}
+			if !m.putLocked(b, 1, make([]byte, n)) {
+				return errors.New("no room")
+			}
+			if asked := m.head[7]&0x80 != 0; asked != (n >= takenOverMin) {
+				return fmt.Errorf("a message of %d bytes asks: %v", n, asked)
+			}
+			if taken := b.writes.taken[m.exchange&uint64(m.depth-1)]; n > takenOverMin && taken != n {
+				return fmt.Errorf("%d bytes are taken over", taken)
+			}
+			return nil
+		})
 	}
 }
 
@@ -455,7 +508,7 @@ func TestMailboxes_AccessOfAllRanks(t *testing.T) {
 func TestMailboxes_Takeover(t *testing.T) {
 	withMailboxes(t, func(e *Engine, m *Mailboxes) error {
 		e.mu.Lock()
-		m.peers[1-e.rank].takesOver = true
+		m.peers[1-e.rank].writes.takeover.Measured(time.Second, 1)
 		e.mu.Unlock()
 		for i := range often(100) {
 			n := 1 + 1<<(i%12)

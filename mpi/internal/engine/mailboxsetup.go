@@ -14,9 +14,9 @@ import (
 // To set up mailboxes, a rank first sends an offer to all others: the key of its mailboxes' memory, or 0 if
 // it has none, and the key of test memory, which the others try to read. Then it sends a verdict: whether it
 // can read the test memory of all others. If all can, and the mailboxes are for long messages, it sends
-// another one: up to which length it has measured that bytes move faster through mapped memory, and whether
-// its peers are to take over lines. What holds for all ranks decides which messages they exchange, so they
-// must agree on it.
+// another one: up to which length it has measured that bytes move faster through mapped memory, and how long
+// it takes to write what others have read. If that is long, it measures once more, and sends both verdicts
+// again. What holds for all ranks decides which messages they exchange, so they must agree on it.
 const (
 	mailboxOffer   = 24 // bytes
 	mailboxVerdict = 1
@@ -51,7 +51,8 @@ func (m *Mailboxes) Prepare(scope *Canceller) (ready bool, err error) {
 	}
 }
 
-// Access is how ranks that have mailboxes reach each other's memory.
+// Access is how ranks that have mailboxes reach each other's memory: a level, and levels times their
+// coll.Rewrite.
 type Access uint8
 
 const (
@@ -62,12 +63,16 @@ const (
 	Quick32
 	Quick64
 	QuickMapped
-	accesses
+	levels
+	accesses = levels * Access(coll.RewriteVerySlow+1)
 )
+
+// CanPull reports whether the ranks can read each other's memory.
+func (a Access) CanPull() bool { return a.level() >= CanPull }
 
 // Quick returns the length up to which messages move faster through mapped memory.
 func (a Access) Quick() int {
-	switch {
+	switch a = a.level(); {
 	case a <= CanPull:
 		return 0
 	case a >= QuickMapped:
@@ -76,7 +81,17 @@ func (a Access) Quick() int {
 	return 16 << 10 << (a - Quick16)
 }
 
-// accessBy returns the access, by reads or better, between ranks whose copies have these costs, where pieces
+// Rewrite is how long it takes the ranks to write memory that others have read.
+func (a Access) Rewrite() coll.Rewrite { return coll.Rewrite(a / levels) }
+
+func (a Access) level() Access { return a % levels }
+
+// with returns what ranks with these accesses have in common.
+func (a Access) with(b Access) Access {
+	return min(a.level(), b.level()) + levels*Access(max(a.Rewrite(), b.Rewrite()))
+}
+
+// accessBy returns the level, by reads or better, between ranks whose copies have these costs, where pieces
 // are so long.
 func accessBy(costs copycost.Costs, piece int) Access {
 	a := CanPull
@@ -102,27 +117,23 @@ func (m *Mailboxes) settleLocked() {
 		return
 	}
 	m.state = mailboxesAbsent // if offers are missing, some peer may still write, so the memory is not freed
+	var next func() (sent bool)
 	switch {
 	case m.setup.err != nil:
+	case state == mailboxesAgreeing && m.acceptLocked(m.setup.Output):
+		next = m.testLocked
 	case state != mailboxesAgreeing:
-		m.takeVerdicts(m.setup.Output)
-		if state == mailboxesTesting && m.access == CanPull && m.takesPieces() {
-			if m.sendVerdictLocked(mailboxesMeasuring, m.measureLocked()) {
-				m.settleLocked() // the verdicts of all others may have come before
-				return
-			}
-			break
-		}
-		m.state = mailboxesReady
-		m.countSkippedLocked()
-	case m.acceptLocked(m.setup.Output):
-		if m.beginTestingLocked() {
-			m.settleLocked() // likewise
-			return
+		if next = m.afterVerdictsLocked(state); next == nil {
+			m.state = mailboxesReady
+			m.countSkippedLocked()
 		}
 	case m.memory != nil:
 		// Nobody writes there: all ranks have the same offers, and find no mailboxes.
 		_ = m.e.MailboxCalls.buffers.free(m.memory)
+	}
+	if next != nil && next() {
+		m.settleLocked() // what all others sent may have come before
+		return
 	}
 	if m.test != nil {
 		_ = m.test.Deregister()
@@ -149,8 +160,26 @@ func (mc *MailboxCalls) settingUpLocked(context uint32) bool {
 	return slices.ContainsFunc(mc.unfinished, func(m *Mailboxes) bool { return m.context == context })
 }
 
-// beginTestingLocked tests whether this rank can read the memory of all others, and sends its verdict.
-func (m *Mailboxes) beginTestingLocked() (sent bool) {
+// afterVerdictsLocked notes the verdicts of all ranks, and returns the next step of the set-up; nil if there
+// is none.
+func (m *Mailboxes) afterVerdictsLocked(step mailboxState) (next func() (sent bool)) {
+	m.e.mu.assertHeld()
+	m.access = QuickMapped
+	for _, v := range m.setup.Output {
+		m.access = m.access.with(min(Access(v), accesses-1))
+	}
+	switch {
+	case step == mailboxesTesting && m.access.CanPull() && m.takesPieces():
+		return m.measureLocked
+	case step == mailboxesMeasuring && m.access.Rewrite() > coll.RewriteQuick && !m.takingOver:
+		m.takingOver = true
+		return m.testLocked
+	}
+	return nil
+}
+
+// testLocked tests whether this rank can read the memory of all others, and sends its verdict.
+func (m *Mailboxes) testLocked() (sent bool) {
 	m.e.mu.assertHeld()
 	access := CanPull
 	for rank := range m.peers {
@@ -166,18 +195,6 @@ func (m *Mailboxes) beginTestingLocked() (sent bool) {
 		}
 	}
 	return m.sendVerdictLocked(mailboxesTesting, byte(access))
-}
-
-// verdictTakeover is set in the verdict of a rank whose peers are to take over lines; the rest is its access.
-const verdictTakeover = 0x80
-
-// takeVerdicts notes the verdicts of all ranks.
-func (m *Mailboxes) takeVerdicts(verdicts []byte) {
-	m.access = QuickMapped
-	for rank, v := range verdicts {
-		m.access = min(m.access, Access(v&^verdictTakeover))
-		m.peers[rank].takesOver = v&verdictTakeover != 0
-	}
 }
 
 // sendVerdictLocked begins a step of the set-up in which the ranks exchange verdicts. If it cannot, there are

@@ -234,15 +234,20 @@ func TestReducePair(t *testing.T) {
 	}
 }
 
-// TestPiecesOfBothRanks: vectors that two ranks send each other wait for the other's lines.
-func TestPiecesOfBothRanks(t *testing.T) {
-	for _, o := range []Operation{OpAllgather, OpAlltoall} {
-		c := pieceCall(o, 2, 32<<10)
-		c.Quick = 32 << 10
-		name, _ := new(Selection).Build(new(Schedule), &c)
-		require.Equal(t, piecesName, name)
-		c.Rewrite = RewriteVerySlow
-		name, _ = new(Selection).Build(new(Schedule), &c)
-		require.Equal(t, pullName, name)
+// TestPiecesFar: where lines take long, long pieces do not suit calls that combine nothing.
+func TestPiecesFar(t *testing.T) {
+	for _, o := range []Operation{OpBcast, OpAllgather, OpAlltoall, OpReduce} {
+		for _, bytes := range []int{16 << 10, 32 << 10} {
+			for _, rewrite := range []Rewrite{RewriteSlow, RewriteVerySlow} {
+				c := pieceCall(o, 2, bytes)
+				c.Quick, c.Rewrite = 32<<10, rewrite
+				want := piecesName
+				if o != OpReduce && bytes > 16<<10 && rewrite == RewriteVerySlow {
+					want = pullName
+				}
+				name, _ := new(Selection).Build(new(Schedule), &c)
+				require.Equal(t, want, name, "%v of %d bytes", o, bytes)
+			}
+		}
 	}
 }

@@ -75,6 +75,10 @@ func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
 	}
 }
 
+// farSignals is how much longer ranks wait before and after they read each other's memory, if their lines take
+// long from one to the other.
+const farSignals = 500 * time.Nanosecond
+
 // measureLocked samples copies into this rank's memory, and sends its verdict: the access that the costs of
 // copies between it and all others allow.
 func (m *Mailboxes) measureLocked() (sent bool) {
@@ -86,7 +90,11 @@ func (m *Mailboxes) measureLocked() (sent bool) {
 		}
 		b := &m.peers[rank]
 		rewrite := m.sampleWritesLocked(b)
-		level := accessBy(m.fabric.copyCosts(b.peer.copies.mapped), m.longest)
+		costs := m.fabric.copyCosts(b.peer.copies.mapped)
+		if rewrite == coll.RewriteVerySlow {
+			costs.Call += farSignals
+		}
+		level := accessBy(costs, m.longest)
 		access = access.with(level + levels*Access(rewrite))
 	}
 	return m.sendVerdictLocked(mailboxesMeasuring, byte(access))

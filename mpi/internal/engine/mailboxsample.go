@@ -75,8 +75,8 @@ func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
 	}
 }
 
-// farSignals is how much longer ranks wait before and after they read each other's memory, if their lines take
-// long from one to the other.
+// farSignals is how much longer ranks wait before and after they read each other's memory, if lines take long
+// from one to the other.
 const farSignals = 500 * time.Nanosecond
 
 // measureLocked samples copies into this rank's memory, and sends its verdict: the access that the costs of

@@ -29,7 +29,7 @@ const (
 	piecesSharedMax = 64 << 10
 	// The same for each half of an Allreduce where bytes do not move quickly: the halves go at the same time.
 	piecesHalfMax = 32 << 10
-	// The same if nothing is combined and the ranks write very slowly what they have read of each other.
+	// The same if two ranks combine nothing and write very slowly what they have read of each other.
 	piecesFar = 16 << 10
 	// From this Call.Quick on, bytes move quickly enough for longer vectors if pulling them has more costs.
 	quickFar = 64 << 10
@@ -77,8 +77,8 @@ func (c *Call) isQuick() bool {
 	switch {
 	case c.Operation == OpReduce && c.Size > 2:
 		return true // messages up a tree wait for more turns than pieces do
-	case c.Rewrite == RewriteVerySlow && (c.Operation == OpBcast || c.Operation == OpAllgather ||
-		c.Operation == OpAlltoall):
+	case c.Size == 2 && c.Rewrite == RewriteVerySlow && (c.Operation == OpBcast ||
+		c.Operation == OpAllgather || c.Operation == OpAlltoall):
 		return c.bytes() <= min(c.Quick, piecesFar) // there is nothing to combine during the wait for lines
 	case c.Operation != OpAllreduce:
 		return c.bytes() <= c.Quick

@@ -270,6 +270,51 @@ func TestReducesThatOutgrowMailboxes(t *testing.T) {
 	}
 }
 
+// TestCopyCosts_DecideCollectives: two ranks whose copies cost what those of another processor do combine long
+// vectors in the way that suits that one.
+func TestCopyCosts_DecideCollectives(t *testing.T) {
+	for _, c := range []struct{ name, costs, allreduce, reduce string }{
+		{"Intel Xeon", "800ns,57ns,200ns", "pull", "pull"},
+		{"AMD EPYC, family 26, cores at one cache", "950ns,60ns,40ns", "pieces", "direct"},
+		{"AMD EPYC, family 25, cores at one cache", "1.4us,57ns,55ns,107ns", "pieces", "direct"},
+		{"AMD EPYC, family 25, cores apart", "1.4us,57ns,150ns,430ns", "direct", "pull"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := launch(t, 2, longVectors, "WEFT_FABRIC=shm", "WEFT_COLL=explain", "WEFT_CORES_PER_RANK=1",
+				"WEFT_COPY_COSTS="+c.costs)
+			require.NoError(t, r.Failure)
+			for call, want := range map[string]string{"Allreduce": c.allreduce, "Reduce": c.reduce} {
+				how := strings.Split(r.Err, call+" on world, 2 ranks, 262144 bytes: ")
+				require.Greater(t, len(how), 1, r.Err)
+				name, _, _ := strings.Cut(how[len(how)-1], ",")
+				assert.Equal(t, want, name, "%s: %s", call, r.Err)
+			}
+		})
+	}
+}
+
+var longVectors = body("longVectors", func(_ context.Context, world *mpi.Comm) error {
+	in, out := make([]int64, 32<<10), make([]int64, 32<<10)
+	for round := range 30 {
+		for i := range in {
+			in[i] = int64(world.Rank() + i + round)
+		}
+		call := func() error { return mpi.Allreduce(world, in, out, mpi.Sum[int64]()) }
+		if round%2 == 1 {
+			call = func() error { return mpi.Reduce(world, in, out, mpi.Sum[int64](), 0) }
+		}
+		if err := call(); err != nil {
+			return err
+		}
+		for i, got := range out {
+			if wanted := int64(1 + 2*(i+round)); (round%2 == 0 || world.Rank() == 0) && got != wanted {
+				return want(fmt.Sprint("element ", i, " of round ", round), got, wanted)
+			}
+		}
+	}
+	return nil
+})
+
 var outgrowMailboxes = body("outgrowMailboxes", func(_ context.Context, world *mpi.Comm) error {
 	for _, n := range []int{2048, 4096} {
 		in, out := make([]float32, n), make([]float32, n)

@@ -81,6 +81,10 @@ type ChannelStats struct {
 	MappedKiB time.Duration
 	Awaited   int
 
+	// What it takes for each KiB to write memory that the peer has read, as this rank has measured it in the
+	// first collectives of long messages, or else assumes it.
+	RewriteKiB time.Duration
+
 	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied before
 	// sending
 	ReadBytes, ReadBytesCopied uint64
@@ -125,7 +129,7 @@ func statsOf(s engine.Stats) Stats {
 			RepliesResent: c.RepliesResent, Eager: c.Eager, EagerBytes: c.EagerBytes,
 			Rendezvous:      c.Rendezvous,
 			RendezvousBytes: c.RendezvousBytes, Granted: c.Granted,
-			MappedKiB: c.MappedKiB, Awaited: c.Awaited,
+			MappedKiB: c.MappedKiB, Awaited: c.Awaited, RewriteKiB: c.RewriteKiB,
 			ReadBytes: c.ReadBytes, ReadBytesCopied: c.ReadBytesCopied,
 			Lanes: c.Lanes,
 		})

@@ -92,13 +92,15 @@ type DeviceAttr struct {
 	Views          bool // the PDs are ViewRegistrars
 }
 
-// CopyCosts is what copies between two processes of a host take.
+// CopyCosts is what copies between two processes of a host take. A field is 0 where that is not known.
 type CopyCosts struct {
 	Call    time.Duration // of a system call that copies another process's memory, before its first byte
 	CallKiB time.Duration // of a call that has begun, for each KiB
 	// of both copies through mapped memory, one after the other, for each KiB: into lines that the peer has
 	// read last, and out of lines that it has written last
 	MappedKiB time.Duration
+	// of writing memory that the peer has read since, for each KiB
+	RewriteKiB time.Duration
 }
 
 // PD is a protection domain.

@@ -16,12 +16,12 @@ import (
 
 // Costs are the numbers between two processes, as in transport.CopyCosts. A zero field stands for that of
 // Default.
-type Costs struct{ Call, CallKiB, MappedKiB time.Duration }
+type Costs struct{ Call, CallKiB, MappedKiB, RewriteKiB time.Duration }
 
 // Default has the numbers that hold until they are measured: those of an AMD EPYC (family 26) in a virtual
 // machine whose cores are far apart.
 var Default = Costs{Call: 2300 * time.Nanosecond, CallKiB: 65 * time.Nanosecond,
-	MappedKiB: 205 * time.Nanosecond}
+	MappedKiB: 205 * time.Nanosecond, RewriteKiB: 20 * time.Nanosecond}
 
 // ForcesMapped and ForcesCall are the numbers of no processor: with them every message for which both ways
 // exist goes through mapped memory, or by the system call.
@@ -33,15 +33,15 @@ var (
 // startPrefix precedes numbers that hold only until they are measured.
 const startPrefix = "from:"
 
-// Parse parses three durations, such as 950ns,65ns,40ns, in the order of the fields. With from: before them
-// they are only a start: they hold until they are measured.
+// Parse parses three or all four durations, such as 950ns,65ns,40ns, in the order of the fields. With from:
+// before them they are only a start: they hold until they are measured.
 func Parse(text string) (c Costs, start bool, err error) {
 	text, start = strings.CutPrefix(text, startPrefix)
 	f := strings.Split(text, ",")
-	if len(f) != 3 {
-		return c, start, fmt.Errorf("%q has %d durations, not 3", text, len(f))
+	if len(f) < 3 || len(f) > 4 {
+		return c, start, fmt.Errorf("%q has %d durations, not 3 or 4", text, len(f))
 	}
-	for i, d := range [...]*time.Duration{&c.Call, &c.CallKiB, &c.MappedKiB} {
+	for i, d := range []*time.Duration{&c.Call, &c.CallKiB, &c.MappedKiB, &c.RewriteKiB}[:len(f)] {
 		if *d, err = time.ParseDuration(strings.TrimSpace(f[i])); err != nil || *d <= 0 {
 			return c, start, fmt.Errorf("%q is not a duration such as 500ns, above 0", f[i])
 		}
@@ -70,6 +70,13 @@ const (
 	maxFragment = 24 << 10
 	// eachFragment is what a fragment takes besides its copies.
 	eachFragment = 200 * time.Nanosecond
+
+	// slowKiB is what a copy takes for each KiB into lines for which a core waits, and verySlowKiB into those
+	// of a core with which it shares no cache.
+	slowKiB     = 60 * time.Nanosecond
+	verySlowKiB = 250 * time.Nanosecond
+	// farSignals is how much longer two such cores wait before and after one reads the other's memory.
+	farSignals = 500 * time.Nanosecond
 )
 
 // Fragment returns the greatest length of the fragments in which a message of n bytes goes through mapped
@@ -83,6 +90,7 @@ func Fragment(n int) int {
 func (c Costs) Or(d Costs) Costs {
 	for _, f := range [...][2]*time.Duration{
 		{&c.Call, &d.Call}, {&c.CallKiB, &d.CallKiB}, {&c.MappedKiB, &d.MappedKiB},
+		{&c.RewriteKiB, &d.RewriteKiB},
 	} {
 		if *f[0] <= 0 {
 			*f[0] = *f[1]
@@ -119,11 +127,20 @@ func (c Costs) InPieces(n, piece int) bool {
 	c = c.Or(Default)
 	kib, whole := time.Duration(n>>10), time.Duration(min(n, piece)>>10)
 	single := c.CallKiB * kib
+	if c.RewritesVerySlowly() {
+		single += farSignals
+	}
 	if n >= sharedcopy.Min {
 		single /= 2
 	}
 	return c.MappedKiB*whole+c.overlapped(kib-whole) <= c.Call+announced+single
 }
+
+// RewritesSlowly reports whether a core waits for lines to which it writes if another one has read them.
+func (c Costs) RewritesSlowly() bool { return c.Or(Default).RewriteKiB >= slowKiB }
+
+// RewritesVerySlowly reports whether it waits for lines of a core with which it shares no cache.
+func (c Costs) RewritesVerySlowly() bool { return c.Or(Default).RewriteKiB >= verySlowKiB }
 
 // overlapped returns what so many KiB take through mapped memory while both processes copy.
 func (c Costs) overlapped(kib time.Duration) time.Duration {
@@ -139,10 +156,17 @@ func (c Costs) Streamed() int {
 
 // Staged returns the number of bytes up to which the owner of memory should copy it to memory that the other
 // process has mapped, while that process waits.
-func (c Costs) Staged() int { c = c.Or(Default); return kib(c.Call, c.MappedKiB-c.CallKiB) }
+func (c Costs) Staged() int { return c.staged(1) }
 
 // StagedByBoth is Staged if both processes do so at the same time, so that neither waits longer.
-func (c Costs) StagedByBoth() int { c = c.Or(Default); return kib(2*c.Call, c.MappedKiB-c.CallKiB) }
+func (c Costs) StagedByBoth() int { return c.staged(2) }
+
+// staged is Staged if it saves so many calls. The other process has read the lines of that memory. The copy
+// out is about half of both copies.
+func (c Costs) staged(calls time.Duration) int {
+	c = c.Or(Default)
+	return kib(calls*c.Call, max(c.MappedKiB, c.RewriteKiB+c.MappedKiB/2)-c.CallKiB)
+}
 
 // kib returns the number of bytes, at most MaxMapped, for which a way that takes longer by more for each KiB
 // makes up for t.

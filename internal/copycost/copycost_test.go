@@ -17,7 +17,15 @@ var (
 	epycFar      = costs(950, 60, 140)
 )
 
-func costs(call, callKiB, mappedKiB time.Duration) Costs { return Costs{call, callKiB, mappedKiB} }
+// Those of a processor where lines that another core has read are slow to write, with such cores.
+var (
+	epyc25Together = Costs{1400, 57, 55, 107}
+	epyc25Apart    = Costs{1400, 57, 150, 430}
+)
+
+func costs(call, callKiB, mappedKiB time.Duration) Costs {
+	return Costs{Call: call, CallKiB: callKiB, MappedKiB: mappedKiB}
+}
 
 // TestChoices are those that measurements have found best on three processors.
 func TestChoices(t *testing.T) {
@@ -33,6 +41,9 @@ func TestChoices(t *testing.T) {
 			MaxMapped, MaxMapped, MaxMapped},
 		{"the same processor, when its host has moved the cores apart", epycFar, 16 << 10, 64 << 10, 8 << 10,
 			16 << 10, 16 << 10, 32 << 10},
+		{"EPYC, family 25, cores that share a cache", epyc25Together, 64 << 10, MaxMapped, 12 << 10, 24 << 10,
+			24 << 10, 48 << 10},
+		{"EPYC, family 25, cores apart", epyc25Apart, 16 << 10, 64<<10 - 1, 2 << 10, 4 << 10, 4 << 10, 8 << 10},
 	} {
 		for what, v := range map[string][3]int{
 			"awaited": {c.awaited, c.costs.Awaited(), c.awaitedMost},
@@ -62,6 +73,8 @@ func TestInPieces(t *testing.T) {
 		{"EPYC, family 26, cores that share a cache", epycTogether, MaxMapped},
 		{"likewise, measured again", costs(950, 65, 35), MaxMapped},
 		{"the same processor, when its host has moved the cores apart", epycFar, 0},
+		{"EPYC, family 25, cores that share a cache", epyc25Together, MaxMapped},
+		{"EPYC, family 25, cores apart", epyc25Apart, 16 << 10},
 		{"not that far", costs(950, 65, 111), 16 << 10},
 		{"and less", costs(950, 65, 60), 64 << 10},
 		{"forced", ForcesMapped, MaxMapped},
@@ -102,11 +115,29 @@ func TestForced(t *testing.T) {
 			require.Equal(t, wantStart, start)
 		}
 	}
-	for _, text := range []string{"", "1s", "1s,1s,0s", "1s,-1s,1s", "1s,1s,1s,1s", "1s,1s,fast", "from:",
+	for _, text := range []string{"", "1s", "1s,1s,0s", "1s,-1s,1s", "1s,1s,1s,1s,1s", "1s,1s,1s,0s", "1s,1s,fast", "from:",
 		"1s,1s,1s from:"} {
 		_, _, err := Parse(text)
 		require.Error(t, err, text)
 	}
+}
+
+// TestRewrites: of which processors cores wait for lines that others have read.
+func TestRewrites(t *testing.T) {
+	for _, c := range []struct {
+		costs          Costs
+		slow, verySlow bool
+	}{
+		{Costs{}, false, false}, {xeon207, false, false}, {epycTogether, false, false},
+		{epyc25Together, true, false}, {epyc25Apart, true, true},
+	} {
+		require.Equal(t, c.slow, c.costs.RewritesSlowly(), "%v", c.costs)
+		require.Equal(t, c.verySlow, c.costs.RewritesVerySlowly(), "%v", c.costs)
+	}
+	c, start, err := Parse("from:1400ns,57ns,150ns,430ns")
+	require.NoError(t, err)
+	require.True(t, start)
+	require.Equal(t, epyc25Apart, c)
 }
 
 // TestFragment: more than one, and few.

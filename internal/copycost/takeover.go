@@ -3,8 +3,6 @@ package copycost
 import "time"
 
 const (
-	// slowKiB is what a copy takes for each KiB into lines for which a core waits.
-	slowKiB = 60 * time.Nanosecond
 	// takeoverGain is at most how long copies may take into lines that the receiver has taken over, in per
 	// cent of other copies.
 	takeoverGain = 70
@@ -41,13 +39,12 @@ const (
 // read, and into lines that it has taken over.
 func (t *Takeover) Measured(read, taken time.Duration) {
 	*t = Takeover{before: read}
-	if Slow(read) && taken*100 <= read*takeoverGain {
+	if slow(read) && taken*100 <= read*takeoverGain {
 		t.state = takeoverOn
 	}
 }
 
-// Slow reports whether the receiver may have to take over lines if copies of a KiB take so long.
-func Slow(each time.Duration) bool { return each >= slowKiB }
+func slow(each time.Duration) bool { return each >= slowKiB }
 
 // Ask reports whether the receiver is to take over lines.
 func (t *Takeover) Ask() bool { return t.state >= takeoverTried }
@@ -72,7 +69,7 @@ func (t *Takeover) Note(each time.Duration, taken bool) {
 		if t.windows >= windowsKept {
 			t.state, t.windows = takeoverOff, 0
 		}
-	case t.state == takeoverOff && !Slow(each), t.Ask() && !taken:
+	case t.state == takeoverOff && !slow(each), t.Ask() && !taken:
 		t.windows = 0
 	case t.state == takeoverOff:
 		if t.windows >= windowsTried {

@@ -52,11 +52,12 @@ var (
 		"on moves the buffers of long messages that are used repeatedly onto huge pages, for shared " +
 			"memory, which makes copies about twice as fast; off leaves buffers where they are"}
 	CopyCosts = &Setting{"WEFT_COPY_COSTS", "",
-		"costs of copies between ranks of a host: before a read of another's memory, of each KiB read, and " +
-			"of each KiB through shared memory, such as 950ns,65ns,40ns; 1s,1ns,1ns always takes shared " +
+		"costs of copies between ranks of a host: before a read of another's memory, of each KiB read, of " +
+			"each KiB through shared memory, and, if it is long, of each KiB written to what another rank " +
+			"has read, such as 950ns,65ns,40ns or 1.4us,57ns,55ns,107ns; 1s,1ns,1ns always takes shared " +
 			"memory, 1ns,1ns,1s never; from:950ns,65ns,40ns is only a start: the first two are measured " +
-			"with the first peer, the third from messages; empty to start with weft's own (weft info " +
-			"--costs); for experts"}
+			"with the first peer, the third from messages, the fourth before long collectives; empty to " +
+			"start with weft's own (weft info --costs); for experts"}
 	TLS = &Setting{"WEFT_TLS", "off",
 		"on encrypts connections between ranks with TLS 1.3, with certificates made from the job's " +
 			"secret; all ranks need the same"}

@@ -12,7 +12,8 @@ import (
 // peerCopies has what copies between this rank and a peer of its host take, and what follows from that for a
 // message whose receiver is probably waiting.
 type peerCopies struct {
-	mapped time.Duration // MappedKiB: sampled, or what it is taken for
+	mapped  time.Duration // MappedKiB: sampled, or what it is taken for
+	rewrite time.Duration // RewriteKiB likewise, measured as mailboxes are set up
 	// Length up to which it goes through the ring; -1 if the lengths of all messages are decided otherwise.
 	// It need not be the peer's.
 	awaited  int
@@ -27,8 +28,8 @@ type peerCopies struct {
 // begin begins with a peer of a fabric, and returns the length up to which a blocking send always uses
 // a slot.
 func (c *peerCopies) begin(f *fabric) (shortLimit int) {
-	costs := f.copyCosts(0)
-	*c = peerCopies{mapped: costs.MappedKiB, awaited: -1, streamed: -1}
+	costs := f.copyCosts(0, 0)
+	*c = peerCopies{mapped: costs.MappedKiB, rewrite: costs.RewriteKiB, awaited: -1, streamed: -1}
 	if !f.awaits {
 		return f.eagerLimit
 	}
@@ -104,9 +105,10 @@ func (e *Engine) noteCosts(p *peer) {
 	if in == 0 || out == 0 {
 		both *= 2
 	}
-	costs := p.fabric.copyCosts(max(1, e.hub.clock.duration(both)))
+	costs := p.fabric.copyCosts(max(1, e.hub.clock.duration(both)), p.copies.rewrite)
 	p.copies.mapped = costs.MappedKiB
 	e.mappedKiB.Store(int64(costs.MappedKiB))
+	e.rewriteKiB.Store(int64(costs.RewriteKiB))
 	if p.copies.awaited >= 0 {
 		p.decideByCosts(costs)
 	}
@@ -114,10 +116,10 @@ func (e *Engine) noteCosts(p *peer) {
 
 // copyCosts returns what copies take between processes that the fabric connects: what the user has pinned, or
 // else what the device has measured and the given costs of mapped memory, or else those to start with.
-func (f *fabric) copyCosts(mappedKiB time.Duration) copycost.Costs {
+func (f *fabric) copyCosts(mappedKiB, rewriteKiB time.Duration) copycost.Costs {
 	c := copycost.Costs(f.Device.Query().CopyCosts)
 	if c.MappedKiB == 0 {
-		c.MappedKiB = mappedKiB
+		c.MappedKiB, c.RewriteKiB = mappedKiB, rewriteKiB
 	}
 	return c.Or(f.start).Or(copycost.Default)
 }
@@ -131,7 +133,7 @@ func (f *fabric) pinsCosts() bool { return f.Device.Query().CopyCosts.MappedKiB 
 func (e *Engine) CopyCosts() copycost.Costs {
 	for _, f := range e.fabrics {
 		if f.Device.Query().DirectCopies {
-			return f.copyCosts(time.Duration(e.mappedKiB.Load()))
+			return f.copyCosts(time.Duration(e.mappedKiB.Load()), time.Duration(e.rewriteKiB.Load()))
 		}
 	}
 	return copycost.Default

@@ -176,6 +176,7 @@ type Engine struct {
 	Recovery          Recovery
 	idleShrinker      idleShrinker
 	mappedKiB         atomic.Int64 // of CopyCosts; 0 before it is known
+	rewriteKiB        atomic.Int64 // likewise
 }
 
 // DefaultMaxUnexpectedCount is how many unexpected messages a rank stores, each in about 300 bytes besides

@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/internal/sys"
-	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -75,38 +72,29 @@ func (m *Mailboxes) sampleReadsLocked(b *mailbox) {
 	}
 }
 
-// farSignals is how much longer ranks wait before and after they read each other's memory, if lines take long
-// from one to the other.
-const farSignals = 500 * time.Nanosecond
-
 // measureLocked samples copies into this rank's memory, and sends its verdict: the access that the costs of
 // copies between it and all others allow.
 func (m *Mailboxes) measureLocked() (sent bool) {
 	m.e.mu.assertHeld()
 	access := QuickMapped
 	for rank := range m.peers {
-		if rank == m.rank {
-			continue
+		if rank != m.rank {
+			b := &m.peers[rank]
+			m.sampleWritesLocked(b)
+			c := &b.peer.copies
+			access = access.with(accessBy(m.fabric.copyCosts(c.mapped, c.rewrite), m.longest))
 		}
-		b := &m.peers[rank]
-		rewrite := m.sampleWritesLocked(b)
-		costs := m.fabric.copyCosts(b.peer.copies.mapped)
-		if rewrite == coll.RewriteVerySlow {
-			costs.Call += farSignals
-		}
-		level := accessBy(costs, m.longest)
-		access = access.with(level + levels*Access(rewrite))
 	}
 	return m.sendVerdictLocked(mailboxesMeasuring, byte(access))
 }
 
 // sampleWritesLocked samples copies into this rank's memory, which a peer has read. What the copies take
-// counts for messages, too. Nobody takes over lines of the stage.
-func (m *Mailboxes) sampleWritesLocked(b *mailbox) coll.Rewrite {
+// counts for messages, too.
+func (m *Mailboxes) sampleWritesLocked(b *mailbox) {
 	m.e.mu.assertHeld()
 	s := &b.sampled
 	if s.out.each == 0 {
-		return coll.RewriteQuick
+		return
 	}
 	zeros := make([]byte, samplePiece)
 	for at := 0; at+samplePiece <= m.area; at += samplePiece {
@@ -115,34 +103,18 @@ func (m *Mailboxes) sampleWritesLocked(b *mailbox) coll.Rewrite {
 		s.in.note(began)
 	}
 	clock := &m.e.hub.clock
-	read := clock.duration(s.in.each)
+	rewrite := clock.duration(s.in.each)
 	if m.takingOver {
-		taken := read
-		read = clock.duration(s.before)
-		b.writes.takeover.Measured(read, taken)
+		taken := rewrite
+		rewrite = clock.duration(s.before)
+		b.writes.takeover.Measured(rewrite, taken)
 		if !b.writes.takeover.Ask() {
 			s.in.each = s.before
 		}
 	}
 	if s.in.each > 0 {
 		c := &b.peer.copies
-		c.in, c.out = copycost.Known(s.in.each), copycost.Known(s.out.each)
+		c.in, c.out, c.rewrite = copycost.Known(s.in.each), copycost.Known(s.out.each), max(1, rewrite)
 		m.e.noteCosts(b.peer)
-		m.e.mappedKiB.Store(int64(max(1, read+clock.duration(s.out.each))))
 	}
-	return rewriteBy(read)
-}
-
-// rewriteVerySlow is what writing a KiB takes at least for coll.RewriteVerySlow.
-const rewriteVerySlow = 250 * time.Nanosecond
-
-// rewriteBy returns what it means that writing a KiB that another rank has read takes so long.
-func rewriteBy(each time.Duration) coll.Rewrite {
-	switch {
-	case each >= rewriteVerySlow:
-		return coll.RewriteVerySlow
-	case copycost.Slow(each):
-		return coll.RewriteSlow
-	}
-	return coll.RewriteQuick
 }

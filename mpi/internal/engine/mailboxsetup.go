@@ -91,12 +91,18 @@ func (a Access) with(b Access) Access {
 	return min(a.level(), b.level()) + levels*Access(max(a.Rewrite(), b.Rewrite()))
 }
 
-// accessBy returns the level, by reads or better, between ranks whose copies have these costs, where pieces
+// accessBy returns the access, by reads or better, between ranks whose copies have these costs, where pieces
 // are so long.
 func accessBy(costs copycost.Costs, piece int) Access {
 	a := CanPull
 	for a < QuickMapped && costs.InPieces(min((a+1).Quick(), copycost.MaxMapped), piece) {
 		a++
+	}
+	switch {
+	case costs.RewritesVerySlowly():
+		a += levels * Access(coll.RewriteVerySlow)
+	case costs.RewritesSlowly():
+		a += levels * Access(coll.RewriteSlow)
 	}
 	return a
 }

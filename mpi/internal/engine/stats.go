@@ -78,10 +78,10 @@ type ChannelStats struct {
 	protocols
 	Lanes transport.LaneStats // of its connections; zero if the fabric has none
 
-	// what both copies through mapped memory take for each KiB, and the length up to which an awaited send
-	// therefore goes through the ring (peerCopies)
-	MappedKiB time.Duration
-	Awaited   int
+	// what both copies through mapped memory take for each KiB, and what it takes to write what the peer has
+	// read; and the length up to which an awaited send therefore goes through the ring (peerCopies)
+	MappedKiB, RewriteKiB time.Duration
+	Awaited               int
 
 	// bytes of the peer's RDMA Reads that this rank has answered, and those of them that it copied
 	ReadBytes, ReadBytesCopied uint64
@@ -174,7 +174,8 @@ func (e *Engine) Stats() Stats {
 		}
 		c := ChannelStats{Peer: p.rank, Endpoint: e.number, Fabric: p.fabric.name, Phase: p.ch.Phase(),
 			Stats:     p.ch.Stats(),
-			protocols: p.stats, MappedKiB: p.copies.mapped, Awaited: p.copies.awaited}
+			protocols: p.stats, MappedKiB: p.copies.mapped, RewriteKiB: p.copies.rewrite,
+			Awaited: p.copies.awaited}
 		if qp := p.ch.QP(); qp != nil {
 			reads := qp.ReadsAnswered()
 			c.Lanes, c.ReadBytes, c.ReadBytesCopied = qp.Lanes(), reads.Bytes, reads.Copied

@@ -22,6 +22,8 @@ func TestCopyCosts_OfAnotherMachine(t *testing.T) {
 		"Xeon, model 207":                       "from:500ns,70ns,210ns",
 		"EPYC, family 26, cores apart":          "from:2300ns,65ns,205ns",
 		"EPYC, family 26, cores at one cache":   "from:950ns,60ns,40ns",
+		"EPYC, family 25, cores apart":          "from:1400ns,57ns,150ns,430ns",
+		"EPYC, family 25, cores at one cache":   "from:1400ns,57ns,55ns,107ns",
 		"one on which memory moves at no cost":  "from:1s,1ns,1ns",
 		"one on which memory hardly moves ever": "from:1ns,1ns,1s",
 	} {

@@ -24,6 +24,7 @@ type costFacts struct {
 	Costs        []cost    `json:"costs"`
 	Awaited      int       `json:"awaited_bytes"`
 	Streamed     int       `json:"streamed_bytes"`
+	InPieces     int       `json:"pieces_bytes"`
 	Staged       int       `json:"staged_bytes"`
 	StagedByBoth int       `json:"staged_by_both_bytes"`
 	Ways         []sendWay `json:"awaited_sends"`
@@ -35,6 +36,9 @@ type cost struct {
 	Value  time.Duration `json:"ns"`
 	Source string        `json:"source"`
 }
+
+// minPiece is the shortest vector that goes in pieces through mailboxes; the pieces are twice as long.
+const minPiece = 16 << 10
 
 // sendWay is how a blocking send of so many bytes moves whose receiver waits.
 type sendWay struct {
@@ -56,10 +60,14 @@ func theCosts(ctx context.Context) (*costFacts, error) {
 	whole := min(slots, fabrics.Choose("shm", true, false)[0].EagerMax)
 	f := &costFacts{Awaited: c.Awaited(), Streamed: max(whole, c.Streamed()), Staged: c.Staged(),
 		StagedByBoth: c.StagedByBoth()}
+	for n := minPiece; n <= copycost.MaxMapped && c.InPieces(n, 2*minPiece); n *= 2 {
+		f.InPieces = n
+	}
 	f.Costs = []cost{
 		{"call that copies another process's memory, before the first byte", c.Call, call},
 		{"the call then, for each KiB", c.CallKiB, call},
 		{"both copies through shared memory, for each KiB", c.MappedKiB, mapped},
+		{"writing to memory that the other process has read, for each KiB", c.RewriteKiB, mapped},
 	}
 	if set.Of(setting.EagerMax).String() != "" {
 		f.Awaited, f.Streamed = slots, slots // it decides for all messages
@@ -112,7 +120,7 @@ func findCosts(ctx context.Context, set setting.Values) (c copycost.Costs, call,
 	if c.Call, c.CallKiB, err = sys.TimeOwnCall(); err != nil {
 		call = fmt.Sprintf(by, err)
 	}
-	if c.MappedKiB, err = ranksMeasure(ctx); err != nil {
+	if c.MappedKiB, c.RewriteKiB, err = ranksMeasure(ctx); err != nil {
 		mapped = fmt.Sprintf(by, err)
 	}
 	return c.Or(assumed), call, mapped, nil
@@ -121,27 +129,28 @@ func findCosts(ctx context.Context, set setting.Values) (c copycost.Costs, call,
 // measureFlag has weft info measure, as one of two ranks.
 const measureFlag = "measure-as-rank"
 
-// ranksMeasure runs a job of two ranks, which find what copies through shared memory take for each KiB.
-func ranksMeasure(ctx context.Context) (each time.Duration, err error) {
+// ranksMeasure runs a job of two ranks, which find what copies through shared memory take for each KiB, and
+// writes to memory that the other one has read.
+func ranksMeasure(ctx context.Context) (mapped, rewrite time.Duration, err error) {
 	m, err := topology.Read()
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, 0, err
 	case m.UsableCores() < 2:
-		return 0, errors.New("this process may use only one core")
+		return 0, 0, errors.New("this process may use only one core")
 	}
 	job, err := selfJob(2, []string{"info", "--" + measureFlag})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer nowhere.Close()
 	out, in, err := os.Pipe()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer out.Close()
 	job.Out, job.Err, job.Timeout, job.Sole = in, nowhere, time.Minute, true
@@ -151,17 +160,18 @@ func ranksMeasure(ctx context.Context) (each time.Duration, err error) {
 	job.Env = append(job.Env, setting.Fabric.Name+"=shm")
 	err = launcher.Run(ctx, job)
 	in.Close()
+	var found [2]time.Duration
 	if err == nil {
-		err = json.NewDecoder(out).Decode(&each)
+		err = json.NewDecoder(out).Decode(&found)
 	}
-	if err == nil && each <= 0 {
+	if err == nil && found[0] <= 0 {
 		err = errors.New("no message was sampled")
 	}
-	return each, err
+	return found[0], found[1], err
 }
 
-// measureAsRank is what each of the two ranks does: it sends messages, of which copies are sampled. Rank 0
-// prints the result; 0 for none.
+// measureAsRank is what each of the two ranks does: it sends messages, of which copies are sampled, and makes
+// long collectives, before which others are. Rank 0 prints the result; 0 for none.
 func measureAsRank(ctx context.Context) error {
 	return mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
 		const messages, within = 2000, 50 * time.Millisecond // whichever ends first
@@ -183,14 +193,20 @@ func measureAsRank(ctx context.Context) error {
 			}
 			last = b[0] == 1
 		}
+		for range 20 {
+			if err := mpi.Bcast(world, b, 0); err != nil {
+				return err
+			}
+		}
 		if world.Rank() != 0 {
 			return nil
 		}
-		each := world.Stats().Channels[0].MappedKiB
+		c := world.Stats().Channels[0]
+		found := [...]time.Duration{c.MappedKiB, c.RewriteKiB}
 		if sys.Ticks() == 0 {
-			each = 0 // there is no clock that is cheap enough
+			clear(found[:]) // there is no clock that is cheap enough
 		}
-		return json.NewEncoder(os.Stdout).Encode(each)
+		return json.NewEncoder(os.Stdout).Encode(found)
 	})
 }
 
@@ -210,10 +226,11 @@ func (f *costFacts) print(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%v\t%s\n", c.Name, c.Value, c.Source)
 	}
 	fmt.Fprintln(w, "CHOICE, shm\tBYTES\tREASON")
-	fmt.Fprintf(w, "a Bcast of two ranks goes through mapped memory\tup to %d\t%s\n", f.Staged,
+	fmt.Fprintf(w, "a collective of two ranks goes in pieces through shared memory\tup to %d\t%s\n",
+		f.InPieces, "one copies in while the other copies out")
+	fmt.Fprintf(w, "what the other rank reads is copied to shared memory\tup to %d\t%s\n", f.Staged,
 		"one call against a second copy")
-	fmt.Fprintf(w, "an Allgather, Alltoall or Allreduce of two ranks does\tup to %d\tboth copy at once\n",
-		f.StagedByBoth)
+	fmt.Fprintf(w, "the same if both read\tup to %d\tboth copy at once\n", f.StagedByBoth)
 	fmt.Fprintf(w, "nonblocking sends of a stream go through the ring\tup to %d\t%s\n", f.Streamed,
 		"one copies in while the other copies out")
 	fmt.Fprintln(w, "BLOCKING SEND THAT IS LIKELY AWAITED\tBYTES\tWAY")

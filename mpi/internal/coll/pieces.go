@@ -115,8 +115,10 @@ func (c *Call) piecesLimit() int {
 		return 2 * piecesReducedMax
 	case c.Operation == OpAllreduce || c.Operation == OpScan:
 		return piecesReducedMax
+	case c.Operation == OpReduceScatterBlock && c.Rewrite > RewriteQuick:
+		return piecesReducedMax / 4 // of each block; if they are pulled, nobody has read what is written
 	case c.Operation == OpReduceScatterBlock:
-		return piecesReducedMax / 2 // of each block
+		return piecesReducedMax / 2
 	case c.Operation == OpAlltoall:
 		return piecesAlltoallMax
 	}

@@ -251,3 +251,17 @@ func TestPiecesFar(t *testing.T) {
 		}
 	}
 }
+
+// TestPiecesOfReduceScatterBlock: pulling writes only what nobody has read, so that the limit is lower where the
+// rest is slow.
+func TestPiecesOfReduceScatterBlock(t *testing.T) {
+	for rewrite, want := range map[Rewrite]string{RewriteQuick: piecesName, RewriteSlow: pullName} {
+		c := pieceCall(OpReduceScatterBlock, 2, 128<<10)
+		c.Rewrite = rewrite
+		name, _ := new(Selection).Build(new(Schedule), &c)
+		require.Equal(t, want, name)
+		c.Count /= 2
+		name, _ = new(Selection).Build(new(Schedule), &c)
+		require.Equal(t, piecesName, name)
+	}
+}

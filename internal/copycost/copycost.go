@@ -126,18 +126,30 @@ func (c Costs) Awaited() int {
 func (c Costs) InPieces(n, piece int) bool {
 	c = c.Or(Default)
 	kib, whole := time.Duration(n>>10), time.Duration(min(n, piece)>>10)
-	single := c.CallKiB * kib
+	before, single := c.Call+announced, c.CallKiB*kib
 	if c.RewritesVerySlowly() {
-		single += farSignals
+		before += farSignals
 	}
 	if n >= sharedcopy.Min {
 		single /= 2
 	}
-	return c.MappedKiB*whole+c.overlapped(kib-whole) <= c.Call+announced+single
+	return c.MappedKiB*whole+c.overlapped(kib-whole) <= before+single
+}
+
+// MaxPiece is the length of the longest piece between two processes.
+const MaxPiece = 32 << 10
+
+// Pieces returns the length up to which vectors go faster in pieces: 16 KiB times a power of two, at most
+// MaxMapped, or 0.
+func (c Costs) Pieces(piece int) (n int) {
+	for next := 16 << 10; next <= MaxMapped && c.InPieces(next, piece); next *= 2 {
+		n = next
+	}
+	return n
 }
 
 // RewritesSlowly reports whether a core waits for lines to which it writes if another one has read them.
-func (c Costs) RewritesSlowly() bool { return c.Or(Default).RewriteKiB >= slowKiB }
+func (c Costs) RewritesSlowly() bool { return slow(c.Or(Default).RewriteKiB) }
 
 // RewritesVerySlowly reports whether it waits for lines of a core with which it shares no cache.
 func (c Costs) RewritesVerySlowly() bool { return c.Or(Default).RewriteKiB >= verySlowKiB }

@@ -21,14 +21,14 @@ const (
 	// Up to this size an Allreduce of two ranks whose halves would have to be pulled is direct, by messages:
 	// it waits once, and with halves twice.
 	directMessagesMax = 32 << 10
-	// The same where the ranks write slowly what they have read of each other.
-	directMessagesMaxFar = 1 << 20
+	// The same where the ranks write very slowly what they have read of each other.
+	directMessagesMaxVerySlow = 1 << 20
 	// Between these sizes a Reduce of two ranks is direct, by messages: both ranks copy a half of the only
 	// message, and the root combines it. Where bytes move quickly, that is so from the end of pieces on. The
 	// root of a longer one need not have room for the whole message.
-	directReduceMin     = 512 << 10
-	directReduceMinSlow = 1 << 20 // where the ranks write slowly what they have read of each other
-	directReduceMax     = 16 << 20
+	directReduceMin         = 512 << 10
+	directReduceMinVerySlow = 1 << 20 // where the ranks write very slowly what they have read of each other
+	directReduceMax         = 16 << 20
 	// For up to so many ranks that share processors: in an Exscan, they are direct at any length.
 	directSharedRanks    = 4
 	directSharedBlockMax = 512 << 10 // of a ReduceScatterBlock
@@ -99,14 +99,14 @@ func (c *Call) withinDirectMessages() bool {
 	switch c.Operation {
 	case OpAllreduce:
 		if c.Rewrite == RewriteVerySlow {
-			most = directMessagesMaxFar
+			most = directMessagesMaxVerySlow
 		}
 	case OpReduce:
 		most = directReduceMax
 		switch {
 		case c.Rewrite == RewriteVerySlow:
-			least = directReduceMinSlow
-		case c.Quick < quickFar:
+			least = directReduceMinVerySlow
+		case c.Quick < quickLong:
 			least = directReduceMin
 		}
 	default:

@@ -30,9 +30,9 @@ const (
 	// The same for each half of an Allreduce where bytes do not move quickly: the halves go at the same time.
 	piecesHalfMax = 32 << 10
 	// The same if two ranks combine nothing and write very slowly what they have read of each other.
-	piecesFar = 16 << 10
+	piecesVerySlow = 16 << 10
 	// From this Call.Quick on, bytes move quickly enough for longer vectors if pulling them has more costs.
-	quickFar = 64 << 10
+	quickLong = 64 << 10
 )
 
 // inPieces has the algorithms in pieces by operation.
@@ -79,7 +79,7 @@ func (c *Call) isQuick() bool {
 		return true // messages up a tree wait for more turns than pieces do
 	case c.Size == 2 && c.Rewrite == RewriteVerySlow && (c.Operation == OpBcast ||
 		c.Operation == OpAllgather || c.Operation == OpAlltoall):
-		return c.bytes() <= min(c.Quick, piecesFar) // there is nothing to combine during the wait for lines
+		return c.bytes() <= min(c.Quick, piecesVerySlow) // nothing is combined during the wait for lines
 	case c.Operation != OpAllreduce:
 		return c.bytes() <= c.Quick
 	}
@@ -90,7 +90,7 @@ func (c *Call) isQuick() bool {
 
 // rewritesHalves reports whether an Allreduce does better in pieces than if the ranks pull, at lengths at
 // which other calls do not: each would write the half that it combines over one that the other has pulled.
-func (c *Call) rewritesHalves() bool { return c.Rewrite == RewriteSlow && c.Quick >= quickFar }
+func (c *Call) rewritesHalves() bool { return c.Rewrite == RewriteSlow && c.Quick >= quickLong }
 
 // suitsPiecesMore reports whether an Allreduce of more than directMax bytes does better in pieces than whole,
 // although that fits the mailboxes: each rank combines half. Its bits must not depend on it.

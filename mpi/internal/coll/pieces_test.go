@@ -234,8 +234,8 @@ func TestReducePair(t *testing.T) {
 	}
 }
 
-// TestPiecesFar: where lines take long, long pieces do not suit calls that combine nothing.
-func TestPiecesFar(t *testing.T) {
+// TestPiecesVerySlow: where lines take long, long pieces do not suit calls that combine nothing.
+func TestPiecesVerySlow(t *testing.T) {
 	for _, o := range []Operation{OpBcast, OpAllgather, OpAlltoall, OpReduce} {
 		for _, bytes := range []int{16 << 10, 32 << 10} {
 			for _, rewrite := range []Rewrite{RewriteSlow, RewriteVerySlow} {

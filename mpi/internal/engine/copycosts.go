@@ -19,9 +19,9 @@ type peerCopies struct {
 	awaited  int
 	streamed int  // likewise, of a nonblocking send
 	sampled  bool // messages are sampled
-	in, out  copycost.Samples
+	in       writes
+	out      copycost.Samples
 	explores copycost.Exploration
-	takeover copycost.Takeover
 	growth   backoff // messages in fragments that were too long for the present slots
 }
 
@@ -56,14 +56,7 @@ func (c *peerCopies) beginRingSample(n int) int64 {
 	if n < copycost.MinRingSample || !c.sampled {
 		return 0
 	}
-	return c.beginDueRingSample()
-}
-
-func (c *peerCopies) beginDueRingSample() int64 {
-	if c.in.DueFor(&c.takeover) {
-		return sys.Ticks()
-	}
-	return 0
+	return c.in.begin()
 }
 
 // endRingSample is endSample of a copy into the ring, whose lines the peer takes over if that makes copies
@@ -75,13 +68,35 @@ func (e *Engine) endRingSample(p *peer, began int64, n int) {
 }
 
 func (e *Engine) endDueRingSample(p *peer, began int64, n int) {
-	c := &p.copies
-	if !c.in.Note(copyTicks(began)-e.hub.clock.sample, n) {
-		return
+	if in := &p.copies.in; in.end(&e.hub.clock, began, n, p.ch.Takeover()) {
+		p.ch.AskTakeover(in.takeover.Ask())
+		e.noteCosts(p)
 	}
-	c.takeover.Note(e.hub.clock.duration(c.in.KiB()), p.ch.Takeover())
-	p.ch.AskTakeover(c.takeover.Ask())
-	e.noteCosts(p)
+}
+
+// writes has what copies to memory take from which a peer copies, and whether the peer is to take over its
+// lines therefore.
+type writes struct {
+	copycost.Samples
+	takeover copycost.Takeover
+}
+
+// begin returns the time if the next copy is to be sampled, else 0.
+func (w *writes) begin() int64 {
+	if w.DueFor(&w.takeover) {
+		return sys.Ticks()
+	}
+	return 0
+}
+
+// end notes the sample that began then, of a copy of n bytes, and whether all lines that it wrote had been
+// taken over. It reports whether it decided anew.
+func (w *writes) end(clock *tickClock, began int64, n int, taken bool) bool {
+	if !w.Note(copyTicks(began)-clock.sample, n) {
+		return false
+	}
+	w.takeover.Note(clock.duration(w.KiB()), taken)
+	return true
 }
 
 // endSample notes the sample that began then, of a copy of n bytes.

@@ -360,7 +360,7 @@ func TestTakeover(t *testing.T) {
 		w[0].mu.Lock()
 		defer w[0].mu.Unlock()
 		w[0].endRingSample(p, sys.Ticks()-slow, n)
-		return p.copies.takeover.Ask()
+		return p.copies.in.takeover.Ask()
 	}
 	windows := func(want bool) {
 		for i := 0; asks() != want; i++ {

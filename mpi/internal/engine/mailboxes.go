@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/weft-mpi/weft/internal/copycost"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -119,7 +120,7 @@ const (
 	FirstMailboxBytes = 432
 	// bounds of the longest message in larger mailboxes, by the number of ranks
 	mailboxBytesMin  = 8 << 10
-	mailboxBytesMax  = 32 << 10
+	mailboxBytesMax  = copycost.MaxPiece
 	mailboxBytesEach = 352 << 10 // divided by the square of the number of ranks
 	// MailboxRanks is the size of the largest communicator with mailboxes: a rank polls the memory of that
 	// many peers, and a message to all ranks takes one Write to each.
@@ -275,16 +276,19 @@ func (m *Mailboxes) putLocked(b *mailbox, tag int, payload []byte) bool {
 		return false
 	}
 	head, began := m.done, int64(0)
-	if len(payload) >= takenOverMin {
+	long := len(payload) >= takenOverMin
+	if long {
 		head |= b.writes.asks()
-		began = b.writes.beginSample(b.peer)
+		if b.peer.copies.sampled {
+			began = b.writes.begin()
+		}
 	}
 	binary.LittleEndian.PutUint64(m.head[:], head)
 	n := messageBytes(len(payload))
 	if !m.writeLocked(b, m.slotEnd(m.exchange)-n, n, payload, m.head[:], mailboxFlag(m.exchange, tag)) {
 		return false
 	}
-	if len(payload) >= takenOverMin {
+	if long {
 		m.wroteLongLocked(b, began, len(payload))
 	}
 	b.ackSent, b.ackByMessage = m.done, true

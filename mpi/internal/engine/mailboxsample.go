@@ -114,7 +114,8 @@ func (m *Mailboxes) sampleWritesLocked(b *mailbox) {
 	}
 	if s.in.each > 0 {
 		c := &b.peer.copies
-		c.in, c.out, c.rewrite = copycost.Known(s.in.each), copycost.Known(s.out.each), max(1, rewrite)
+		c.in.Samples, c.out = copycost.Known(s.in.each), copycost.Known(s.out.each)
+		c.rewrite = max(1, rewrite)
 		m.e.noteCosts(b.peer)
 	}
 }

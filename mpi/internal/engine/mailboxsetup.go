@@ -94,8 +94,8 @@ func (a Access) with(b Access) Access {
 // accessBy returns the access, by reads or better, between ranks whose copies have these costs, where pieces
 // are so long.
 func accessBy(costs copycost.Costs, piece int) Access {
-	a := CanPull
-	for a < QuickMapped && costs.InPieces(min((a+1).Quick(), copycost.MaxMapped), piece) {
+	a, quick := CanPull, costs.Pieces(piece)
+	for a < QuickMapped && min((a+1).Quick(), copycost.MaxMapped) <= quick {
 		a++
 	}
 	switch {

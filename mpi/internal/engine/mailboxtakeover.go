@@ -1,16 +1,10 @@
 package engine
 
-import (
-	"github.com/weft-mpi/weft/internal/copycost"
-	"github.com/weft-mpi/weft/internal/sys"
-)
-
 // mailboxWrites has what copies of long messages into a mailbox take. On some processors they take a fifth of
 // the time if the receiver takes over the lines that it has read (docs/internals/adr/0106). The sender asks
 // for that in the message where it is so.
 type mailboxWrites struct {
-	samples  copycost.Samples
-	takeover copycost.Takeover
+	writes
 	// by slot, up to which length the lines have been taken over before the slot is free again
 	taken [mailboxDepthMany]int
 }
@@ -31,14 +25,6 @@ func (w *mailboxWrites) asks() uint64 {
 	return 0
 }
 
-// beginSample returns the time if the next copy is to be sampled, else 0.
-func (w *mailboxWrites) beginSample(to *peer) int64 {
-	if to.copies.sampled && w.samples.DueFor(&w.takeover) {
-		return sys.Ticks()
-	}
-	return 0
-}
-
 // wroteLongLocked notes that a long message of n bytes was written, and the sample of it that began then.
 func (m *Mailboxes) wroteLongLocked(b *mailbox, began int64, n int) {
 	m.e.mu.assertHeld()
@@ -48,11 +34,7 @@ func (m *Mailboxes) wroteLongLocked(b *mailbox, began int64, n int) {
 	if *slot = max(*slot, n); !w.takeover.Ask() {
 		*slot = 0
 	}
-	if began == 0 {
-		return
-	}
-	clock := &m.e.hub.clock
-	if w.samples.Note(copyTicks(began)-clock.sample, n) {
-		w.takeover.Note(clock.duration(w.samples.KiB()), taken)
+	if began != 0 {
+		w.end(&m.e.hub.clock, began, n, taken)
 	}
 }

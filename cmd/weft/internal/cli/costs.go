@@ -37,9 +37,6 @@ type cost struct {
 	Source string        `json:"source"`
 }
 
-// minPiece is the shortest vector that goes in pieces through mailboxes; the pieces are twice as long.
-const minPiece = 16 << 10
-
 // sendWay is how a blocking send of so many bytes moves whose receiver waits.
 type sendWay struct {
 	Fabric string `json:"fabric"`
@@ -59,10 +56,7 @@ func theCosts(ctx context.Context) (*costFacts, error) {
 	}
 	whole := min(slots, fabrics.Choose("shm", true, false)[0].EagerMax)
 	f := &costFacts{Awaited: c.Awaited(), Streamed: max(whole, c.Streamed()), Staged: c.Staged(),
-		StagedByBoth: c.StagedByBoth()}
-	for n := minPiece; n <= copycost.MaxMapped && c.InPieces(n, 2*minPiece); n *= 2 {
-		f.InPieces = n
-	}
+		StagedByBoth: c.StagedByBoth(), InPieces: c.Pieces(copycost.MaxPiece)}
 	f.Costs = []cost{
 		{"call that copies another process's memory, before the first byte", c.Call, call},
 		{"the call then, for each KiB", c.CallKiB, call},
@@ -170,8 +164,9 @@ func ranksMeasure(ctx context.Context) (mapped, rewrite time.Duration, err error
 	return found[0], found[1], err
 }
 
-// measureAsRank is what each of the two ranks does: it sends messages, of which copies are sampled, and makes
-// long collectives, before which others are. Rank 0 prints the result; 0 for none.
+// measureAsRank is what each of the two ranks does: it sends messages, of which copies are sampled, and calls
+// collectives of long messages until the set-up of their mailboxes has measured. Rank 0 prints the result; 0
+// for none.
 func measureAsRank(ctx context.Context) error {
 	return mpi.Run(ctx, func(_ context.Context, world *mpi.Comm) error {
 		const messages, within = 2000, 50 * time.Millisecond // whichever ends first

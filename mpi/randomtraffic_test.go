@@ -72,6 +72,9 @@ func mixed(t *testing.T, fabric string) {
 		t.Run(name, func(t *testing.T) {
 			env := append([]string{"MIXTURE_MESSAGES=" + strconv.Itoa(messages), "MIXTURE_SEED=" +
 				strconv.Itoa(seed), "MIXTURE_LIMIT=" + strconv.Itoa(m.limit), fabric}, m.env...)
+			if strings.Contains(m.must, "shrunk") {
+				env = append(env, "MIXTURE_SHRINKS=yes")
+			}
 			r := launch(t, 4, mixtureBody, env...)
 			require.NoError(t, r.Failure, "standard error:\n%s", r.Err)
 			require.Contains(t, r.Out, fmt.Sprintf("%d messages", messages))
@@ -126,6 +129,11 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	if sendErr != nil {
 		return sendErr
 	}
+	if os.Getenv("MIXTURE_SHRINKS") != "" {
+		if err := untilShrunk(world); err != nil {
+			return err
+		}
+	}
 	st := world.Stats()
 	count := []int{m.received}
 	if err := mpi.Reduce(world, count, count, mpi.Sum[int](), 0); err != nil {
@@ -147,6 +155,22 @@ var mixtureBody = body("mixture", func(_ context.Context, world *mpi.Comm) error
 	fmt.Printf("holds=%d\n", st.Holds)
 	return nil
 })
+
+// untilShrunk waits until a channel of this rank has given a large ring back, if one has had any.
+func untilShrunk(world *mpi.Comm) error {
+	for {
+		enlarged, shrunk := false, false
+		for _, c := range world.Stats().Channels {
+			enlarged, shrunk = enlarged || c.EnlargesGranted > 0, shrunk || c.ShrinksGranted > 0
+		}
+		if shrunk || !enlarged {
+			return nil
+		}
+		if _, _, err := mpi.Iprobe(world, mpi.AnySource, mpi.AnyTag); err != nil {
+			return err
+		}
+	}
+}
 
 // mixture sends each message to a rank and tag at random, and receives what the others send to this one.
 type mixture struct {

@@ -21,9 +21,10 @@ const (
 	piecesFew = 32 << 10
 	// Lengths up to which a call goes in pieces. Beyond them two ranks that share the work of a single copy
 	// are faster, most of all where the memory is on huge pages.
-	piecesMax         = 128 << 10
-	piecesReducedMax  = 256 << 10
-	piecesAlltoallMax = 64 << 10
+	piecesMax          = 128 << 10
+	piecesReducedMax   = 256 << 10
+	piecesBlockMax     = 128 << 10
+	piecesExchangedMax = 64 << 10
 	// The same for a Bcast or Reduce of more ranks, which share processors: as much as the mailboxes hold at
 	// once, so that a rank that only sends need not wait for a turn of its receiver.
 	piecesSharedMax = 64 << 10
@@ -74,18 +75,37 @@ func (c *Call) suitsPieces() bool {
 // isQuick reports whether the bytes that go in pieces from one rank to the other, before anything else can
 // happen, move faster so.
 func (c *Call) isQuick() bool {
-	switch {
+	switch n := c.bytes(); {
 	case c.Operation == OpReduce && c.Size > 2:
 		return true // messages up a tree wait for more turns than pieces do
-	case c.Size == 2 && c.Rewrite == RewriteVerySlow && (c.Operation == OpBcast ||
-		c.Operation == OpAllgather || c.Operation == OpAlltoall):
-		return c.bytes() <= min(c.Quick, piecesVerySlow) // nothing is combined during the wait for lines
-	case c.Operation != OpAllreduce:
-		return c.bytes() <= c.Quick
+	case c.Operation == OpAllreduce:
+		half := n / 2
+		return c.rewritesHalves() || n <= piecesReducedMax && (half <= c.Quick ||
+			c.Predefined && half <= piecesHalfMax && n > directMessagesMax && c.Rewrite < RewriteVerySlow)
+	case c.Size == 2 && n > c.rewrittenLimit():
+		return false
+	default:
+		return n <= c.Quick
 	}
-	half := c.bytes() / 2
-	return half <= c.Quick || c.rewritesHalves() ||
-		c.Predefined && half <= piecesHalfMax && c.bytes() > directMessagesMax && c.Rewrite < RewriteVerySlow
+}
+
+// rewrittenLimit is the length up to which two ranks may write in pieces what they have read of each other,
+// by how long that takes them.
+func (c *Call) rewrittenLimit() int {
+	if c.Rewrite > RewriteQuick {
+		switch c.Operation {
+		case OpReduceScatterBlock:
+			return piecesBlockMax / 2 // of each block; if they are pulled, nobody has read what is written
+		case OpBcast, OpAllgather, OpAlltoall:
+			if c.Rewrite == RewriteVerySlow {
+				return piecesVerySlow // nothing is combined during the wait for lines
+			}
+			if c.Operation == OpAllgather {
+				return piecesExchangedMax
+			}
+		}
+	}
+	return c.piecesLimit()
 }
 
 // rewritesHalves reports whether an Allreduce does better in pieces than if the ranks pull, at lengths at
@@ -107,20 +127,20 @@ func (c *Call) mayGoInPieces(mailbox int) bool {
 		c.bytes() <= c.piecesLimit()
 }
 
+// piecesLimit is the length up to which a call may go in pieces, whatever the ranks' access to each other's
+// memory is.
 func (c *Call) piecesLimit() int {
 	switch {
 	case c.Size > 2:
 		return piecesSharedMax
-	case c.Operation == OpAllreduce && c.rewritesHalves():
+	case c.Operation == OpAllreduce:
 		return 2 * piecesReducedMax
-	case c.Operation == OpAllreduce || c.Operation == OpScan:
+	case c.Operation == OpScan:
 		return piecesReducedMax
-	case c.Operation == OpReduceScatterBlock && c.Rewrite > RewriteQuick:
-		return piecesReducedMax / 4 // of each block; if they are pulled, nobody has read what is written
 	case c.Operation == OpReduceScatterBlock:
-		return piecesReducedMax / 2
+		return piecesBlockMax
 	case c.Operation == OpAlltoall:
-		return piecesAlltoallMax
+		return piecesExchangedMax
 	}
 	return piecesMax
 }

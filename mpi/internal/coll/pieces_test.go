@@ -252,16 +252,41 @@ func TestPiecesVerySlow(t *testing.T) {
 	}
 }
 
-// TestPiecesOfReduceScatterBlock: pulling writes only what nobody has read, so that the limit is lower where the
-// rest is slow.
-func TestPiecesOfReduceScatterBlock(t *testing.T) {
-	for rewrite, want := range map[Rewrite]string{RewriteQuick: piecesName, RewriteSlow: pullName} {
-		c := pieceCall(OpReduceScatterBlock, 2, 128<<10)
-		c.Rewrite = rewrite
-		name, _ := new(Selection).Build(new(Schedule), &c)
-		require.Equal(t, want, name)
-		c.Count /= 2
-		name, _ = new(Selection).Build(new(Schedule), &c)
-		require.Equal(t, piecesName, name)
+// TestPiecesRewritten: where it takes long to write what the other rank has read, two ranks pull from a lower limit
+// on.
+func TestPiecesRewritten(t *testing.T) {
+	for _, x := range []struct {
+		operation Operation
+		bytes     int
+	}{{OpReduceScatterBlock, 128 << 10}, {OpAllgather, 128 << 10}} {
+		for rewrite, want := range map[Rewrite]string{RewriteQuick: piecesName, RewriteSlow: pullName} {
+			c := pieceCall(x.operation, 2, x.bytes)
+			c.Rewrite = rewrite
+			name, _ := new(Selection).Build(new(Schedule), &c)
+			require.Equal(t, want, name, x)
+			c.Count /= 2
+			name, _ = new(Selection).Build(new(Schedule), &c)
+			require.Equal(t, piecesName, name, x)
+		}
+	}
+}
+
+// TestOutgrowsMailboxes_WhateverTheAccess: a rank asks for larger mailboxes after the same call as one that does not
+// know the access.
+func TestOutgrowsMailboxes_WhateverTheAccess(t *testing.T) {
+	for o := range inPieces {
+		for bytes := 8; bytes <= 1<<20; bytes *= 2 {
+			for _, size := range []int{2, 4} {
+				c := pieceCall(o, size, bytes)
+				c.Mailbox, c.Pull, c.Quick = 432, false, 0
+				want := c.OutgrowsMailboxes(32 << 10)
+				for rewrite := range RewriteVerySlow + 1 {
+					for _, quick := range []int{0, 16 << 10, 64 << 10, QuickAlways} {
+						c.Pull, c.Quick, c.Rewrite = true, quick, rewrite
+						require.Equal(t, want, c.OutgrowsMailboxes(32<<10), "%v of %d bytes, %d ranks", o, bytes, size)
+					}
+				}
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-mpi/weft/internal/contextid"
+	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/mpi/internal/engine"
 )
 
@@ -11,6 +12,11 @@ import (
 // do not pay off for few calls: the next collective does it. After that many calls that do not fit the
 // mailboxes, the ranks replace them by larger ones.
 const mailboxesAfter = 8
+
+// renewedAfter is the number of bytes in vectors of collectives after which two ranks replace their larger
+// mailboxes by new ones, whose set-up measures anew what copies take, as a host may have moved their cores.
+// That takes a quarter of a millisecond, and the vectors at least a hundred times as long.
+var renewedAfter = 1 << 30 // changed by tests
 
 // mailboxState is the state of a communicator's mailboxes. All ranks are in the same state at the same call.
 type mailboxState uint32
@@ -30,8 +36,10 @@ type mailboxes struct {
 	access    engine.Access
 	stage     [2]int            // see coll.Call
 	hugePages bool              // likewise
-	larger    *engine.Mailboxes // being set up to replace current; else nil
+	next      *engine.Mailboxes // being set up to replace current; else nil
 	outgrown  int               // calls that did not fit, up to mailboxesAfter
+	renewed   bool              // current is to be replaced from time to time
+	moved     int               // bytes since then, up to renewedAfter
 }
 
 func (m *mailboxes) is(s mailboxState) bool { return m.state.Load() == uint32(s) }
@@ -71,10 +79,10 @@ func (a *collectiveCall) prepareMailboxesLocked(k *collState) error {
 			m.become(mailboxesReady)
 		default:
 			m.become(mailboxesMissing)
-			m.larger = nil // the other ranks have not begun to set up any
+			m.next = nil // the other ranks have not begun to set up any
 		}
 	}
-	if m.larger != nil {
+	if m.next != nil {
 		if err := c.replaceMailboxesLocked(k); err != nil {
 			a.skipLocked(k)
 			return err
@@ -118,41 +126,59 @@ func (c *Comm) newMailboxes(tag, longest int) *engine.Mailboxes {
 // up larger ones. All ranks do that after the same call, whatever its result. In checking mode the ranks keep
 // the first ones: the set-up is a collective without a comparison.
 func (a *collectiveCall) growMailboxesLocked(k *collState) {
-	c := a.comm
-	larger := engine.MailboxBytes(a.call.Size)
 	m := &k.mailboxes
-	if m.outgrown == mailboxesAfter || !a.call.OutgrowsMailboxes(larger) || a.compares() {
-		return
+	switch {
+	case m.renewed:
+		k.renewMailboxesLocked(a.comm, &a.call)
+	case m.outgrown == mailboxesAfter || a.compares() ||
+		!a.call.OutgrowsMailboxes(engine.MailboxBytes(a.call.Size)):
+	default:
+		if m.outgrown++; m.outgrown == mailboxesAfter {
+			k.setUpNextLocked(a.comm)
+		}
 	}
-	if m.outgrown++; m.outgrown < mailboxesAfter {
-		return
+}
+
+// renewMailboxesLocked counts the bytes of a call of two ranks that have larger mailboxes, and after enough of
+// them begins to set up new ones. Both ranks do that after the same call, whatever its result.
+func (k *collState) renewMailboxesLocked(c *Comm, call *coll.Call) {
+	m := &k.mailboxes
+	if m.moved += call.SameBytes(); m.moved >= renewedAfter {
+		m.moved = 0
+		k.setUpNextLocked(c)
 	}
-	k.keys = [2]callKey{} // no call may use the current ones before the ranks have agreed on the larger ones
+}
+
+// setUpNextLocked begins to replace the mailboxes by larger ones, or new ones.
+func (k *collState) setUpNextLocked(c *Comm) {
+	k.keys = [2]callKey{} // no call may use the current ones before the ranks have agreed on the next ones
 	// no persistent call has this number
-	m.larger = c.newMailboxes(engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0), larger)
+	tag := engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0)
+	k.mailboxes.next = c.newMailboxes(tag, engine.MailboxBytes(c.size))
 	_ = c.replaceMailboxesLocked(k) // if this fails, the next call returns the error
 }
 
-// replaceMailboxesLocked replaces the mailboxes by the larger ones, if all ranks have memory for them.
+// replaceMailboxesLocked replaces the mailboxes by the next ones, if all ranks have memory for them.
 func (c *Comm) replaceMailboxesLocked(k *collState) error {
 	m := &k.mailboxes
-	ready, err := m.larger.Prepare(c.canceller)
+	ready, err := m.next.Prepare(c.canceller)
 	if err != nil {
 		return err
 	}
 	if ready {
 		c.e.MailboxCalls.Release(m.current)
-		m.current, m.access = m.larger, m.larger.Access()
+		m.current, m.access = m.next, m.next.Access()
+		m.renewed = c.size == 2
 		m.decideStage(c.e) // their set-up has sampled copies
 	}
-	m.larger = nil
+	m.next = nil
 	return nil
 }
 
 // skipLocked counts a call that has failed before its algorithm was chosen, as the other ranks may have
-// executed it through mailboxes: the larger ones if there are any, or else the current ones.
+// executed it through mailboxes: the next ones if there are any, or else the current ones.
 func (a *collectiveCall) skipLocked(k *collState) {
-	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.larger} {
+	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.next} {
 		if m == nil {
 			continue
 		}
@@ -182,7 +208,7 @@ func (c *Comm) releaseMailboxes() {
 		return
 	}
 	defer k.mu.Unlock()
-	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.larger} {
+	for _, m := range [...]*engine.Mailboxes{k.mailboxes.current, k.mailboxes.next} {
 		if m != nil {
 			c.e.MailboxCalls.Release(m)
 		}

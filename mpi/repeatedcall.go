@@ -117,6 +117,9 @@ func (c *Comm) repeat(key callKey, in, out []byte) (done bool, err error) {
 	x.Input, x.Output = in, out
 	err = c.e.MailboxCalls.Run(x, k.mailboxes.current)
 	x.Input, x.Output = nil, nil
+	if k.mailboxes.renewed {
+		k.renewMailboxesLocked(c, &x.Call)
+	}
 	k.mu.Unlock()
 	if err != nil {
 		return true, c.failColl(key.operation.String(), err)

@@ -109,6 +109,15 @@ func (c *Call) Bytes() int {
 	return c.bytes()
 }
 
+// SameBytes returns the length of the vector, or of each block, of a call that may go in pieces, which is the
+// same at all ranks; 0 of other calls.
+func (c *Call) SameBytes() int {
+	if operations[c.Operation].pieces == 0 {
+		return 0
+	}
+	return c.bytes()
+}
+
 // Signature returns a hash of the arguments that must be the same at all ranks. It is equal at all ranks of a
 // correct program, and usually different if a length in bytes, or the root, differs.
 func (c *Call) Signature() uint32 {

@@ -139,8 +139,8 @@ func (a *collectiveCall) growMailboxesLocked(k *collState) {
 	}
 }
 
-// renewMailboxesLocked counts the bytes of a call of two ranks that have larger mailboxes, and after enough of
-// them begins to set up new ones. Both ranks do that after the same call, whatever its result.
+// renewMailboxesLocked counts the bytes of a call of two ranks that have larger mailboxes, and after enough
+// begins to set up new ones. Both ranks do that after the same call, whatever its result.
 func (k *collState) renewMailboxesLocked(c *Comm, call *coll.Call) {
 	m := &k.mailboxes
 	if m.moved += call.SameBytes(); m.moved >= renewedAfter {
@@ -151,10 +151,14 @@ func (k *collState) renewMailboxesLocked(c *Comm, call *coll.Call) {
 
 // setUpNextLocked begins to replace the mailboxes by larger ones, or new ones.
 func (k *collState) setUpNextLocked(c *Comm) {
+	m := &k.mailboxes
+	if m.next != nil { // no call has succeeded since: the other rank has used them, and this one never will
+		c.e.MailboxCalls.Release(m.next)
+	}
 	k.keys = [2]callKey{} // no call may use the current ones before the ranks have agreed on the next ones
 	// no persistent call has this number
 	tag := engine.CollectiveTag(true, 0, engine.OperationMailboxes, 0)
-	k.mailboxes.next = c.newMailboxes(tag, engine.MailboxBytes(c.size))
+	m.next = c.newMailboxes(tag, engine.MailboxBytes(c.size))
 	_ = c.replaceMailboxesLocked(k) // if this fails, the next call returns the error
 }
 

@@ -21,10 +21,8 @@ func checkpointer() {
 		if err := mpi.Barrier(world); err != nil {
 			return err
 		}
-		if world.Rank() == 0 {
-			if err := os.WriteFile("ready", nil, 0o666); err != nil {
-				return err
-			}
+		if err := os.WriteFile(fmt.Sprint("ready.", world.Rank()), nil, 0o666); err != nil {
+			return err
 		}
 		fmt.Println("first", <-got)
 		sum := make([]int, 1)

@@ -38,8 +38,8 @@ type mailboxes struct {
 	hugePages bool              // likewise
 	next      *engine.Mailboxes // being set up to replace current; else nil
 	outgrown  int               // calls that did not fit, up to mailboxesAfter
-	renewed   bool              // current is to be replaced from time to time
-	moved     int               // bytes since then, up to renewedAfter
+	renewed   bool              // current is replaced by new ones after renewedAfter bytes
+	moved     int               // bytes in vectors since it was set up
 }
 
 func (m *mailboxes) is(s mailboxState) bool { return m.state.Load() == uint32(s) }

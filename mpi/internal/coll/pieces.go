@@ -92,18 +92,14 @@ func (c *Call) isQuick() bool {
 // rewrittenLimit is the length up to which two ranks may write in pieces what they have read of each other,
 // by how long that takes them.
 func (c *Call) rewrittenLimit() int {
-	if c.Rewrite > RewriteQuick {
-		switch c.Operation {
-		case OpReduceScatterBlock:
-			return piecesBlockMax / 2 // of each block; if they are pulled, nobody has read what is written
-		case OpBcast, OpAllgather, OpAlltoall:
-			if c.Rewrite == RewriteVerySlow {
-				return piecesVerySlow // nothing is combined during the wait for lines
-			}
-			if c.Operation == OpAllgather {
-				return piecesExchangedMax
-			}
-		}
+	switch o := c.Operation; {
+	case c.Rewrite == RewriteQuick:
+	case o == OpReduceScatterBlock:
+		return piecesBlockMax / 2 // of each block; if they are pulled, nobody has read what is written
+	case c.Rewrite == RewriteVerySlow && (o == OpBcast || o == OpAllgather || o == OpAlltoall):
+		return piecesVerySlow // nothing is combined during the wait for lines
+	case o == OpAllgather:
+		return piecesExchangedMax
 	}
 	return c.piecesLimit()
 }

@@ -255,18 +255,15 @@ func TestPiecesVerySlow(t *testing.T) {
 // TestPiecesRewritten: where it takes long to write what the other rank has read, two ranks pull from a lower limit
 // on.
 func TestPiecesRewritten(t *testing.T) {
-	for _, x := range []struct {
-		operation Operation
-		bytes     int
-	}{{OpReduceScatterBlock, 128 << 10}, {OpAllgather, 128 << 10}} {
+	for _, o := range []Operation{OpReduceScatterBlock, OpAllgather} {
 		for rewrite, want := range map[Rewrite]string{RewriteQuick: piecesName, RewriteSlow: pullName} {
-			c := pieceCall(x.operation, 2, x.bytes)
+			c := pieceCall(o, 2, 128<<10)
 			c.Rewrite = rewrite
 			name, _ := new(Selection).Build(new(Schedule), &c)
-			require.Equal(t, want, name, x)
+			require.Equal(t, want, name, "%v", o)
 			c.Count /= 2
 			name, _ = new(Selection).Build(new(Schedule), &c)
-			require.Equal(t, piecesName, name, x)
+			require.Equal(t, piecesName, name, "%v", o)
 		}
 	}
 }

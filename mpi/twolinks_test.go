@@ -205,12 +205,13 @@ func (n *links) rate(t testing.TB, messages int, env ...string) float64 {
 	return rate
 }
 
-// TestLanes_H1_BothLinksCarry: messages go over both links. How much of them depends on when their ends run.
+// TestLanes_H1_BothLinksCarry: a message goes over both links, which are so slow that ranks fill them on a loaded
+// machine, too.
 func TestLanes_H1_BothLinksCarry(t *testing.T) {
-	n := newLinks(t, 400)
+	n := newLinks(t, 100)
 	n.rate(t, 4, both...)
 	for cable := range 2 {
-		require.Greater(t, n.carried(cable), 1<<20, "of 32 MiB in all")
+		require.Greater(t, n.carried(cable), 8<<20, "of 32 MiB in all")
 	}
 }
 

@@ -214,7 +214,7 @@ func (r *rank) newWorld(ctx context.Context, o *start.Options, wire *wireup.Job)
 	if conf.Endpoints, err = wire.Endpoints(ctx, conf.Endpoints, conf.Cores); err != nil {
 		return nil, err
 	}
-	conf.SpinTime = wire.SpinFor(conf.Cores)
+	conf.SpinTime, conf.Together = wire.SpinFor(conf.Cores), wire.Together()
 	j := &job{wire: wire, log: conf.Log, comms: &comms{}, choices: o.Choices, survive: o.Survive,
 		out: r.out(), exit: r.exit()}
 	if conf.Fabrics, err = r.fabrics(j, o); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,6 +125,32 @@ func TestWaiting_SleepsSoonerWithManyPeers(t *testing.T) {
 		}
 		require.Equal(t, map[bool]int{false: yieldsPolling, true: yieldsManyPeers}[many], yields)
 	}
+}
+
+// If the ranks are goroutines of a process, a yield runs others.
+func TestWaiting_YieldsToRanksOfTheProcess(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	e := &Engine{hub: &Hub{}}
+	e.waiting.init(e, Config{Together: true})
+	var runs atomic.Int64
+	over := make(chan struct{})
+	go func() {
+		for ; ; runtime.Gosched() {
+			select {
+			case <-over:
+				return
+			default:
+				runs.Add(1)
+			}
+		}
+	}()
+	const passes = 10
+	for pass := range passes {
+		e.waiting.yieldCore(pass)
+	}
+	ran := runs.Load()
+	close(over)
+	require.GreaterOrEqual(t, ran, int64(passes/2))
 }
 
 // A rank that shares its core sleeps while it connects, rather than take turns for nothing.

@@ -99,6 +99,7 @@ type Config struct {
 	PeerTimeout    time.Duration // bounds the wait for a peer that copies its portion of a Put or Get
 	SpinTime       time.Duration // how long a waiting rank polls before it sleeps; 0 if it shares its core
 	Cores          int           // that this rank alone uses; 0 if it shares its cores
+	Together       bool          // all ranks are goroutines of this process
 	// if not nil, called when a peer has failed, before this rank acts on it; must not block. The rank is
 	// NoRank if others have seen a failure and have not named it
 	PeerLost func(rank int)
@@ -215,7 +216,7 @@ func (e *Engine) init(c Config) {
 	e.connections.init(e, c)
 	e.failures.e, e.failures.groups = e, map[uint32][]int32{}
 	e.Recovery.init(e, c)
-	e.waiting.init(e, c.SpinTime)
+	e.waiting.init(e, c)
 	e.coalescer.init(e)
 	e.idleShrinker.init(e, c.ShrinkAfter)
 }

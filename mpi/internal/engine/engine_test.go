@@ -89,6 +89,7 @@ func worldOf(t testing.TB, devices []transport.Device, conf Config) []*Engine {
 		copy(id.Secret[:], "a secret that the test's ranks share")
 		conf.Fabrics, conf.Identity, conf.Lookup, conf.ConnectTimeout = []Fabric{{Device: d}}, id, lookup,
 			time.Minute
+		conf.Together = true
 		conf.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		e, err := newEngine(conf)
 		require.NoError(t, err)

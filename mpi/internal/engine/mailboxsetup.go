@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/weft-mpi/weft/internal/copycost"
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/coll"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -230,11 +229,11 @@ func (m *Mailboxes) canReadLocked(rank int) bool {
 	}
 	got := make([]byte, testBytes)
 	m.segment[0] = transport.Segment{Key: b.testKey, Length: testBytes}
-	for range testTries {
+	for try := range testTries {
 		if b.peer.ch.QP().Get(got, &m.segment[0]) == nil {
 			return true
 		}
-		sys.Yield()
+		m.e.waiting.yieldCore(try)
 	}
 	return false
 }

@@ -26,6 +26,7 @@ type waiting struct {
 	descriptions descriptions    // of waits, while Describe runs
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
+	together     bool            // all ranks are goroutines of this process
 	// bound on polls for one message under the lock
 	maxLooks  int
 	maxYields int          // if the rank shares its core: idle passes before it sleeps
@@ -33,8 +34,8 @@ type waiting struct {
 	yielded   atomic.Int64 // likewise: when it last let other goroutines run, since began
 }
 
-func (w *waiting) init(e *Engine, spinTime time.Duration) {
-	w.e, w.spinTime, w.began, w.maxLooks = e, spinTime, time.Now(), math.MaxInt
+func (w *waiting) init(e *Engine, c Config) {
+	w.e, w.spinTime, w.together, w.began, w.maxLooks = e, c.SpinTime, c.Together, time.Now(), math.MaxInt
 	w.life, w.cancelLife = context.WithCancel(context.Background())
 }
 
@@ -114,8 +115,13 @@ func (p *spinBudget) remaining(e *Engine) bool {
 	return now.Sub(p.since) <= e.waiting.spinTime
 }
 
-// yieldCore yields the core to other ranks, and from time to time to other goroutines.
+// yieldCore yields the core to other ranks, and from time to time to other goroutines. If the ranks are
+// goroutines, the system's yield would give the core to other programs instead.
 func (w *waiting) yieldCore(pass int) {
+	if w.together {
+		runtime.Gosched()
+		return
+	}
 	if pass%passesPerYield == 0 {
 		now := int64(time.Since(w.began))
 		if now-w.yielded.Load() > int64(yieldEvery) {

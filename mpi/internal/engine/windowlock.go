@@ -8,7 +8,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/mpi/internal/program"
 	"github.com/weft-mpi/weft/transport"
 )
@@ -229,7 +228,7 @@ func (w *Window) pause(try int) {
 			w.e.mu.Unlock()
 		}
 	case w.e.waiting.spinTime == 0:
-		sys.Yield()
+		w.e.waiting.yieldCore(try)
 	case try%passesPerYield == 0:
 		runtime.Gosched()
 	}

@@ -35,10 +35,40 @@ type Stats struct {
 }
 
 // EndpointStats holds counters of one endpoint of a rank (see Comm.Endpoint).
-type EndpointStats = engine.EndpointStats
+type EndpointStats struct {
+	Number      int    // of the endpoint
+	Connections int    // open channels to peers
+	EagerSent   uint64 // messages copied into a peer's receive ring
+	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
+	Unexpected  uint64 // messages that arrived before their receive
+	Passes      uint64 // progress passes
+	Events      uint64 // events of its completion handler
+	Sleeps      uint64 // waits in which the goroutine went to sleep
+	HandlerCore int    // core of its completion handler; -1 if it has none
+	HandlerBulk bool   // the handler yields to others on its core
+
+	// one for each core on which its completion handler has run, and each class that it has had there, by the
+	// order in which that began
+	Handlers []HandlerStats
+
+	// completions, and rings that something has come to, that passes have found
+	Completions   uint64
+	HandlerWakes  uint64        // times that the endpoint's completion handler was woken
+	HandlerPasses uint64        // passes of the handler over the endpoint's queue pairs
+	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
+	LockHandOvers uint64        // number of these that ended with a hand-over, after a long wait
+	LockWaited    time.Duration // the time that goroutines have waited for it, in total
+}
 
 // HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class.
-type HandlerStats = engine.HandlerStats
+type HandlerStats struct {
+	Core        int
+	Bulk        bool
+	Events      uint64 // events of the handler
+	Wakes       uint64 // times that it was woken
+	Passes      uint64 // over the endpoint's queue pairs
+	Completions uint64 // found after an event, and rings with arrivals
+}
 
 // ChannelStats holds the counters of the channel to one peer. Each end has a receive ring for the other,
 // which is enlarged and shrunk on demand, in phases. A channel's control messages are CREDIT, by which a
@@ -110,7 +140,10 @@ func statsOf(s engine.Stats) Stats {
 		Kept: s.Kept, EagerSent: s.EagerSent, Announced: s.Announced,
 		Unexpected: s.Unexpected, Holds: s.Holds, HeadsNoTail: s.HeadsNoTail, Stalls: s.Stalls,
 		Passes: s.Passes, Events: s.Events, Sleeps: s.Sleeps, Completions: s.Completions,
-		Asleep: s.Asleep, Endpoints: s.Endpoints,
+		Asleep: s.Asleep,
+	}
+	for i := range s.Endpoints {
+		st.Endpoints = append(st.Endpoints, endpointStatsOf(&s.Endpoints[i]))
 	}
 	for i := range s.Channels {
 		c := &s.Channels[i]
@@ -133,6 +166,20 @@ func statsOf(s engine.Stats) Stats {
 			ReadBytes: c.ReadBytes, ReadBytesCopied: c.ReadBytesCopied,
 			Lanes: c.Lanes,
 		})
+	}
+	return st
+}
+
+func endpointStatsOf(e *engine.EndpointStats) EndpointStats {
+	st := EndpointStats{
+		Number: e.Number, Connections: e.Connections, EagerSent: e.EagerSent, Announced: e.Announced,
+		Unexpected: e.Unexpected, Passes: e.Passes, Events: e.Events, Sleeps: e.Sleeps,
+		HandlerCore: e.HandlerCore, HandlerBulk: e.HandlerBulk, Completions: e.Completions,
+		HandlerWakes: e.HandlerWakes, HandlerPasses: e.HandlerPasses,
+		LockWaits: e.LockWaits, LockHandOvers: e.LockHandOvers, LockWaited: e.LockWaited,
+	}
+	for _, h := range e.Handlers {
+		st.Handlers = append(st.Handlers, HandlerStats(h))
 	}
 	return st
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // Binding says which processors a rank may run on. The zero value binds each rank to a core of its own where
-// there are enough, and spreads ranks that outnumber the cores evenly where that is possible.
+// there are enough, and spreads ranks that outnumber the cores evenly where that is possible. Its field To is
+// what ranks are bound to, and CPUs the list for BindList.
 type Binding = placement.Binding
 
 // BindTo is what ranks are bound to.
@@ -43,7 +44,8 @@ const (
 	CQList = placement.CQList
 )
 
-// Mapping says how ranks are assigned to hosts.
+// Mapping says how ranks are assigned to hosts. If its field ByNode is true, each host in turn gets one rank;
+// otherwise a host's slots are filled first. PerNode, if not 0, is the largest number of ranks on each host.
 type Mapping = placement.Mapping
 
 // ParseBinding parses the value of --bind-to.

@@ -39,30 +39,42 @@ const (
 	flushTimeout = 2 * time.Second
 )
 
-// Failure is the cause of a job's failure.
+// Failure is the cause of a job's failure: the first one in time, as far as can be known. Its fields are:
+//
+//	How     How
+//	Rank    int            // the failed rank; -1 for none
+//	PID     int            // its process
+//	Host    string         // where it ran
+//	Program string         // its program
+//	Status  int            // exit status of Exited and Aborted; for Stopped, of the rank that has failed
+//	Signal  syscall.Signal // of Killed, Interrupted, Stopped
+//	Detail  string         // the rest of the message, for failures that those above do not describe
+//
+// Error returns the line that Run has printed, and ExitStatus the status with which a launcher should exit.
 type Failure = supervisor.Failure
 
 // How says how a job failed.
 type How = supervisor.How
 
 const (
-	Exited      = supervisor.Exited
-	Killed      = supervisor.Killed
-	Unfinished  = supervisor.Unfinished
-	Stranded    = supervisor.Stranded
-	Aborted     = supervisor.Aborted
-	Disturbed   = supervisor.Disturbed
-	Silent      = supervisor.Silent
+	Exited     = supervisor.Exited     // the rank ended with a status other than 0
+	Killed     = supervisor.Killed     // a signal ended the rank
+	Unfinished = supervisor.Unfinished // the rank ended with status 0 between Init and Finalize
+	Stranded   = supervisor.Stranded   // another rank waits in a barrier that this one can no longer join
+	Aborted    = supervisor.Aborted    // the rank asked for the end of the job
+	Disturbed  = supervisor.Disturbed  // the rank broke the PMI protocol
+	Silent     = supervisor.Silent     // the rank left PMI without Finalize, and goes on
+	// a signal stopped the rank, and meanwhile another one failed, or waited for it in a barrier for long
 	Stopped     = supervisor.Stopped
-	Interrupted = supervisor.Interrupted
-	TimedOut    = supervisor.TimedOut
-	Cancelled   = supervisor.Cancelled
-	OutputLost  = supervisor.OutputLost
-	ReaderGone  = supervisor.ReaderGone
-	Deadlocked  = supervisor.Deadlocked
-	HostLost    = supervisor.HostLost
-	AgentLost   = supervisor.AgentLost
-	RanksLost   = supervisor.RanksLost
+	Interrupted = supervisor.Interrupted // a signal that the launcher passed on ended the rank
+	TimedOut    = supervisor.TimedOut    // the job exceeded Job.Timeout
+	Cancelled   = supervisor.Cancelled   // the context of Run ended
+	OutputLost  = supervisor.OutputLost  // output could not be written
+	ReaderGone  = supervisor.ReaderGone  // the reader of the output has closed it
+	Deadlocked  = supervisor.Deadlocked  // nothing can release the ranks, or nothing has moved (StuckAction)
+	HostLost    = supervisor.HostLost    // the rank's host is lost, and the job goes on without the rank
+	AgentLost   = supervisor.AgentLost   // a host is lost, and with it all that is known of its ranks
+	RanksLost   = supervisor.RanksLost   // the job has gone on without some of its ranks, to its end
 )
 
 // Watchdog runs the watchdog if this process is the watchdog's, and does not return then; otherwise it

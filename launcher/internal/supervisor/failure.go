@@ -7,31 +7,27 @@ import (
 	"github.com/weft-mpi/weft/internal/sys"
 )
 
-// How says in which way a job failed.
+// How says in which way a job failed. Package launcher exports the constants, and describes them.
 type How uint8
 
 const (
-	Exited     How = iota // the rank ended with a status other than 0
-	Killed                // a signal ended the rank
-	Unfinished            // the rank ended with status 0 between Init and Finalize
-	Stranded              // another rank waits in a barrier that this one can no longer join
-	Aborted               // the rank asked for the end of the job
-	Disturbed             // the rank broke the PMI protocol
-	Silent                // the rank closed its PMI connection without Finalize, and goes on
-	// a signal stopped the rank, and meanwhile another one failed, or waited for it in a PMI barrier for
-	// stopTimeout
+	Exited How = iota
+	Killed
+	Unfinished
+	Stranded
+	Aborted
+	Disturbed
+	Silent
 	Stopped
-	Interrupted // a signal that the launcher passed on ended the rank
-	TimedOut    // the job exceeded its time limit
-	Cancelled   // the caller of Run has cancelled it
-	OutputLost  // output could not be written
-	ReaderGone  // the reader of the output has closed it
-	// ranks wait for one another, and nothing can release them; or with --stuck-action abort-unmoved, nothing
-	// has moved for --stuck
+	Interrupted
+	TimedOut
+	Cancelled
+	OutputLost
+	ReaderGone
 	Deadlocked
-	AgentLost // an agent is gone, and with it all that is known of its ranks
-	HostLost  // the agent of the rank's host is gone, and the job goes on without the rank
-	RanksLost // the job has gone on without some of its ranks, to its end
+	AgentLost
+	HostLost
+	RanksLost
 )
 
 // Failure is the cause of a job's failure: the first one in time, as far as can be known.

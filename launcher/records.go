@@ -47,12 +47,17 @@ func (r *records) next() time.Time {
 	return r.until
 }
 
-// tick requests the events once the job has failed.
+// tick requests the events once the job has failed, and says where the failed rank's output is.
 func (r *records) tick(now time.Time) {
-	if r.supervisor.Cause() == nil || r.failed {
+	cause := r.supervisor.Cause()
+	if cause == nil || r.failed {
 		return
 	}
 	r.failed = true
+	if j := r.job; j.OutputDir != "" && cause.Rank >= 0 {
+		j.output.Notice("what rank %d has written is in %s and %s", cause.Rank,
+			j.outputFile(cause.Rank, agent.Stdout), j.outputFile(cause.Rank, agent.Stderr))
+	}
 	r.record(now, false)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/faulttest"
+	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
 )
 
@@ -67,7 +68,9 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 // A copy whose thread waits for nothing but a processor is not held up, however long it takes.
 func TestWatchCopy_ThreadThatWaitsForAProcessor(t *testing.T) {
 	a, _ := couple(t, Options{})
-	l := a.qp.conn
+	// Not one of the device's own, at which its watcher looks.
+	l := &connection{qp: a.qp}
+	l.outside = &sys.Foreign{Pid: os.Getpid()}
 	calls := reflect.ValueOf(l.outside).Elem().FieldByName("calls")
 	*(*uint64)(calls.Addr().UnsafePointer()) = 1 // a call is under way, and no thread sleeps in one
 	for range 3 {

@@ -375,8 +375,10 @@ func TestDirect_Deadlock(t *testing.T) {
 		require.Contains(t, r.errs.String(), "the job is ended because of the deadlock", rank)
 	}
 	report := all[0].errs.String()
-	for _, text := range []string{"weft: deadlock: no rank can ever go on\n", "rank 0: Recv from 1, tag 5, at coordinator_test.go:",
-		"ranks 1-2: Recv from 0, tag 5, at coordinator_test.go:", "neither can go on"} {
+	// Rank 2, which no other waits for, may have had no processor until the end.
+	require.Regexp(t, "weft: deadlock: (no rank can ever|ranks 0-1 can never) go on\n", report)
+	require.Regexp(t, "ranks? 1(-2)?: Recv from 0, tag 5, at coordinator_test.go:", report)
+	for _, text := range []string{"rank 0: Recv from 1, tag 5, at coordinator_test.go:", "neither can go on"} {
 		require.Contains(t, report, text)
 	}
 	require.NotContains(t, all[1].errs.String(), "neither can go on")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,8 @@ import (
 )
 
 // Every message between hosts has both ends in the trace, and none comes before it was sent, though the hosts'
-// clocks differ by a quarter of an hour from one to the next.
+// clocks differ by a quarter of an hour from one to the next. On a busy machine they are compared less well: a
+// few messages may have no arrow, and weft says so.
 func TestHosts_Trace(t *testing.T) {
 	c := newCluster(t, 4, "unshare", "-T", "--fork", "--kill-child", "--monotonic", "{host}000")
 	name := filepath.Join(c.dir, "job.pftrace")
@@ -24,7 +26,11 @@ func TestHosts_Trace(t *testing.T) {
 	defer f.Close()
 	trace := perfettotest.Check(t, f)
 	require.Len(t, trace.Sequences, 8)
-	require.Equal(t, trace.Arrows, trace.Count(perfetto.Instant, "send"))
-	require.Equal(t, trace.Arrows, trace.Count(perfetto.Instant, "receive"))
-	require.GreaterOrEqual(t, trace.Arrows, 8)
+	sent := trace.Count(perfetto.Instant, "send")
+	require.GreaterOrEqual(t, sent, 8)
+	require.Equal(t, sent, trace.Count(perfetto.Instant, "receive"))
+	if without := sent - trace.Arrows; without != 0 {
+		require.Less(t, without, sent/4)
+		require.Contains(t, j.err.String(), fmt.Sprintf("%d ends of messages without an arrow", 2*without))
+	}
 }

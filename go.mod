@@ -2,6 +2,10 @@ module github.com/weft-mpi/weft
 
 go 1.26.0
 
+// The command is compiled with a profile, and so is all that it imports: in ./... everything would be compiled
+// twice. It has no tests itself.
+ignore ./cmd/weft
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1

@@ -3,6 +3,6 @@
 // Called by the name mpirun or mpiexec, it behaves as "weft run".
 package main
 
-import "github.com/weft-mpi/weft/cmd/weft/internal/cli"
+import "github.com/weft-mpi/weft/cmd/internal/cli"
 
 func main() { cli.Main() }

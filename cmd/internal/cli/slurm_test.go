@@ -63,7 +63,7 @@ func newSlurm(t *testing.T, n int) *slurm {
 	}
 	require.NoError(t, os.WriteFile(s.dir+"/slurm.conf", []byte(conf), 0o644))
 	t.Setenv("SLURM_CONF", s.dir+"/slurm.conf")
-	build := exec.Command("go", "build", "-o", s.dir+"/", "../..", "../../../../examples/ring")
+	build := exec.Command("go", "build", "-o", s.dir+"/", "../../weft", "../../../examples/ring")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	s.daemon("munged", "--foreground", "--force", "--key-file="+s.dir+"/key", "--socket="+s.dir+"/munge.sock",

@@ -105,14 +105,14 @@ func newTutorial(t *testing.T) *tutorial {
 	u := &tutorial{t: t, dir: t.TempDir()}
 	root, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	sums, err := os.ReadFile("../../../../go.sum")
+	sums, err := os.ReadFile("../../../go.sum")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(u.dir, "go.sum"), sums, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(u.dir, "go.mod"), fmt.Appendf(nil, "module example.org/rod\n\n"+
 		"go 1.26\n\nrequire github.com/weft-mpi/weft v0.0.0\n\nreplace github.com/weft-mpi/weft => %s\n", root),
 		0o600))
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", bin, "../..").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin, "../../weft").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	u.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "GOFLAGS=-mod=mod"}
 	return u
@@ -168,7 +168,7 @@ func published(t *testing.T) []string {
 // TestHosts_Tutorial does step 7 of docs/tutorial.md.
 func TestHosts_Tutorial(t *testing.T) {
 	c := newCluster(t, 2)
-	page, err := os.ReadFile("../../../../docs/tutorial.md")
+	page, err := os.ReadFile("../../../docs/tutorial.md")
 	require.NoError(t, err)
 	u := newTutorial(t)
 	u.hosts = true

@@ -26,7 +26,7 @@ func readPage(t *testing.T, name string) string {
 }
 
 func text(t *testing.T, name string) string {
-	page, err := os.ReadFile("../../../../" + name)
+	page, err := os.ReadFile("../../../" + name)
 	require.NoError(t, err)
 	return string(page)
 }
@@ -105,7 +105,7 @@ var row = regexp.MustCompile("(?m)^\\| \\[(\\w+)\\]\\(\\w+\\) \\| .* \\| (\\d+) 
 // examples/README.md has all examples, with their numbers of lines.
 func TestExamples_Lines(t *testing.T) {
 	var want, got []string
-	folders, err := filepath.Glob("../../../../examples/*/main.go")
+	folders, err := filepath.Glob("../../../examples/*/main.go")
 	require.NoError(t, err)
 	for _, main := range folders {
 		files, err := filepath.Glob(filepath.Join(filepath.Dir(main), "*.go"))
@@ -170,7 +170,7 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"weft-shm", "others-shm", "weft-tcp", "others-tcp"} {
-		args = append(args, "../../../../docs/pictures/latency/"+name+".txt")
+		args = append(args, "../../../docs/pictures/latency/"+name+".txt")
 	}
 	file := filepath.Join(t.TempDir(), "latency.svg")
 	require.Contains(t, page, "weft bench compare weft-shm.txt others-shm.txt weft-tcp.txt others-tcp.txt --plot")
@@ -186,15 +186,15 @@ func TestPicture(t *testing.T) {
 // Every command line of weft on a page has options that there are, and every test and benchmark that a command
 // names is there.
 func TestCommandLines(t *testing.T) {
-	pages, err := filepath.Glob("../../../../docs/guide/*.md")
+	pages, err := filepath.Glob("../../../docs/guide/*.md")
 	require.NoError(t, err)
-	pages = append(pages, "../../../../docs/reference/benchmarks.md", "../../../../README.md", "../../../../docs/tutorial.md", "../../../../examples/README.md",
-		"../../../../CONTRIBUTING.md", "../../../../deploy/kubernetes/README.md")
+	pages = append(pages, "../../../docs/reference/benchmarks.md", "../../../README.md", "../../../docs/tutorial.md", "../../../examples/README.md",
+		"../../../CONTRIBUTING.md", "../../../deploy/kubernetes/README.md")
 	command := regexp.MustCompile("(?:^|[`$( =])weft (run|bench|top|show|info|man|version|completion)((?: [^`|&;)…]+)?)")
 	goTest := regexp.MustCompile(`go test[^|]*? -(?:run|bench) ['"^]*(\w+)`)
 	parsed, tests := 0, testNames(t)
 	for _, name := range pages {
-		page := strings.TrimPrefix(name, "../../../../")
+		page := strings.TrimPrefix(name, "../../../")
 		for i, line := range strings.Split(text(t, page), "\n") {
 			line, _, _ = strings.Cut(line, "   #") // a comment after a command
 			for _, m := range command.FindAllStringSubmatch(line, -1) {
@@ -223,7 +223,7 @@ func TestLinks(t *testing.T) {
 			if m[1] != "" {
 				to = filepath.Join(filepath.Dir(name), m[1])
 			}
-			_, err := os.Stat("../../../../" + to)
+			_, err := os.Stat("../../../" + to)
 			require.NoError(t, err, "%s: %s", name, m[0])
 			if m[2] != "" {
 				require.Contains(t, anchors(text(t, to)), m[2], "%s: %s", name, m[0])

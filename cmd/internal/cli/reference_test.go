@@ -19,12 +19,12 @@ import (
 var update = flag.Bool("update", false, "write docs/reference/commands.md and settings.md anew")
 
 // docs/reference/commands.md and settings.md say what the commands and the table of settings say:
-// go test ./cmd/weft/... -run TestReference -update writes them.
+// go test ./cmd/... -run TestReference -update writes them.
 func TestReference(t *testing.T) {
 	for name, write := range map[string]func(io.Writer){"commands": writeCommands, "settings": writeSettings} {
 		var page strings.Builder
 		write(&page)
-		file := "../../../../docs/reference/" + name + ".md"
+		file := "../../../docs/reference/" + name + ".md"
 		if *update {
 			require.NoError(t, os.WriteFile(file, []byte(page.String()), 0o666))
 		}

@@ -13,7 +13,7 @@ import (
 
 // A job of one rank on each of 16 hosts over ssh, from its start to its end, beside other launchers. They take
 // turns, and the fastest of the rounds counts. Nothing else should run on the machine:
-// WEFT_TEST_NAMESPACES=1 go test -run '^$' -bench HostsStart -benchtime 5x ./cmd/weft/...
+// WEFT_TEST_NAMESPACES=1 go test -run '^$' -bench HostsStart -benchtime 5x ./cmd/...
 func BenchmarkHostsStart(b *testing.B) {
 	const hosts = 16
 	c := newCluster(b, hosts)

@@ -152,7 +152,7 @@ func TestHosts_Restarts(t *testing.T) {
 	}
 	c := newCluster(t, 4)
 	c.limit = 10 * time.Minute
-	c.must("go", "build", "-o", c.dir+"/", "../../../../examples/heat")
+	c.must("go", "build", "-o", c.dir+"/", "../../../examples/heat")
 	args := []string{c.dir + "/heat", "-width", "293", "-height", "211", "-steps", "12000", "-check=false"}
 	j := c.start(2, append(args, "-output", c.dir+"/undisturbed.png")...)
 	began := time.Now()

@@ -26,7 +26,7 @@ type rankProgram struct {
 // benchmarks. The command weft is in the folder.
 func rankPrograms(t *testing.T, dir string) []rankProgram {
 	for _, build := range [][]string{
-		{"build", "-o", dir + "/heat", "../../../../examples/heat"}, {"test", "-c", "-o", dir + "/messages", "../../../../mpi"},
+		{"build", "-o", dir + "/heat", "../../../examples/heat"}, {"test", "-c", "-o", dir + "/messages", "../../../mpi"},
 	} {
 		out, err := exec.Command("go", build...).CombinedOutput()
 		require.NoError(t, err, "%s", out)

@@ -34,7 +34,7 @@ func newCluster(t testing.TB, n int, within ...string) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), head: fmt.Sprintf("weft%d-head", os.Getpid()),
 		limit: 5 * time.Minute}
 	require.NoError(t, os.Chmod(c.dir, 0o755))
-	c.must("go", "build", "-o", c.dir+"/", "../..", "../../../../examples/ring")
+	c.must("go", "build", "-o", c.dir+"/", "../../weft", "../../../examples/ring")
 	c.must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", c.dir+"/key")
 	c.must("cp", c.dir+"/key.pub", c.dir+"/authorized_keys")
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))

@@ -16,7 +16,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/weft-mpi/weft/cmd/weft/internal/top"
+	"github.com/weft-mpi/weft/cmd/internal/top"
 	"github.com/weft-mpi/weft/internal/live"
 	"github.com/weft-mpi/weft/internal/printable"
 	"github.com/weft-mpi/weft/internal/sys"

@@ -81,7 +81,7 @@ func TestHosts_SurviveInCalls(t *testing.T) {
 	c := newCluster(t, 4)
 	c.limit = time.Minute * time.Duration(2+jobs)
 	program := c.dir + "/calls"
-	c.must("go", "test", "-c", "-o", program, "../../../../mpi")
+	c.must("go", "test", "-c", "-o", program, "../../../mpi")
 	calls := strings.Fields(c.must(append(append([]string{"env"}, launchertest.Environ("struck calls")...), program)...))
 	require.Greater(t, len(calls), 50)
 	for n := from; n < from+jobs; n++ {

@@ -13,7 +13,7 @@ import (
 // weft bench takes part in the job that a launcher has started it in, and starts one of its own elsewhere. The
 // environments are those of wireup's TestDetection, which says what each process is.
 func TestBench_KnowsWhetherALauncherHasStartedIt(t *testing.T) {
-	files, err := filepath.Glob("../../../../mpi/internal/wireup/testdata/environments/*.txtar")
+	files, err := filepath.Glob("../../../mpi/internal/wireup/testdata/environments/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

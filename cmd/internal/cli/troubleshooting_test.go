@@ -19,7 +19,7 @@ import (
 // The messages on docs/guide/troubleshooting.md are messages of the code, and every error that package mpi exports
 // is there.
 func TestTroubleshooting(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/guide/troubleshooting.md")
+	page, err := os.ReadFile("../../../docs/guide/troubleshooting.md")
 	require.NoError(t, err)
 	code := strings.Join(messages(t), "\n")
 	span := regexp.MustCompile("`([^`]+)`")
@@ -42,7 +42,7 @@ func TestTroubleshooting(t *testing.T) {
 		}
 	}
 	require.Greater(t, checked, 70)
-	exported, err := os.ReadFile("../../../../mpi/errors.go")
+	exported, err := os.ReadFile("../../../mpi/errors.go")
 	require.NoError(t, err)
 	names := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllStringSubmatch(string(exported), -1)
 	require.Greater(t, len(names), 20)
@@ -55,7 +55,7 @@ func TestTroubleshooting(t *testing.T) {
 func messages(t *testing.T) (texts []string) {
 	verb := regexp.MustCompile(`%(\[\d+\])?[-+#.\d]*[a-zA-Z]`)
 	for _, dir := range []string{"cmd", "internal", "launcher", "mpi", "transport"} {
-		err := filepath.WalkDir("../../../../"+dir, func(name string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir("../../../"+dir, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
 			}

@@ -52,24 +52,18 @@ func exists(file string) bool {
 	return err == nil
 }
 
-var checkpointFile = regexp.MustCompile(`^step-(\d+)-([0-9a-f]+)-(\d+)\.of\.8\.(state|copy)$`)
+var checkpointFile = regexp.MustCompile(`^step-(\d+)-[0-9a-f]+-\d+\.of\.8\.(state|copy)$`)
 
-// saved is the latest step of which each rank's state is on two of the hosts.
+// saved is the latest step of which a state is on a host: the one saved before it is whole. A busy machine may
+// never see a step whose states are all there, as the next one replaces it.
 func (h *heatJob) saved() int {
-	files := map[string]map[string]bool{} // by step and random number: rank and end
 	latest := -1
 	for host := range h.hosts {
 		list, _ := os.ReadDir(h.diskOf(host))
 		for _, e := range list {
 			if m := checkpointFile.FindStringSubmatch(e.Name()); m != nil {
-				set := m[1] + "-" + m[2]
-				if files[set] == nil {
-					files[set] = map[string]bool{}
-				}
-				if files[set][m[3]+m[4]] = true; len(files[set]) == 16 {
-					step, _ := strconv.Atoi(m[1])
-					latest = max(latest, step)
-				}
+				step, _ := strconv.Atoi(m[1])
+				latest = max(latest, step)
 			}
 		}
 	}

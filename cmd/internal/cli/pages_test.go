@@ -33,7 +33,7 @@ func text(t *testing.T, name string) string {
 
 // The commands of other guides, with what they print.
 func TestPage_Guides(t *testing.T) {
-	root, err := filepath.Abs("../../../..")
+	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	for name, blocks := range map[string]int{"failures": 1, "without-a-launcher": 1} {
 		page := readPage(t, "docs/guide/"+name+".md")
@@ -131,7 +131,7 @@ func TestPage_Examples(t *testing.T) {
 	for _, r := range row.FindAllStringSubmatch(readPage(t, "examples/README.md"), -1) {
 		dir := t.TempDir()
 		cmd := exec.Command("sh", "-c", strings.Replace(r[3], "weft run ", "weft run --wdir "+dir+" ", 1))
-		cmd.Dir = "../../../.."
+		cmd.Dir = "../../.."
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", r[3], out)
 		line := ".*" + strings.ReplaceAll(regexp.QuoteMeta(r[4]), "…", ".*")
@@ -212,7 +212,7 @@ func TestCommandLines(t *testing.T) {
 
 // Every link from one page to another leads to a file, and to a heading where it names one.
 func TestLinks(t *testing.T) {
-	out, err := exec.Command("git", "-C", "../../../..", "ls-files", "*.md").Output()
+	out, err := exec.Command("git", "-C", "../../..", "ls-files", "*.md").Output()
 	if err != nil {
 		t.Skip("not in a clone")
 	}
@@ -243,7 +243,7 @@ func anchors(page string) (names []string) {
 
 // testNames are the names of all tests and benchmarks.
 func testNames(t *testing.T) string {
-	out, err := exec.Command("grep", "-rhoE", `^func (Test|Benchmark|Fuzz)\w+`, "--include=*_test.go", "../../../..").Output()
+	out, err := exec.Command("grep", "-rhoE", `^func (Test|Benchmark|Fuzz)\w+`, "--include=*_test.go", "../../..").Output()
 	require.NoError(t, err)
 	return string(out)
 }

@@ -103,7 +103,7 @@ func comparableLines(text string) []string {
 // newTutorial makes a module that uses this copy of weft, where the page installs a version.
 func newTutorial(t *testing.T) *tutorial {
 	u := &tutorial{t: t, dir: t.TempDir()}
-	root, err := filepath.Abs("../../../..")
+	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	sums, err := os.ReadFile("../../../go.sum")
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func published(t *testing.T) []string {
 	}
 	version := module.Version{Path: modulePath, Version: "v0.1.0"}
 	var archive bytes.Buffer
-	require.NoError(t, zip.CreateFromDir(&archive, version, "../../../.."))
+	require.NoError(t, zip.CreateFromDir(&archive, version, "../../.."))
 	write(version.Version+".zip", archive.Bytes())
 	write(version.Version+".mod", []byte(text(t, "go.mod")))
 	write(version.Version+".info", []byte(`{"Version": "v0.1.0", "Time": "2026-01-01T00:00:00Z"}`))

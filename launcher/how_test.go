@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,5 +23,9 @@ func TestHow_EveryOneIsExported(t *testing.T) {
 	for _, way := range ways {
 		is := `\t` + way[1] + ` += supervisor\.` + way[1]
 		require.Regexp(t, is+` +//|//.*\n`+is+`\n`, string(exported))
+	}
+	for field := range reflect.TypeFor[Failure]().Fields() { // go doc does not show the fields of an alias
+		kind := strings.TrimPrefix(field.Type.String(), "supervisor.")
+		require.Regexp(t, `//\t`+field.Name+` +`+kind+`\n|//\t`+field.Name+` +`+kind+` +//`, string(exported))
 	}
 }

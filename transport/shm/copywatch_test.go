@@ -68,7 +68,7 @@ func TestProcess_PeerWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 // A copy whose thread waits for nothing but a processor is not held up, however long it takes.
 func TestWatchCopy_ThreadThatWaitsForAProcessor(t *testing.T) {
 	a, _ := couple(t, Options{})
-	// Not one of the device's own, at which its watcher looks.
+	// The device's watcher checks only the device's own connections.
 	l := &connection{qp: a.qp}
 	l.outside = &sys.Foreign{Pid: os.Getpid()}
 	calls := reflect.ValueOf(l.outside).Elem().FieldByName("calls")

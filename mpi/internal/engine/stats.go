@@ -31,40 +31,25 @@ type Stats struct {
 	Endpoints []EndpointStats // in the counters of a rank
 }
 
-// EndpointStats holds counters of one endpoint of a rank.
+// EndpointStats holds counters of one endpoint of a rank. Package mpi has a type of the same fields, and
+// describes them.
 type EndpointStats struct {
-	Number      int    // of the endpoint
-	Connections int    // open channels to peers
-	EagerSent   uint64 // messages copied into a peer's receive ring
-	Announced   uint64 // messages announced in whole or in part, and moved by rendezvous
-	Unexpected  uint64 // messages that arrived before their receive
-	Passes      uint64 // progress passes
-	Events      uint64 // events of its completion handler
-	Sleeps      uint64 // waits in which the goroutine went to sleep
-	HandlerCore int    // core of its completion handler; -1 if it has none
-	HandlerBulk bool   // the handler yields to others on its core
-
-	// one for each core on which its completion handler has run, and each class that it has had there, by the
-	// order in which that began
-	Handlers []HandlerStats
-
-	// completions, and rings that something has come to, that passes have found
-	Completions   uint64
-	HandlerWakes  uint64        // times that the endpoint's completion handler was woken
-	HandlerPasses uint64        // passes of the handler over the endpoint's queue pairs
-	LockWaits     uint64        // times that a goroutine has waited for the endpoint's lock
-	LockHandOvers uint64        // number of these that ended with a hand-over, after a long wait
-	LockWaited    time.Duration // the time that goroutines have waited for it, in total
+	Number, Connections                                      int
+	EagerSent, Announced, Unexpected, Passes, Events, Sleeps uint64
+	HandlerCore                                              int
+	HandlerBulk                                              bool
+	Handlers                                                 []HandlerStats
+	Completions, HandlerWakes, HandlerPasses                 uint64
+	LockWaits, LockHandOvers                                 uint64
+	LockWaited                                               time.Duration
 }
 
-// HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class.
+// HandlerStats holds counters of what an endpoint's completion handler has done on one core, in one class:
+// likewise.
 type HandlerStats struct {
-	Core        int
-	Bulk        bool
-	Events      uint64 // events of the handler
-	Wakes       uint64 // times that it was woken
-	Passes      uint64 // over the endpoint's queue pairs
-	Completions uint64 // found after an event, and rings with arrivals
+	Core                               int
+	Bulk                               bool
+	Events, Wakes, Passes, Completions uint64
 }
 
 // ChannelStats are the counters of the channel to one peer (E13). A channel grows in phases: from phase 1 on

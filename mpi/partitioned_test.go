@@ -165,7 +165,7 @@ var receiveFirst = body("partitioned receive first", func(_ context.Context, wor
 	for i := range buf {
 		buf[i] = int64(i)
 	}
-	return firstError(p.PreadyRange(5, 10), p.PreadyRange(0, 5), p.PreadyRange(0, 0), <-waited,
+	return firstError(p.PreadyRange(0, 0), p.PreadyRange(5, 10), p.PreadyRange(0, 5), <-waited,
 		mpi.Send[byte](world, nil, 1, 1), p.Free())
 })
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,9 +74,14 @@ func newGridEngine(t *testing.T, n int) *gridEngine {
 	for i := range g.hosts {
 		g.must(g.on(g.names[i], fmt.Sprint("node", i+1), "sh", "-c", "sge_execd >/dev/null 2>&1 &")...)
 	}
-	require.Eventually(t, func() bool {
-		return strings.Count(g.master("qhost"), "lx-") == n
-	}, 2*time.Minute, 200*time.Millisecond, "the hosts do not come up")
+	up := func() bool { return strings.Count(g.master("qhost"), "lx-") == n }
+	if !assert.Eventually(t, up, 10*time.Minute, 200*time.Millisecond, "the hosts do not come up") {
+		for i := range g.hosts { // a daemon tries again to reach the master after a minute
+			said, _ := os.ReadFile(fmt.Sprintf("%s/spool/node%d/messages", g.dir, i+1))
+			t.Logf("node%d: %s", i+1, said)
+		}
+		t.FailNow()
+	}
 	return g
 }
 

@@ -164,3 +164,16 @@ func TestWaiting_SleepsDuringConnects(t *testing.T) {
 	e.connections.underWay.Add(-1)
 	require.True(t, p.remaining(e))
 }
+
+// A rank that is asked for what it waits for sleeps at once, and so says it: on a busy host its yields take
+// longer than it is asked.
+func TestWaiting_SleepsToDescribe(t *testing.T) {
+	e := &Engine{hub: &Hub{}}
+	e.waiting.e, e.waiting.maxYields = e, 10
+	var p spinBudget
+	require.True(t, p.remaining(e))
+	e.waiting.ask()
+	require.False(t, p.remaining(e))
+	e.describe(&State{})
+	require.True(t, p.remaining(e))
+}

@@ -127,6 +127,7 @@ func (w *waiting) ask() int {
 	defer w.e.mu.Unlock()
 	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
 		waits: map[uint64]*Wait{}}
+	w.describing.Store(true)
 	return len(w.forLocks)
 }
 
@@ -146,6 +147,7 @@ func (e *Engine) describe(st *State) {
 		st.Waits = append(st.Waits, *w)
 	}
 	e.waiting.descriptions = descriptions{question: e.waiting.descriptions.question}
+	e.waiting.describing.Store(false)
 	for m := range e.matching.Unexpected() {
 		st.Unexpected = append(st.Unexpected, Unmatched{m.Context, int(m.Source), int(m.Tag), m.Value.bytes})
 	}

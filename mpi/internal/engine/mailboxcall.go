@@ -224,7 +224,7 @@ func (mc *MailboxCalls) lookYieldingLocked(c *Collective) bool {
 		e.mu.Unlock()
 		e.waiting.yieldCore(look)
 		e.mu.Lock()
-		if look >= e.waiting.maxYields {
+		if look >= e.waiting.maxYields || e.waiting.describing.Load() {
 			return done
 		}
 		if look%passesPerYield == 0 && e.stopped == nil && !e.completionHandler.active() {

@@ -24,6 +24,7 @@ type waiting struct {
 	onConditions int             // number of these that wait for a condition
 	slept        time.Duration   // sum of the ends of sleeps, minus their beginnings, since began
 	descriptions descriptions    // of waits, while Describe runs
+	describing   atomic.Bool     // Describe runs
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
 	together     bool            // all ranks are goroutines of this process
@@ -91,6 +92,9 @@ func (p *spinBudget) remaining(e *Engine) bool {
 	if e.waiting.spinTime == 0 {
 		if e.connections.underWay.Load() > 0 {
 			return false // a connect needs this core for long, and wakes sleepers
+		}
+		if e.waiting.describing.Load() {
+			return false // it describes its wait when it sleeps; on a busy host its yields take seconds
 		}
 		e.waiting.yieldCore(p.idle)
 		return p.idle < e.waiting.maxYields && (p.idle < yieldsManyPeers || !e.waiting.manyPeers.Load())

@@ -89,8 +89,8 @@ func TestSendrecvReplaceEndsWithItsContext(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, replaceGivenUp, fabric) })
 }
 
-// A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received. The error is
-// the receive's, and names its tag.
+// A SendrecvReplace whose context ends leaves its buffer alone, and its message is not received. The error names
+// the tag of the receive, or that of the send if the receive has not begun.
 var replaceGivenUp = body("SendrecvReplace is given up", func(_ context.Context, world *mpi.Comm) error {
 	if world.Rank() == 1 {
 		_, err := mpi.Probe(world, 0, 1) // so the send is under way
@@ -116,7 +116,8 @@ var replaceGivenUp = body("SendrecvReplace is given up", func(_ context.Context,
 	if !errors.As(err, &named) {
 		return fmt.Errorf("given up: %w", err)
 	}
-	return firstError(told, wantError("given up", err, cause), want("the tag", named.Tag, 2),
+	return firstError(told, wantError("given up", err, cause),
+		want("a tag of the call", named.Tag == 1 || named.Tag == 2, true),
 		want("the buffer", buf[7], 7), mpi.Barrier(world))
 })
 

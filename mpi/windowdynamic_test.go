@@ -476,7 +476,7 @@ var detachKilled = body("detach from a killed rank", func(_ context.Context, wor
 		return err
 	}
 	if world.Rank() == 1 {
-		if err := firstError(win.Put(make([]int64, 100), 0, at[0]), mpi.Send(world, at, 0, 0)); err != nil {
+		if err := firstError(win.Put(make([]int64, 100), 0, at[0]), mpi.Ssend(world, at, 0, 0)); err != nil {
 			return err
 		}
 		fmt.Println("has put")

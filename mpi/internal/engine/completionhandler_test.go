@@ -57,6 +57,28 @@ func TestHandler_C1_AReceiveCompletesWithoutACall(t *testing.T) {
 	}
 }
 
+// A rank whose handler has no processor takes what has come before it says what it waits for: a message that
+// nobody has seen would pass for none.
+func TestHandler_DescribeSeesWhatHasCome(t *testing.T) {
+	w := withHandlers(t, "tcp", 1, 2, Config{})
+	connected(t, w)
+	f := w[1].fabrics[0]
+	require.NoError(t, f.Device.ModifyCQ(f.cq, 0)) // the handler hears of nothing
+	h, err := w[1].Recvs.Irecv(0, make([]byte, 1), 0, 5, 1)
+	require.NoError(t, err)
+	require.NoError(t, w[0].Sends.Send(0, make([]byte, 1), 1, 5))
+	require.False(t, w[1].isDone(h), "somebody else has made a pass: the test shows nothing")
+	require.Eventually(t, func() bool {
+		w[1].hub.Describe()
+		return w[1].isDone(h)
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, f.Device.ModifyCQ(f.cq, f.handler))
+	require.NoError(t, w[1].completionHandler.stop())
+	_, done, err := w[1].Requests.Test(h)
+	require.NoError(t, err)
+	require.True(t, done)
+}
+
 // The handler is the one driver: the queue cannot be waited on while it has it, and goes back to the callers
 // at the end.
 func TestHandler_C1_OneDriver(t *testing.T) {

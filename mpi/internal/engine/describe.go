@@ -128,6 +128,9 @@ func (w *waiting) ask() int {
 	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
 		waits: map[uint64]*Wait{}}
 	w.describing.Store(true)
+	if w.e.completionHandler.active() && w.e.stopped == nil {
+		w.e.completionHandler.runLocked() // on a busy host, what ends a wait may have come unseen
+	}
 	return len(w.forLocks)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-mpi/weft/rendezvous"
 	"github.com/weft-mpi/weft/transport"
 	"github.com/weft-mpi/weft/transport/shm"
+	"github.com/weft-mpi/weft/transport/tcp"
 )
 
 // withHandlers makes engines with completion handlers, on the fabric of that name.
@@ -60,7 +61,15 @@ func TestHandler_C1_AReceiveCompletesWithoutACall(t *testing.T) {
 // A rank whose handler has no processor takes what has come before it says what it waits for: a message that
 // nobody has seen would pass for none.
 func TestHandler_DescribeSeesWhatHasCome(t *testing.T) {
-	w := withHandlers(t, "tcp", 1, 2, Config{})
+	devices := make([]transport.Device, 2)
+	for i := range devices {
+		var err error
+		devices[i], err = tcp.New(tcp.Options{Host: "127.0.0.1", PeerTimeout: time.Hour}) // no tick comes
+		require.NoError(t, err)
+	}
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	w := worldOf(t, devices, Config{HandlerCores: cores})
 	connected(t, w)
 	f := w[1].fabrics[0]
 	require.NoError(t, f.Device.ModifyCQ(f.cq, 0)) // the handler hears of nothing

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/channel"
-
 	"github.com/weft-mpi/weft/mpi"
 )
 
@@ -23,6 +23,35 @@ var announcing = worldBody("announcing", func(world *mpi.Comm) error {
 	own, fatal := newSession(find("enlarge"), o, world, os.Stdout, tick(world)).outcome()
 	return errors.Join(own, fatal)
 }, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=20ms", "WEFT_EAGER_MAX=256")
+
+// interrupted: the host stops rank 0 at the end of its first change, for so long that the channel shrinks.
+var interrupted = worldBody("interrupted", func(world *mpi.Comm) error {
+	o := options(func(o *Options) { o.Iterations = 1 })
+	with, reads := tick(world), 0
+	now := with.now
+	with.now = func() float64 {
+		if reads++; world.Rank() == 0 && reads == 2*changeRounds {
+			for world.Stats().Channels[0].Phase > 0 {
+				if _, _, err := mpi.Iprobe(world, 1, 999); err != nil {
+					panic(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			println("interrupted")
+		}
+		return now()
+	}
+	own, fatal := newSession(find("enlarge"), o, world, os.Stdout, with).outcome()
+	return errors.Join(own, fatal)
+}, "WEFT_PHASES=640,16384", "WEFT_SHRINK_AFTER=20ms")
+
+// A change is measured again if the channel has shrunk before its end.
+func TestEnlarge_Interrupted(t *testing.T) {
+	r := launch(t, group{2, interrupted})
+	require.NoError(t, r.Failure, r.Err)
+	require.Contains(t, r.Err, "interrupted")
+	require.Contains(t, r.Out, "\n640          16384")
+}
 
 // A clock that moves by a millisecond tells no change from a message. That the channel is in the new phase is
 // checked.

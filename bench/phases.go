@@ -143,17 +143,21 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 			break
 		}
 		if time.Now().After(deadline) {
-			return 0, 0, fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase "+
-				"%d, which has slots of %d bytes, for as "+
-				"long as it takes to measure it; try a longer %s than %v", c.Name, peers, stray, phase+1,
-				c.slots[phase],
-				setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
+			return 0, 0, c.doesNotStay(stray, phase)
 		}
 	}
 	if phase == 0 {
 		c.small = registered / peers
 	}
 	return registered, resident, nil
+}
+
+// doesNotStay is the error of a channel to a peer that shrinks before it is measured.
+func (c *census) doesNotStay(peer, phase int) error {
+	return fmt.Errorf("%s: the channel to rank %d does not stay in phase %d, which has slots of %d bytes, "+
+		"for as long as it takes to measure it; try a longer %s than %v",
+		c.Name, peer, phase+1, c.slots[phase],
+		setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
 }
 
 // fill brings the connections into a phase and exchanges messages that need its slots, which write all lines

@@ -62,7 +62,6 @@ type State struct {
 
 // descriptions are collected at an endpoint while Describe runs.
 type descriptions struct {
-	asked    bool
 	question uint64           // number of the call of Describe
 	waits    map[uint64]*Wait // by goroutine
 }
@@ -125,8 +124,7 @@ func (h *Hub) Describe() State {
 func (w *waiting) ask() int {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.descriptions = descriptions{asked: true, question: w.descriptions.question + 1,
-		waits: map[uint64]*Wait{}}
+	w.descriptions = descriptions{question: w.descriptions.question + 1, waits: map[uint64]*Wait{}}
 	w.describing.Store(true)
 	if w.e.completionHandler.active() && w.e.stopped == nil {
 		w.e.completionHandler.runLocked() // on a busy host, what ends a wait may have come unseen

@@ -193,7 +193,7 @@ func (w *waiting) beginSleep() (began time.Duration, d *Wait) {
 	began = time.Since(w.began)
 	w.slept -= began
 	w.e.recorder.Stamp()
-	if w.descriptions.asked {
+	if w.describing.Load() {
 		d = &Wait{Goroutine: program.GoroutineID(), Callers: make([]uintptr, maxCallers)}
 		d.Callers = d.Callers[:runtime.Callers(3, d.Callers)]
 	}
@@ -207,7 +207,7 @@ func (w *waiting) describeAs(d *Wait) {
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	if w.descriptions.asked {
+	if w.describing.Load() {
 		w.descriptions.waits[d.Goroutine] = d
 	}
 }

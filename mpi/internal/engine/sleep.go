@@ -24,7 +24,7 @@ type waiting struct {
 	onConditions int             // number of these that wait for a condition
 	slept        time.Duration   // sum of the ends of sleeps, minus their beginnings, since began
 	descriptions descriptions    // of waits, while Describe runs
-	describing   atomic.Bool     // Describe runs
+	describing   atomic.Bool     // Describe runs; changed under the lock
 	forLocks     map[uint64]bool // goroutines that wait for the lock of a window
 	spinTime     time.Duration   // how long a waiting rank polls before it sleeps
 	together     bool            // all ranks are goroutines of this process
@@ -333,7 +333,7 @@ func (w *waiting) sleep(n int, at func(i int) Request, cond func() bool, probed 
 		}
 		w.e.hook.sleeps(r, probed)
 	}
-	if w.descriptions.asked {
+	if w.describing.Load() {
 		if probed != nil && probed.began == 0 {
 			probed.began = began
 		}

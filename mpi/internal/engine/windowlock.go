@@ -161,7 +161,7 @@ func (l *lockWait) describe(t *Target) {
 		w.forLocks[l.goroutine] = true
 	}
 	d := &w.descriptions
-	if d.asked && l.question == d.question && d.waits[l.goroutine] == nil {
+	if w.describing.Load() && l.question == d.question && d.waits[l.goroutine] == nil {
 		callers := make([]uintptr, maxCallers)
 		d.waits[l.goroutine] = &Wait{Goroutine: l.goroutine, Since: time.Since(l.began),
 			Callers:    callers[:runtime.Callers(2, callers)],

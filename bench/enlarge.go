@@ -54,20 +54,12 @@ func (c *census) announcing() (bool, error) {
 // changeRounds is the number of rounds that are measured after a change.
 const changeRounds = 4 * channel.RingSlots
 
-// change measures a change from one phase to another, or only messages of that size if all are announced. If
-// the channel has gone back to its small buffers meanwhile, as on a busy host, it measures again.
+// change measures a change from one phase to another, or only messages of that size if all are announced.
 func (c *census) change(from, to int, announced bool) error {
 	times := make([][]float64, changeRounds)
 	repeats, _ := c.iterations(c.messageSize(to))
 	for range repeats {
-		deadline := time.Now().Add(c.resizeTimeout)
-		rounds, stays, err := c.changeOnce(from, to, announced, deadline)
-		for err == nil && !stays && time.Now().Before(deadline) {
-			rounds, stays, err = c.changeOnce(from, to, announced, deadline)
-		}
-		if err == nil && !stays {
-			err = c.doesNotStay(1, to)
-		}
+		rounds, err := c.changeOnce(from, to, announced)
 		if err != nil {
 			return err
 		}
@@ -87,29 +79,35 @@ func (c *census) change(from, to int, announced bool) error {
 	return c.out.err
 }
 
-// changeOnce measures the rounds of one change, and reports whether the channel stays in the larger phase.
-func (c *census) changeOnce(from, to int, announced bool, deadline time.Time) (
-	rounds []float64, stays bool, err error) {
-	if !announced {
-		for _, phase := range slices.Compact([]int{0, from}) {
-			if err := c.fill(1, phase, deadline); err != nil {
-				return nil, false, err
+// changeOnce measures the rounds of one change. If the channel has shrunk meanwhile, it starts over.
+func (c *census) changeOnce(from, to int, announced bool) ([]float64, error) {
+	n, rounds, deadline := c.messageSize(to), make([]float64, changeRounds), time.Now().Add(c.resizeTimeout)
+	for {
+		if !announced {
+			for _, phase := range slices.Compact([]int{0, from}) {
+				if err := c.fill(1, phase, deadline); err != nil {
+					return nil, err
+				}
 			}
 		}
-	}
-	n := c.messageSize(to)
-	for range changeRounds {
-		began := c.now()
-		if err := c.exchange(1, n); err != nil {
-			return nil, false, err
+		for i := range rounds {
+			began := c.now()
+			if err := c.exchange(1, n); err != nil {
+				return nil, err
+			}
+			rounds[i] = (c.now() - began) * 1e6
 		}
-		rounds = append(rounds, (c.now()-began)*1e6)
+		shrunk := false
+		for ch := range c.channels(1, 1) {
+			shrunk = shrunk || !announced && ch.Phase != to
+		}
+		if !shrunk {
+			return rounds, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, c.doesNotStay(1, 1, to)
+		}
 	}
-	stays = true
-	for ch := range c.channels(1, 1) {
-		stays = stays && (announced || ch.Phase == to)
-	}
-	return rounds, stays, nil
 }
 
 // firstTouch returns the time to write n bytes of fresh memory, as for a ring at both ends.

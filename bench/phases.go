@@ -143,7 +143,7 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 			break
 		}
 		if time.Now().After(deadline) {
-			return 0, 0, c.doesNotStay(stray, phase)
+			return 0, 0, c.doesNotStay(peers, stray, phase)
 		}
 	}
 	if phase == 0 {
@@ -152,12 +152,11 @@ func (c *census) measured(peers, phase int) (registered, resident int, err error
 	return registered, resident, nil
 }
 
-// doesNotStay is the error of a channel to a peer that shrinks before it is measured.
-func (c *census) doesNotStay(peer, phase int) error {
-	return fmt.Errorf("%s: the channel to rank %d does not stay in phase %d, which has slots of %d bytes, "+
-		"for as long as it takes to measure it; try a longer %s than %v",
-		c.Name, peer, phase+1, c.slots[phase],
-		setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
+// doesNotStay is the error of the channel to one of the peers that shrinks before it is measured.
+func (c *census) doesNotStay(peers, peer, phase int) error {
+	return fmt.Errorf("%s: with %d peers, the channel to rank %d does not stay in phase %d, which has slots "+
+		"of %d bytes, for as long as it takes to measure it; try a longer %s than %v", c.Name, peers, peer,
+		phase+1, c.slots[phase], setting.ShrinkAfter.Name, c.settings.Of(setting.ShrinkAfter))
 }
 
 // fill brings the connections into a phase and exchanges messages that need its slots, which write all lines

@@ -166,6 +166,17 @@ func allAsleep(n int) bool {
 	return bytes.Count(b, []byte("engine.(*waiting).sleep(")) == n
 }
 
+// asleepIn reports whether a goroutine of this process waits in the engine in a call of package mpi.
+func asleepIn(call string) bool {
+	b := make([]byte, 1<<20)
+	for trace := range strings.SplitSeq(string(b[:runtime.Stack(b, true)]), "\n\n") {
+		if strings.Contains(trace, "mpi."+call) && strings.Contains(trace, "engine.(*waiting).sleep(") {
+			return true
+		}
+	}
+	return false
+}
+
 // nothingLeft wants no socket, no poller, no goroutine and no registered memory of the fabric to be left in
 // the process.
 func nothingLeft() error {

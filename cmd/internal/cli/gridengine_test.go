@@ -76,7 +76,7 @@ func newGridEngine(t *testing.T, n int) *gridEngine {
 	}
 	up := func() bool { return strings.Count(g.master("qhost"), "lx-") == n }
 	if !assert.Eventually(t, up, 10*time.Minute, 200*time.Millisecond, "the hosts do not come up") {
-		for i := range g.hosts { // a daemon tries again to reach the master after a minute
+		for i := range g.hosts {
 			said, _ := os.ReadFile(fmt.Sprintf("%s/spool/node%d/messages", g.dir, i+1))
 			t.Logf("node%d: %s", i+1, said)
 		}

@@ -265,6 +265,31 @@ func withMailboxes(t *testing.T, body func(e *Engine, m *Mailboxes) error) {
 	})
 }
 
+// A rank that yields in a collective says what it waits for when it is asked, although it would yield for ever.
+func TestMailboxes_SleepToDescribe(t *testing.T) {
+	yields := make(chan *Engine, 1)
+	withMailboxes(t, func(e *Engine, m *Mailboxes) error {
+		if e.rank == 0 {
+			e.mu.Lock()
+			e.waiting.maxYields = math.MaxInt
+			e.mu.Unlock()
+			yields <- e
+			return checkedCall(e, m, coll.OpBarrier, 0, 0, 1, false)
+		}
+		other, late := <-yields, time.Now().Add(time.Minute)
+		for len(other.hub.Describe().Waits) == 0 {
+			if time.Now().After(late) {
+				other.mu.Lock()
+				other.waiting.maxYields = 1
+				other.mu.Unlock()
+				return errors.Join(errors.New("it does not say that it waits"),
+					checkedCall(e, m, coll.OpBarrier, 0, 0, 1, false))
+			}
+		}
+		return checkedCall(e, m, coll.OpBarrier, 0, 0, 1, false)
+	})
+}
+
 // TestMailboxes_WhoAnswersAcknowledgesByThat: a rank that receives and sends in turn writes no acknowledgement
 // beside its messages; one that only receives does, before its sender has to wait.
 func TestMailboxes_WhoAnswersAcknowledgesByThat(t *testing.T) {

@@ -69,13 +69,35 @@ func (x *compared) exchange(c *Comm) error {
 		return err
 	}
 	for _, p := range x.peers[:x.n] {
-		err := c.e.Sends.Send(contextid.Comparison.In(c.context), wordBytes(x.mine[:]), c.worldRank(p), x.tag)
-		if err != nil {
+		if err := x.send(c, p); err != nil {
 			x.endReceives(c, x.receives[:x.n])
 			return err
 		}
 	}
 	return x.awaitDigests(c)
+}
+
+// send sends the digest to a neighbor, which may have abandoned the call.
+func (x *compared) send(c *Comm, to int) error {
+	h, err := c.e.Sends.Isend(x.group.Context, wordBytes(x.mine[:]), c.worldRank(to), x.tag)
+	if err == nil {
+		err = x.bind(c, h)
+	}
+	if err == nil {
+		_, err = c.e.Requests.Wait(h)
+	}
+	return err
+}
+
+// bind makes a message that was begun end with the context of the handle, and when a rank fails. It frees the
+// message if one has failed before.
+func (x *compared) bind(c *Comm, h engine.Request) error {
+	c.e.Cancels.Bind(h, c.canceller)
+	err := c.e.Recovery.GroupCallErr(&x.group)
+	if err != nil {
+		c.e.Cancels.CancelAndFree(h)
+	}
+	return err
 }
 
 // postDigests sends the digest to the neighbors, without waiting for the sends. The comparison must not be
@@ -99,10 +121,7 @@ func (x *compared) postReceives(c *Comm) error {
 	for i, p := range x.peers[:x.n] {
 		h, err := c.e.Recvs.Irecv(x.group.Context, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
 		if err == nil {
-			c.e.Cancels.Bind(h, c.canceller)
-			if err = c.e.Recovery.GroupCallErr(&x.group); err != nil {
-				c.e.Cancels.CancelAndFree(h)
-			}
+			err = x.bind(c, h)
 		}
 		if err != nil {
 			x.endReceives(c, x.receives[:i])
@@ -391,7 +410,9 @@ func (c *Comm) compareCompoundLater(root int, arguments string, element *check.E
 				Line: site.Line, Root: root, Bytes: -1, Arguments: arguments, Layout: element.Layout,
 				Element: element.Name})
 		}
-		c.checker.compared.Put(x)
+		if err == nil { // else a send may still read it
+			c.checker.compared.Put(x)
+		}
 		return err
 	}
 }

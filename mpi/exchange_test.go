@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/weft-mpi/weft/mpi"
+	"github.com/weft-mpi/weft/mpi/mpitest"
 )
 
 // randomExchanges is how many exchanges TestExchange carries out in all: with -args -exchanges 100000 it is a
@@ -250,6 +251,30 @@ var exchangeArguments = body("exchange arguments", func(_ context.Context, world
 		wantError("negative count", mpi.ExchangeFunc(world, []int{0}, []int{-1}, []int{1}, nil), mpi.ErrCount),
 		wantError("lengths", mpi.ExchangeFunc(world, []int{0}, nil, []int{1}, nil), mpi.ErrCount))
 })
+
+// The barrier of an exchange may be complete before the bytes of a message whose sender waits no longer: nothing
+// is lost then, whatever order the network chooses.
+func TestExchange_MessageAfterTheBarrier(t *testing.T) {
+	for _, hosts := range []string{"1", "2"} {
+		t.Run(hosts+" hosts", func(t *testing.T) {
+			t.Setenv("EXCHANGE_HOSTS", hosts)
+			for seed := range uint64(30) {
+				mpitest.Run(t, 4, exchangeInAnyOrder, mpitest.Seed(2+seed), mpitest.Config(mpi.Config{
+					Settings: map[string]string{"WEFT_RENDEZVOUS": "write"}}))
+			}
+		})
+	}
+}
+
+func exchangeInAnyOrder(ctx context.Context, world *mpi.Comm) error {
+	spreadOverHosts(world)
+	for round := range 10 {
+		if err := randomExchange(ctx, world, 0, round); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+	return nil
+}
 
 // An exchange that some rank does not call ends with its context, and the next one is not disturbed.
 func TestExchange_EndsWithItsContext(t *testing.T) {

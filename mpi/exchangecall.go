@@ -15,7 +15,8 @@ import (
 
 // exchangeCall is an exchange at one rank. A send is complete when its receiver has matched it. A rank whose
 // sends are complete begins a barrier; when that is complete, so are all sends of all ranks, and no further
-// message can arrive.
+// message can be matched. The bytes of one may still be missing, as its sender learns that they were written
+// before this rank does. So the rank then cancels its receive, and takes the message that it has matched.
 //
 // If several hosts have several ranks, records for ranks of another host travel together, to one of these
 // ranks. It forwards them when the barrier is complete: again by synchronous sends, and then a barrier of the
@@ -44,6 +45,7 @@ type exchangeCall struct {
 	heads      [2][]uint64 // buffers that alternately receive messages
 	turn       int         // index of the one that receives the next message
 	receive    engine.Request
+	last       bool                // the barrier is complete: receive takes what it has matched, and ends
 	operations []exchangeOperation // all requests except the receive of the next message
 	sends      int                 // number of sends in operations
 	ends       []exchangeEnd       // results of the latest wait, in order
@@ -55,7 +57,7 @@ type exchangeCall struct {
 	hosts     *coll.Hosts // nil if every record travels to its rank
 	hostRanks []int32     // world ranks on this host
 
-	// for WaitSome, which gets the receive as request 0: then a message precedes the end of the barrier
+	// for WaitSome, which gets the receive as request 0
 	at      func(i int) engine.Request
 	collect func(i int, st *engine.Status, err error)
 }
@@ -90,6 +92,7 @@ const (
 type exchangeEnd struct {
 	exchangeOperation
 	source, bytes int // of a receive; source is a world rank
+	cancelled     bool
 	err           error
 }
 
@@ -132,7 +135,7 @@ func newExchangeCall(c *Comm) *exchangeCall {
 		return x.operations[i-1].h
 	}
 	x.collect = func(i int, st *engine.Status, err error) {
-		end := exchangeEnd{source: st.Source, bytes: st.Bytes, err: err}
+		end := exchangeEnd{source: st.Source, bytes: st.Bytes, cancelled: st.Cancelled, err: err}
 		if i == 0 {
 			x.receive = engine.Request{}
 		} else {
@@ -419,11 +422,14 @@ func (x *exchangeCall) began(o exchangeOperation, err error) error {
 	return nil
 }
 
-// receiveNext begins to receive the next message.
+// receiveNext begins to receive the next message, if there is one: after the barrier, one that is here.
 func (x *exchangeCall) receiveNext() error {
 	x.turn = 1 - x.turn
 	h, err := x.c.e.Recvs.Irecv(x.calls[0].Context, wordBytes(x.heads[x.turn]), AnySource, x.calls[0].Tag, 1)
-	return x.began(exchangeOperation{h: h, kind: exchangeHead}, err)
+	if err = x.began(exchangeOperation{h: h, kind: exchangeHead}, err); err == nil && x.last {
+		err = x.c.e.Cancels.Cancel(h)
+	}
+	return err
 }
 
 // barrier begins the barrier that follows the sends.
@@ -462,6 +468,9 @@ func (x *exchangeCall) ended(end *exchangeEnd) error {
 	}
 	switch end.kind {
 	case exchangeHead:
+		if end.cancelled {
+			return x.barrierEnded()
+		}
 		message := wordBytes(x.heads[x.turn])[:end.bytes]
 		if err := x.receiveNext(); err != nil {
 			return err
@@ -474,17 +483,27 @@ func (x *exchangeCall) ended(end *exchangeEnd) error {
 		}
 		x.streaming, x.stream = end.into, wordBytes(end.into.words)[:end.into.bytes]
 	case exchangeBarrier:
-		if x.state == exchangeInHostBarrier || x.hosts == nil {
-			x.state = exchangeOver
-			return nil
-		}
-		x.state = exchangeHandingOn
-		clear(x.records) // the program's memory
-		x.records = append(x.records[:0], x.kept...)
-		x.sort()
-		return x.send(x.records, false)
+		x.last = true
+		return x.c.e.Cancels.Cancel(x.receive)
 	}
 	return nil
+}
+
+// barrierEnded goes on after a barrier, when all messages of its ranks have come.
+func (x *exchangeCall) barrierEnded() error {
+	x.last = false
+	if x.state == exchangeInHostBarrier || x.hosts == nil {
+		x.state = exchangeOver
+		return nil
+	}
+	x.state = exchangeHandingOn
+	if err := x.receiveNext(); err != nil {
+		return err
+	}
+	clear(x.records) // the program's memory
+	x.records = append(x.records[:0], x.kept...)
+	x.sort()
+	return x.send(x.records, false)
 }
 
 // came begins to read a message, or to receive what follows it. source is a world rank.

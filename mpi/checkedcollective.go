@@ -38,6 +38,7 @@ type compared struct {
 
 	receives [2]engine.Request
 	group    engine.GroupCall
+	sending  bool // a send that nobody waits for may still read mine
 }
 
 // nextComparison numbers a call.
@@ -68,46 +69,25 @@ func (x *compared) exchange(c *Comm) error {
 	if err := x.postReceives(c); err != nil {
 		return err
 	}
-	for _, p := range x.peers[:x.n] {
-		if err := x.send(c, p); err != nil {
-			x.endReceives(c, x.receives[:x.n])
-			return err
-		}
-	}
+	x.postDigests(c)
 	return x.awaitDigests(c)
 }
 
-// send sends the digest to a neighbor, which may have abandoned the call.
-func (x *compared) send(c *Comm, to int) error {
-	h, err := c.e.Sends.Isend(x.group.Context, wordBytes(x.mine[:]), c.worldRank(to), x.tag)
-	if err == nil {
-		err = x.bind(c, h)
-	}
-	if err == nil {
-		_, err = c.e.Requests.Wait(h)
-	}
-	return err
-}
-
-// bind makes a message that was begun end with the context of the handle, and when a rank fails. It frees the
-// message if one has failed before.
-func (x *compared) bind(c *Comm, h engine.Request) error {
-	c.e.Cancels.Bind(h, c.canceller)
-	err := c.e.Recovery.GroupCallErr(&x.group)
-	if err != nil {
-		c.e.Cancels.CancelAndFree(h)
-	}
-	return err
-}
-
-// postDigests sends the digest to the neighbors, without waiting for the sends. The comparison must not be
-// used again.
+// postDigests sends the digest to the neighbors, which need it even if this rank gives up the call. It does
+// not wait for the sends: a neighbor that has given up the call never receives it.
 func (x *compared) postDigests(c *Comm) {
 	context := contextid.Comparison.In(c.context)
 	for _, p := range x.peers[:x.n] {
 		if h, err := c.e.Sends.Isend(context, wordBytes(x.mine[:]), c.worldRank(p), x.tag); err == nil {
-			c.e.Cancels.CancelAndFree(h)
+			x.sending = c.e.Cancels.CancelAndFree(h) || x.sending
 		}
+	}
+}
+
+// keep keeps the memory of a comparison for a later one.
+func (x *compared) keep(c *Comm) {
+	if !x.sending {
+		c.checker.compared.Put(x)
 	}
 }
 
@@ -121,7 +101,10 @@ func (x *compared) postReceives(c *Comm) error {
 	for i, p := range x.peers[:x.n] {
 		h, err := c.e.Recvs.Irecv(x.group.Context, wordBytes(x.theirs[i][:]), c.worldRank(p), x.tag, 1)
 		if err == nil {
-			err = x.bind(c, h)
+			c.e.Cancels.Bind(h, c.canceller)
+			if err = c.e.Recovery.GroupCallErr(&x.group); err != nil {
+				c.e.Cancels.CancelAndFree(h)
+			}
 		}
 		if err != nil {
 			x.endReceives(c, x.receives[:i])
@@ -226,7 +209,7 @@ func (a *collectiveCall) compare() error {
 		return nil
 	}
 	if x.agrees() {
-		c.checker.compared.Put(x)
+		x.keep(c)
 		return nil
 	}
 	s := a.signature(check.Blocking, c.checker.sites.Here())
@@ -410,9 +393,7 @@ func (c *Comm) compareCompoundLater(root int, arguments string, element *check.E
 				Line: site.Line, Root: root, Bytes: -1, Arguments: arguments, Layout: element.Layout,
 				Element: element.Name})
 		}
-		if err == nil { // else a send may still read it
-			c.checker.compared.Put(x)
-		}
+		x.keep(c)
 		return err
 	}
 }

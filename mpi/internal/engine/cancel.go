@@ -223,8 +223,8 @@ func (p *peer) removeQueued(r *request) bool {
 
 // CancelAndFree frees a request of a larger call that has failed, so that the caller will not wait for it. It
 // cancels a receive; if the message is already being read, it waits, since the buffer is in use until then. A
-// send goes on by itself: its memory is only read.
-func (n *Cancels) CancelAndFree(h Request) {
+// send goes on by itself, and only reads its memory: CancelAndFree returns true if it is not complete.
+func (n *Cancels) CancelAndFree(h Request) (goesOn bool) {
 	e := n.e
 	e.mu.Lock()
 	r := e.Requests.find(h)
@@ -233,11 +233,12 @@ func (n *Cancels) CancelAndFree(h Request) {
 	case r.completed() || r.kind == kindRecv && n.cancelLocallyLocked(r):
 		e.Requests.collect(h, r)
 	case r.kind == kindSend:
-		r.detached, r.observed = true, true
+		goesOn, r.detached, r.observed = true, true, true
 	default:
 		e.mu.Unlock()
 		e.waiting.wait(r)
-		return
+		return false
 	}
 	e.mu.Unlock()
+	return goesOn
 }

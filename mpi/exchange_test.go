@@ -252,8 +252,8 @@ var exchangeArguments = body("exchange arguments", func(_ context.Context, world
 		wantError("lengths", mpi.ExchangeFunc(world, []int{0}, nil, []int{1}, nil), mpi.ErrCount))
 })
 
-// The barrier of an exchange may be complete before the bytes of a message whose sender waits no longer: nothing
-// is lost then, whatever order the network chooses.
+// The barrier of an exchange may be complete before a message whose send is complete. The message is received
+// all the same.
 func TestExchange_MessageAfterTheBarrier(t *testing.T) {
 	for _, hosts := range []string{"1", "2"} {
 		t.Run(hosts+" hosts", func(t *testing.T) {

@@ -66,9 +66,9 @@ type exchangeState uint8
 
 const (
 	exchangeSending       exchangeState = iota // initial; left when all sends of this rank are complete
-	exchangeInBarrier                          // left when the sends of all ranks are
+	exchangeInBarrier                          // left when those of all ranks are, and messages have come
 	exchangeHandingOn                          // left when its forwarded messages have been matched
-	exchangeInHostBarrier                      // left when that holds for all ranks of the host
+	exchangeInHostBarrier                      // left when those of the host's ranks are, and have come
 	exchangeOver                               // no further message can arrive, except second messages
 )
 

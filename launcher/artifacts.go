@@ -116,7 +116,6 @@ func (d *artifacts) tell() (lost *Failure) {
 			d.job.output.Notice("%s", line)
 		}
 	}
-	defer d.job.output.Flush(flushTimeout)
 	if d.job.Trace != "" {
 		lost = d.tellTrace()
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -104,6 +105,29 @@ func TestOutputThatTurnsNonBlockingArrives(t *testing.T) {
 	require.NoError(t, err, stderr())
 	w.Close()
 	require.EqualValues(t, 2*muchBytes, <-read)
+}
+
+// What is said last, as --verbose says that the job is over, is written before the job's output closes, although
+// the reader is late.
+func TestLastWordsAreWritten(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	j, err := newJob(Job{Err: w}, new(history))
+	require.NoError(t, err)
+	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
+	require.NoError(t, err)
+	_, err = w.Write(make([]byte, size)) // now it is full
+	require.NoError(t, err)
+	read := make(chan string)
+	time.AfterFunc(50*time.Millisecond, func() {
+		text, _ := io.ReadAll(r)
+		read <- string(text[size:])
+	})
+	j.output.Notice("the job is over")
+	j.close()
+	w.Close()
+	require.Equal(t, "weft: the job is over\n", <-read)
 }
 
 // Nobody reads what the job writes: it ends in time all the same.

@@ -57,9 +57,7 @@ func runOnce(ctx context.Context, spec Job, earlier *history, signals <-chan os.
 	}
 	defer j.close()
 	if err := j.prepareOrSignal(ctx, signals); err != nil {
-		again := j.past.retryPreparing(ctx, err)
-		j.output.Flush(flushTimeout)
-		return again, err
+		return j.past.retryPreparing(ctx, err), err
 	}
 	if j.DryRun {
 		return false, j.showPlan()
@@ -88,7 +86,6 @@ func (p *past) startsAgain(s *supervisor.Supervisor) bool {
 		return false
 	}
 	p.countRestart()
-	p.output.Flush(flushTimeout)
 	return true
 }
 
@@ -99,7 +96,6 @@ func (p *past) restartsLeft() bool {
 	}
 	p.output.Notice("the job has been started again %s, as often as --restarts allows",
 		plural.Count(p.restarts, "time"))
-	p.output.Flush(flushTimeout)
 	return false
 }
 

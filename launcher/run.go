@@ -34,8 +34,7 @@ const (
 	// system's slack it uses a seventh of the rank's only core, and the monitors of many ranks take most time
 	// slices of the cores that they share (ADR 0069).
 	timerSlack = time.Millisecond
-	// flushTimeout bounds the wait for messages to be printed: that a job could not be started or starts
-	// again, and what is told at its end.
+	// flushTimeout bounds the wait, at the end of a job or of an attempt, until all output is written.
 	flushTimeout = 2 * time.Second
 )
 
@@ -235,6 +234,7 @@ func (j *job) close() {
 		j.input.close()
 	}
 	j.planner.locks.Release()
+	j.output.Flush(flushTimeout)
 	j.output.Close()
 	j.null.Close()
 }

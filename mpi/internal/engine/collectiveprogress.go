@@ -407,7 +407,10 @@ func (cs *Collectives) deferStepsLocked(c *Collective) {
 	c.state = collectiveStepsDue
 	if !c.hasWaiter {
 		c.state = collectiveWorking
-		cs.e.Go(func() { cs.runSteps(c) })
+		if c.steps == nil {
+			c.steps = func() { cs.runSteps(c) }
+		}
+		cs.e.Go(c.steps)
 		return
 	}
 	if r := c.request; r.manySleepers {

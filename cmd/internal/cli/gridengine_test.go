@@ -30,7 +30,7 @@ scheduler_threads 1
 `
 
 // parallelConf is an environment for weft run: it gives two slots on each host, and lets qrsh -inherit start
-// agents there.
+// agents there. The accounting has one record of a job, with the status of its script, and none of its agents.
 const parallelConf = `pe_name weft
 slots 999
 user_lists NONE
@@ -101,6 +101,7 @@ func (g *gridEngine) startMaster() {
 	// A host ends all processes on this machine that have a group of a job of its own.
 	groups := 100_000 + os.Getpid()%10_000*100
 	conf = regexp.MustCompile(`(?m)^gid_range.*`).ReplaceAll(conf, fmt.Appendf(nil, "gid_range %d-%d", groups, groups+99))
+	// The accounting has a job as soon as that has ended.
 	conf = regexp.MustCompile(`\bflush_time=`).ReplaceAll(conf, []byte("accounting_flush_time=0:0:0 $0"))
 	g.write("sge/cell/common/bootstrap", fmt.Sprintf(bootstrapConf, g.dir))
 	g.write("sge/cell/common/act_qmaster", "head\n")

@@ -117,7 +117,7 @@ type Collective struct {
 	scratch   []uint64  // aligned for every element type
 	round     int       // the current one
 	step      int       // the next local step of the round
-	steps     func()    // executes the round's local steps in another goroutine; kept, as it is memory
+	runSteps  func()    // calls Collectives.runSteps; made once, as each is allocated
 	messages  []*request
 	pending   int        // incomplete messages of the round
 	sent      bool       // the round's send is out already

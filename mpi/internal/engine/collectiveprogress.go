@@ -407,10 +407,10 @@ func (cs *Collectives) deferStepsLocked(c *Collective) {
 	c.state = collectiveStepsDue
 	if !c.hasWaiter {
 		c.state = collectiveWorking
-		if c.steps == nil {
-			c.steps = func() { cs.runSteps(c) }
+		if c.runSteps == nil {
+			c.runSteps = func() { cs.runSteps(c) }
 		}
-		cs.e.Go(c.steps)
+		cs.e.Go(c.runSteps)
 		return
 	}
 	if r := c.request; r.manySleepers {

@@ -89,13 +89,17 @@ func TestBegin_AllAtOnce(t *testing.T) {
 func TestAsk_AfterTheAnswer(t *testing.T) {
 	a, b := openDoor(t, Options{}), openRank(t, 1)
 	owner, asker := a.ep.(*endpoint), b.ep.(*endpoint)
-	require.True(t, asker.Begin(0, a.ep.Addr(), nil))
-	asker.requests.mu.Lock()
-	own := asker.requests.pending[0]
-	require.EqualValues(t, entryAsked, own.entry.state)
-	atomic.StoreUint64(&own.entry.state, entryStays)
-	require.False(t, asker.takeAnswer(own), "it waits for the peer's own request")
-	asker.requests.mu.Unlock()
+	func() {
+		owner.requests.mu.Lock() // its goroutine cannot answer
+		defer owner.requests.mu.Unlock()
+		require.True(t, asker.Begin(0, a.ep.Addr(), nil))
+		asker.requests.mu.Lock()
+		defer asker.requests.mu.Unlock()
+		own := asker.requests.pending[0]
+		require.EqualValues(t, entryAsked, own.entry.state)
+		atomic.StoreUint64(&own.entry.state, entryStays)
+		require.False(t, asker.takeAnswer(own), "it waits for the peer's own request")
+	}()
 	asker.Ask()
 	require.True(t, owner.Begin(1, b.ep.Addr(), nil))
 	owner.Ask()

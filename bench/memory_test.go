@@ -24,7 +24,7 @@ var goldenMemory = worldBody("golden memory", func(world *mpi.Comm) error {
 	}
 	own, fatal := newSession(find("memory"), o, world, os.Stdout, tick(world)).outcome()
 	return errors.Join(own, fatal)
-}, "WEFT_PHASES=640,16384", "WEFT_FABRIC=shm", "WEFT_ENDPOINTS=1")
+}, "WEFT_PHASES=640,16384", "WEFT_FABRIC=shm", "WEFT_ENDPOINTS=1", waitsUnconnected)
 
 // residentColumn is the beginning of a row, with the resident memory.
 var residentColumn = regexp.MustCompile(`(?m)^(\d+ +\d+ +\d+) +\d+`)

@@ -44,6 +44,9 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	if cause == nil {
 		cause = fmt.Errorf("%w: %v", transport.ErrPeerLost, wc.Status)
 	}
+	if p.state == peerOpen {
+		y.e.Recvs.takeArrivedLocked(p) // the peer has sent these before its end
+	}
 	y.failPeer(p, cause)
 }
 

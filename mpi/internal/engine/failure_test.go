@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -204,24 +203,7 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 // in those that are left.
 func TestFailedPeersLeaveNothing(t *testing.T) {
 	round := func(i int) {
-		devices := make([]transport.Device, 2)
-		for k := range devices {
-			d, err := tcp.New(tcp.Options{})
-			require.NoError(t, err)
-			devices[k] = d
-		}
-		w := make([]*Engine, 2)
-		for k := range w {
-			var err error
-			w[k], err = newEngine(Config{Fabrics: []Fabric{{Device: devices[k]}},
-				Identity:       transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
-				ConnectTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-				Lookup: func(rank uint32, provider string) (string, error) {
-					return w[rank].hub.Addr(provider),
-						nil
-				}})
-			require.NoError(t, err)
-		}
+		w := twoRanks(t)
 		var open []Request
 		for n := range 1 + i%8 {
 			buf := make([]byte, 1<<(2*n))
@@ -251,6 +233,43 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 		require.Equal(t, files, openFiles(t), "descriptors after round %d", i)
 		require.Equal(t, bytes, sys.Mapped(), "mapped bytes after round %d", i)
 	}
+}
+
+// twoRanks makes engines of two ranks over TCP, which the test destroys.
+func twoRanks(t *testing.T) []*Engine {
+	t.Helper()
+	w := make([]*Engine, 2)
+	for k := range w {
+		d, err := tcp.New(tcp.Options{})
+		require.NoError(t, err)
+		w[k], err = newEngine(Config{Fabrics: []Fabric{{Device: d}},
+			Identity:       transport.Identity{Job: "two", Rank: uint32(k), Size: 2},
+			ConnectTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+			Lookup: func(rank uint32, provider string) (string, error) { return w[rank].hub.Addr(provider), nil }})
+		require.NoError(t, err)
+	}
+	return w
+}
+
+// Messages that have come before their sender's end are received, though one pass finds them and the end.
+func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
+	w := twoRanks(t)
+	require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))
+	_, err := w[0].recv(world0, make([]byte, 1), 1, 1, 1)
+	require.NoError(t, err)
+	for n := range byte(3) { // from now on rank 0 makes no pass
+		require.NoError(t, w[1].Sends.Send(world0, []byte{n}, 0, 1))
+	}
+	require.NoError(t, w[1].hub.Destroy(ErrAborted))
+	for n := range byte(3) {
+		got := make([]byte, 1)
+		_, err := w[0].recv(world0, got, 1, 1, 1)
+		require.NoError(t, err)
+		require.Equal(t, n, got[0])
+	}
+	_, err = w[0].recv(world0, make([]byte, 1), 1, 1, 1)
+	require.ErrorIs(t, err, ErrProcFailed)
+	require.NoError(t, w[0].hub.Destroy(ErrFinalized))
 }
 
 func openFiles(t *testing.T) int {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -203,7 +204,24 @@ func TestTurnedAwayConnectionIsNoDeadPeer(t *testing.T) {
 // in those that are left.
 func TestFailedPeersLeaveNothing(t *testing.T) {
 	round := func(i int) {
-		w := twoRanks(t)
+		devices := make([]transport.Device, 2)
+		for k := range devices {
+			d, err := tcp.New(tcp.Options{})
+			require.NoError(t, err)
+			devices[k] = d
+		}
+		w := make([]*Engine, 2)
+		for k := range w {
+			var err error
+			w[k], err = newEngine(Config{Fabrics: []Fabric{{Device: devices[k]}},
+				Identity:       transport.Identity{Job: "leaks", Rank: uint32(k), Size: 2},
+				ConnectTimeout: time.Minute, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+				Lookup: func(rank uint32, provider string) (string, error) {
+					return w[rank].hub.Addr(provider),
+						nil
+				}})
+			require.NoError(t, err)
+		}
 		var open []Request
 		for n := range 1 + i%8 {
 			buf := make([]byte, 1<<(2*n))
@@ -235,25 +253,9 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 	}
 }
 
-// twoRanks makes engines of two ranks over TCP, which the test destroys.
-func twoRanks(t *testing.T) []*Engine {
-	t.Helper()
-	w := make([]*Engine, 2)
-	for k := range w {
-		d, err := tcp.New(tcp.Options{})
-		require.NoError(t, err)
-		w[k], err = newEngine(Config{Fabrics: []Fabric{{Device: d}},
-			Identity:       transport.Identity{Job: "two", Rank: uint32(k), Size: 2},
-			ConnectTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
-			Lookup: func(rank uint32, provider string) (string, error) { return w[rank].hub.Addr(provider), nil }})
-		require.NoError(t, err)
-	}
-	return w
-}
-
 // Messages that have come before their sender's end are received, though one pass finds them and the end.
 func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
-	w := twoRanks(t)
+	w := world(t, tcpDevices(t, 2))
 	require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))
 	_, err := w[0].recv(world0, make([]byte, 1), 1, 1, 1)
 	require.NoError(t, err)
@@ -269,7 +271,6 @@ func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
 	}
 	_, err = w[0].recv(world0, make([]byte, 1), 1, 1, 1)
 	require.ErrorIs(t, err, ErrProcFailed)
-	require.NoError(t, w[0].hub.Destroy(ErrFinalized))
 }
 
 func openFiles(t *testing.T) int {

@@ -253,7 +253,7 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Messages that have come before their sender's end are received, though one pass finds them and the end.
+// Messages that one pass finds together with the end of their sender's connection are received.
 func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
 	w := world(t, tcpDevices(t, 2))
 	require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))

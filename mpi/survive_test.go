@@ -355,6 +355,54 @@ var survives = body("survives", func(_ context.Context, world *mpi.Comm) error {
 	return nil
 })
 
+// What a rank has sent before its end is received after its failure is known, and what it has received is sent.
+func TestLastMessages(t *testing.T) {
+	t.Parallel()
+	onFabrics(t, func(t *testing.T, fabric string) {
+		r := launchertest.RunSurviving(t, launchertest.Ranks(2, sendsAndEnds, fabric))
+		require.Equal(t, launcher.RanksLost, r.Cause(t).How, "%s", r.Err)
+		require.Contains(t, r.Out, "as it should be")
+	})
+}
+
+var sendsAndEnds = body("sends and ends", func(_ context.Context, world *mpi.Comm) error {
+	long := make([]byte, 1<<20)
+	if world.Rank() == 1 {
+		for n := range 3 {
+			if err := mpi.Send(world, []int{n}, 0, 0); err != nil {
+				return err
+			}
+		}
+		if _, err := mpi.Recv(world, long, 0, 1); err != nil {
+			return err
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	sent, err := mpi.Issend(world, long, 1, 1)
+	if err != nil {
+		return err
+	}
+	for len(world.Failed()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := sent.Wait(); err != nil {
+		return err
+	}
+	got := []int{-1}
+	for n := range 3 {
+		if _, err := mpi.Recv(world, got, 1, 0); err != nil || got[0] != n {
+			return fmt.Errorf("message %d is %v: %w", n, got, err)
+		}
+	}
+	_, err = mpi.Recv(world, got, 1, 0)
+	if err := wantError("Recv from a rank that has ended", err, mpi.ErrProcFailed); err != nil {
+		return err
+	}
+	fmt.Println("as it should be")
+	return nil
+})
+
 // A receive from any source says that a rank has failed until that is acknowledged.
 func TestAckFailed(t *testing.T) {
 	r := launchertest.RunSurviving(t, launchertest.Ranks(3, acknowledges))

@@ -44,10 +44,27 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	if cause == nil {
 		cause = fmt.Errorf("%w: %v", transport.ErrPeerLost, wc.Status)
 	}
-	if p.state == peerOpen {
-		y.e.Recvs.takeArrivedLocked(p) // the peer has sent these before its end
+	if p.state == peerOpen { // the peer has sent these before its end
+		y.e.Sends.takeFINsLocked(p.fabric)
+		y.e.Recvs.takeArrivedLocked(p)
 	}
 	y.failPeer(p, cause)
+}
+
+// lastPasses is how many passes take what a peer has sent before its failure: enough for more than sockets
+// usually hold. Others may go on sending.
+const lastPasses = 256
+
+// takeLastLocked takes what a peer has sent before its failure, of which this endpoint has been told. No pass
+// is under way.
+func (y *failures) takeLastLocked(p *peer) {
+	y.e.mu.assertHeld()
+	for range lastPasses {
+		if p.state != peerOpen || y.e.stopped != nil {
+			return
+		}
+		y.e.progress.pass()
+	}
 }
 
 // text lists the failures, for messages about other ranks' behavior that one of them may explain.

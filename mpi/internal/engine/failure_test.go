@@ -14,6 +14,7 @@ import (
 	"github.com/weft-mpi/weft/channel"
 	"github.com/weft-mpi/weft/internal/sys"
 	"github.com/weft-mpi/weft/transport"
+	"github.com/weft-mpi/weft/transport/shm"
 	"github.com/weft-mpi/weft/transport/tcp"
 )
 
@@ -253,24 +254,41 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 	}
 }
 
-// Messages that one pass finds together with the end of their sender's connection are received.
+// Messages that a rank sent before its end are received, whether a pass finds its connection's end after them
+// or its failure is reported first.
 func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
-	w := world(t, tcpDevices(t, 2))
-	require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))
-	_, err := w[0].recv(world0, make([]byte, 1), 1, 1, 1)
-	require.NoError(t, err)
-	for n := range byte(3) { // from now on rank 0 makes no pass
-		require.NoError(t, w[1].Sends.Send(world0, []byte{n}, 0, 1))
+	for name, failed := range map[string]func(w []*Engine){
+		"connection": func(w []*Engine) { require.NoError(t, w[1].hub.Destroy(ErrAborted)) },
+		"report":     func(w []*Engine) { w[0].hub.PeerFailed(1, transport.ErrPeerLost) },
+		"both": func(w []*Engine) {
+			require.NoError(t, w[1].hub.Destroy(ErrAborted))
+			w[0].hub.PeerFailed(1, transport.ErrPeerLost)
+		},
+	} {
+		for fabric, devices := range map[string]func() []transport.Device{
+			"tcp": func() []transport.Device { return tcpDevices(t, 2) },
+			"shm": func() []transport.Device { return shmDevices(t, 2, shm.Options{}) },
+		} {
+			t.Run(name+"/"+fabric, func(t *testing.T) {
+				w := world(t, devices())
+				require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))
+				_, err := w[0].recv(world0, make([]byte, 1), 1, 1, 1)
+				require.NoError(t, err)
+				for n := range byte(3) { // from now on rank 0 makes no pass
+					require.NoError(t, w[1].Sends.Send(world0, []byte{n}, 0, 1))
+				}
+				failed(w)
+				for n := range byte(3) {
+					got := make([]byte, 1)
+					_, err := w[0].recv(world0, got, 1, 1, 1)
+					require.NoError(t, err)
+					require.Equal(t, n, got[0])
+				}
+				_, err = w[0].recv(world0, make([]byte, 1), 1, 1, 1)
+				require.ErrorIs(t, err, ErrProcFailed)
+			})
+		}
 	}
-	require.NoError(t, w[1].hub.Destroy(ErrAborted))
-	for n := range byte(3) {
-		got := make([]byte, 1)
-		_, err := w[0].recv(world0, got, 1, 1, 1)
-		require.NoError(t, err)
-		require.Equal(t, n, got[0])
-	}
-	_, err = w[0].recv(world0, make([]byte, 1), 1, 1, 1)
-	require.ErrorIs(t, err, ErrProcFailed)
 }
 
 func openFiles(t *testing.T) int {

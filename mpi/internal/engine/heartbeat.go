@@ -58,14 +58,14 @@ func (h *heartbeat) tickAt(e *Engine, now time.Time, ask bool) bool {
 	}
 	e.Recovery.connectToSources(nil)
 	e.Recovery.connectToAwaited()
-	h.poll(e) // a rank that computes takes its messages, so that its peers can send more
+	e.progress.pass() // a rank that computes takes its messages, so that its peers can send more
 	for _, f := range e.fabrics {
 		f.cq.Tick(now)
 	}
 	if ask {
 		h.tickReplies(e)
 	}
-	h.poll(e) // connections that the tick has ended
+	e.progress.pass() // connections that the tick has ended
 	return true
 }
 
@@ -75,13 +75,5 @@ func (h *heartbeat) tickReplies(e *Engine) {
 		if p != nil && p.state == peerOpen && p.ch.Due() == channel.DueResize {
 			e.progress.advanceOrFail(p, p.ch.ReplyTick())
 		}
-	}
-}
-
-func (h *heartbeat) poll(e *Engine) {
-	if e.completionHandler.active() {
-		e.completionHandler.runLocked()
-	} else {
-		e.progress.poll()
 	}
 }

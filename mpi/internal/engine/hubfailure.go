@@ -114,13 +114,14 @@ func (l *failedRanks) tell(e *Engine) {
 	l.tellLocked(e)
 }
 
-// tellLocked is tell for a caller that holds the endpoint's lock.
+// tellLocked is tell for a caller that holds the endpoint's lock and makes no pass.
 func (l *failedRanks) tellLocked(e *Engine) {
 	e.mu.assertHeld()
 	l.mu.Lock()
 	list, stopped := slices.Clone(l.list), l.stopped
 	l.mu.Unlock()
 	for _, f := range list {
+		e.failures.takeLastLocked(e.peerLocked(f.rank))
 		switch {
 		case e.stopped != nil:
 			return

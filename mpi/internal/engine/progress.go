@@ -60,6 +60,15 @@ func (g *progressEngine) poll() bool {
 	return busy
 }
 
+// pass makes a pass in place of the goroutines that make them: those that wait, or the completion handler.
+func (g *progressEngine) pass() {
+	if h := &g.e.completionHandler; h.active() {
+		h.runLocked()
+	} else {
+		g.poll()
+	}
+}
+
 // pollFabric is the pass over one fabric.
 func (g *progressEngine) pollFabric(f *fabric) (busy bool) {
 	handled := g.e.completionHandler.active()

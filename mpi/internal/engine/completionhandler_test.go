@@ -111,6 +111,37 @@ func (q *meanwhile) RequestNotify(n transport.Notify) error {
 	return q.CQ.RequestNotify(n)
 }
 
+// A message is sent if its receiver has taken it, even if a pass finds the FIN together with the receiver's end.
+func TestHandler_FINBeforeTheEnd(t *testing.T) {
+	cores, err := sys.Affinity()
+	require.NoError(t, err)
+	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{HandlerCores: cores[:1], SpinTime: time.Millisecond})
+	sender, receiver := w[0], w[1]
+	sender.hub.heartbeat.timer.Stop() // which makes a pass as well
+	large := make([]byte, 1<<20)
+	sent, err := sender.Sends.Isend(world0, large, 1, 1)
+	require.NoError(t, err)
+	_, err = receiver.Probes.Probe(world0, 0, 1, nil) // it is announced
+	require.NoError(t, err)
+	var received, ended error
+	sender.mu.Lock()
+	require.True(t, rendezvous.EndsInWord(sender.Requests.find(sent).announcement-1))
+	f := sender.fabrics[0]
+	cq := f.cq
+	f.cq = &meanwhile{cq, func() {
+		var st Status
+		received = receiver.Recvs.Recv(world0, make([]byte, len(large)), 0, 1, 1, &st)
+		ended = receiver.hub.Destroy(ErrAborted)
+	}}
+	sender.progress.pass()
+	f.cq = cq
+	require.NoError(t, errors.Join(received, ended))
+	require.Equal(t, peerFailed, sender.peers[1].state)
+	sender.mu.Unlock()
+	_, err = sender.Requests.Wait(sent)
+	require.NoError(t, err)
+}
+
 // A FIN that comes while the handler takes another one raises no event. The handler finds it, and is told of the
 // next.
 func TestHandler_N5_FINsWhileItTakesOthers(t *testing.T) {

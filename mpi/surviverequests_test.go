@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weft-mpi/weft/mpi"
 )
@@ -61,6 +61,19 @@ func TestAgreementsEndBeforeTheirTurn(t *testing.T) {
 	fabricsInTurn(t, func(t *testing.T, fabric string) { together(t, 2, agreementsGivenUp, fabric) })
 }
 
+// endsWhenAwaited is a context that ends when something waits for its end.
+type endsWhenAwaited struct {
+	context.Context
+	cancel atomic.Pointer[context.CancelFunc]
+}
+
+func (c *endsWhenAwaited) Done() <-chan struct{} {
+	if cancel := c.cancel.Load(); cancel != nil {
+		(*cancel)()
+	}
+	return c.Context.Done()
+}
+
 // Rank 1 is late, so the calls of rank 0 after the first wait for their turn. An agreement that is given up
 // meanwhile has this rank's flag at the others, and leaves its own alone.
 var agreementsGivenUp = body("agreements given up", func(_ context.Context, world *mpi.Comm) error {
@@ -81,10 +94,11 @@ var agreementsGivenUp = body("agreements given up", func(_ context.Context, worl
 		first, second, last := uint64(6), uint64(6), uint64(6)
 		if c.Rank() == 0 {
 			begun, failed := c.Iagree(&first)
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-			given := call.agree(c.WithContext(ctx), &second)
-			cancel()
-			if err := firstError(failed, wantError(name, given, context.DeadlineExceeded),
+			ctx, cancel := context.WithCancel(context.Background())
+			awaited := &endsWhenAwaited{Context: ctx}
+			early := c.WithContext(awaited)
+			awaited.cancel.Store(&cancel)
+			if err := firstError(failed, wantError(name, call.agree(early, &second), context.Canceled),
 				mpi.Send[byte](world, nil, 1, 0), wait(begun, nil)); err != nil {
 				return err
 			}

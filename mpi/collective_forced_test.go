@@ -380,7 +380,7 @@ var collectiveWithContext = body("collectiveWithContext", func(ctx context.Conte
 	if err != nil {
 		return err
 	}
-	time.AfterFunc(10*time.Millisecond, cancel)
+	after(10*time.Millisecond, cancel)
 	if _, err := r.Wait(); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the collective ended with %v", err)
 	}

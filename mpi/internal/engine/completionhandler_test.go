@@ -111,62 +111,58 @@ func (q *meanwhile) RequestNotify(n transport.Notify) error {
 	return q.CQ.RequestNotify(n)
 }
 
-// A message is sent if its receiver has taken it, even if a pass finds the FIN together with the receiver's end.
-func TestHandler_FINBeforeTheEnd(t *testing.T) {
+// sendsWithFINWords makes a sender that has a completion handler, and n sends to the receiver that are announced
+// and end with FIN words. receive receives the send with a tag, from 0 on.
+func sendsWithFINWords(t *testing.T, n int) (sender, receiver *Engine, sends []Request,
+	receive func(tag int) error) {
 	cores, err := sys.Affinity()
 	require.NoError(t, err)
 	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{HandlerCores: cores[:1], SpinTime: time.Millisecond})
-	sender, receiver := w[0], w[1]
+	sender, receiver = w[0], w[1]
 	sender.hub.heartbeat.timer.Stop() // which makes a pass as well
 	large := make([]byte, 1<<20)
-	sent, err := sender.Sends.Isend(world0, large, 1, 1)
+	for tag := range n {
+		s, err := sender.Sends.Isend(world0, large, 1, tag)
+		require.NoError(t, err)
+		sends = append(sends, s)
+	}
+	_, err = receiver.Probes.Probe(world0, 0, n-1, nil) // all are announced
 	require.NoError(t, err)
-	_, err = receiver.Probes.Probe(world0, 0, 1, nil) // it is announced
-	require.NoError(t, err)
+	sender.mu.Lock()
+	defer sender.mu.Unlock()
+	for _, s := range sends {
+		require.True(t, rendezvous.EndsInWord(sender.Requests.find(s).announcement-1))
+	}
+	return sender, receiver, sends, func(tag int) error {
+		var st Status
+		return receiver.Recvs.Recv(world0, make([]byte, len(large)), 0, tag, 1, &st)
+	}
+}
+
+// A send succeeds if its receiver has received it, even if a pass finds the FIN together with the receiver's
+// end.
+func TestHandler_FINBeforeTheEnd(t *testing.T) {
+	sender, receiver, sends, receive := sendsWithFINWords(t, 1)
 	var received, ended error
 	sender.mu.Lock()
-	require.True(t, rendezvous.EndsInWord(sender.Requests.find(sent).announcement-1))
 	f := sender.fabrics[0]
 	cq := f.cq
-	f.cq = &meanwhile{cq, func() {
-		var st Status
-		received = receiver.Recvs.Recv(world0, make([]byte, len(large)), 0, 1, 1, &st)
-		ended = receiver.hub.Destroy(ErrAborted)
-	}}
+	f.cq = &meanwhile{cq, func() { received, ended = receive(0), receiver.hub.Destroy(ErrAborted) }}
 	sender.progress.pass()
 	f.cq = cq
-	require.NoError(t, errors.Join(received, ended))
-	require.Equal(t, peerFailed, sender.peers[1].state)
+	failed := sender.peers[1].state == peerFailed
 	sender.mu.Unlock()
-	_, err = sender.Requests.Wait(sent)
+	require.NoError(t, errors.Join(received, ended))
+	require.True(t, failed)
+	_, err := sender.Requests.Wait(sends[0])
 	require.NoError(t, err)
 }
 
 // A FIN that comes while the handler takes another one raises no event. The handler finds it, and is told of the
 // next.
 func TestHandler_N5_FINsWhileItTakesOthers(t *testing.T) {
-	cores, err := sys.Affinity()
-	require.NoError(t, err)
-	w := worldOf(t, shmDevices(t, 2, shm.Options{}), Config{HandlerCores: cores[:1], SpinTime: time.Millisecond})
-	sender, receiver := w[0], w[1]
-	sender.hub.heartbeat.timer.Stop() // which makes a pass as well
-	large := make([]byte, 1<<20)
-	var sends [3]Request
-	for i := range sends {
-		sends[i], err = sender.Sends.Isend(world0, large, 1, i)
-		require.NoError(t, err)
-	}
-	receive := func(tag int) error {
-		var st Status
-		return receiver.Recvs.Recv(world0, make([]byte, len(large)), 0, tag, 1, &st)
-	}
-	_, err = receiver.Probes.Probe(world0, 0, 2, nil) // all are announced
-	require.NoError(t, err)
-
+	sender, _, sends, receive := sendsWithFINWords(t, 3)
 	sender.mu.Lock()
-	for _, s := range sends {
-		require.True(t, rendezvous.EndsInWord(sender.Requests.find(s).announcement-1))
-	}
 	f := sender.fabrics[0]
 	cq := f.cq
 	var second error

@@ -44,7 +44,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 	if cause == nil {
 		cause = fmt.Errorf("%w: %v", transport.ErrPeerLost, wc.Status)
 	}
-	if p.state == peerOpen { // the peer has sent these before its end
+	if p.ended = true; p.state == peerOpen { // the peer has sent these before its end
 		y.e.Sends.takeFINsLocked(p.fabric)
 		y.e.Recvs.takeArrivedLocked(p)
 	}
@@ -52,7 +52,7 @@ func (y *failures) onConnectionEnd(p *peer, wc *transport.WC) {
 }
 
 // lastPasses is how many passes take what a peer has sent before its failure: enough for more than sockets
-// usually hold. Others may go on sending.
+// usually hold. It is a limit because other peers may go on sending.
 const lastPasses = 256
 
 // takeLastLocked takes what a peer has sent before its failure, of which this endpoint has been told. No pass

@@ -257,6 +257,7 @@ func TestFailedPeersLeaveNothing(t *testing.T) {
 // Messages that a rank sent before its end are received, whether a pass finds its connection's end after them
 // or its failure is reported first.
 func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
+	const messages = 40 // so many that credits are due, which nobody takes any more
 	for name, failed := range map[string]func(w []*Engine){
 		"connection": func(w []*Engine) { require.NoError(t, w[1].hub.Destroy(ErrAborted)) },
 		"report":     func(w []*Engine) { w[0].hub.PeerFailed(1, transport.ErrPeerLost) },
@@ -274,11 +275,11 @@ func TestMessagesBeforeTheEndAreReceived(t *testing.T) {
 				require.NoError(t, w[1].Sends.Send(world0, []byte{0}, 0, 1))
 				_, err := w[0].recv(world0, make([]byte, 1), 1, 1, 1)
 				require.NoError(t, err)
-				for n := range byte(3) { // from now on rank 0 makes no pass
+				for n := range byte(messages) { // from now on rank 0 makes no pass
 					require.NoError(t, w[1].Sends.Send(world0, []byte{n}, 0, 1))
 				}
 				failed(w)
-				for n := range byte(3) {
+				for n := range byte(messages) {
 					got := make([]byte, 1)
 					_, err := w[0].recv(world0, got, 1, 1, 1)
 					require.NoError(t, err)

@@ -34,6 +34,7 @@ type peer struct {
 	unawaited backoff
 	fabric    *fabric // nil until either side has begun the connection
 	ch        *channel.Channel
+	ended     bool  // its connection has ended: nothing can be sent
 	cause     error // in peerFailed: why
 	// Hub.PeerFailed was called for it
 	failureReported bool

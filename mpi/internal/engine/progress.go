@@ -60,7 +60,8 @@ func (g *progressEngine) poll() bool {
 	return busy
 }
 
-// pass makes a pass in place of the goroutines that make them: those that wait, or the completion handler.
+// pass makes a pass for a goroutine that does not wait. If a completion handler makes the passes, pass does
+// what the handler does for an event.
 func (g *progressEngine) pass() {
 	if h := &g.e.completionHandler; h.active() {
 		h.runLocked()
@@ -152,7 +153,7 @@ func (g *progressEngine) advanceOrFail(p *peer, err error) {
 // advancePeer sends to a peer the messages that lacked room until now, and the credits and requests that are
 // due.
 func (g *progressEngine) advancePeer(p *peer) {
-	if g.e.closing || !g.advanceProtocols(p) { // nothing can be sent after Close
+	if g.e.closing || p.ended || !g.advanceProtocols(p) { // nothing can be sent after Close
 		return
 	}
 	resizing, phase := p.ch.Due() == channel.DueResize, p.ch.Phase()

@@ -36,7 +36,7 @@ func TestRun_TellsWhereRanksAreThatDoNotEnd(t *testing.T) {
 	over := filepath.Join(t.TempDir(), "over")
 	other := make(chan Result)
 	go func() { other <- Run(t, Ranks(1, beside, overVariable+"="+over)) }()
-	for timeout := 6 * time.Second; ; timeout *= 2 { // until the ranks have begun by then
+	for timeout := 3 * time.Second; ; timeout *= 2 { // until the ranks have begun by then
 		r := run(t, launcher.Job{Apps: []launcher.App{Ranks(2, waiting)}, Timeout: timeout})
 		require.Error(t, r.Failure)
 		if strings.Contains(r.Err, "hang_test.go") { // where a rank is

@@ -15,7 +15,7 @@ import (
 var (
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the first job; each further one has the next")
 	jobs     = flag.Int("chaos.jobs", 0, "number of jobs to run; without it one of each fault")
-	parallel = flag.Int("chaos.parallel", 3, "jobs at once")
+	parallel = flag.Int("chaos.parallel", 6, "jobs at once; most of them wait")
 )
 
 func TestMain(m *testing.M) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	commandline "flag"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -253,6 +254,8 @@ func TestMain(m *testing.M) {
 		farTrunk(n)
 		os.Exit(0)
 	}
+	commandline.Parse()
+	commandline.Set("test.parallel", "8") // tests wait for silent agents: more run at once than there are processors
 	os.Exit(m.Run())
 }
 

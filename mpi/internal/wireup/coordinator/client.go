@@ -133,7 +133,7 @@ func (c *Client) serve(ctx context.Context) (err error) {
 	}
 	ours, theirs := net.Pipe()
 	c.server.places <- struct{}{}
-	c.server.serving.Go(func() { c.server.serve(theirs) })
+	c.server.take(theirs)
 	c.link, err = call(ours, c.config.Secret, c.hello())
 	return err
 }

@@ -114,6 +114,30 @@ func TestJoin_SilentUnauthenticated(t *testing.T) {
 	all.Wait()
 }
 
+// When all places are taken each caller is hurried, also one whose goroutine has not run yet.
+func TestHurry_CallersThatHaveJustCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{places: make(chan struct{}, maxUnauthenticated), callers: map[net.Conn]time.Time{},
+			authTimeout: time.Hour}
+		began := time.Now()
+		var silent []net.Conn
+		for range maxUnauthenticated {
+			s.places <- struct{}{}
+			ours, theirs := net.Pipe()
+			silent = append(silent, ours)
+			s.take(theirs)
+		}
+		s.hurry()
+		for _, conn := range silent {
+			io.Copy(io.Discard, conn)
+		}
+		s.serving.Wait()
+		require.Equal(t, hurriedWithin, time.Since(began))
+		require.Equal(t, maxUnauthenticated, s.refused)
+		require.Empty(t, s.places)
+	})
+}
+
 // A rank that reads nothing delays what the others are told about the job's end by a second at most.
 func TestDeliver_ARankThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

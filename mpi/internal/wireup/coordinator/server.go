@@ -107,8 +107,15 @@ func (s *server) accept() {
 			continue
 		}
 		conn.(*net.TCPConn).SetKeepAliveConfig(keepAlive)
-		s.serving.Go(func() { s.serve(conn) })
+		s.take(conn)
 	}
+}
+
+// take serves a caller, which has a place. It notes the caller before it returns: a place whose holder is not
+// noted yet would not be hurried when all are taken.
+func (s *server) take(conn net.Conn) {
+	s.note(conn)
+	s.serving.Go(func() { s.serve(conn) })
 }
 
 // hurry shortens the deadlines of all callers that have not proved the secret yet.
@@ -126,7 +133,6 @@ func (s *server) hurry() {
 // whether that admits the caller or not.
 func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
-	s.note(conn)
 	defer s.forget(conn)
 	l, h, err := admit(conn, s.secret)
 	<-s.places
@@ -163,7 +169,7 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// note registers a caller that has not proved the secret, so that close closes it, too.
+// note registers a caller that has not proved the secret, so that hurry and close find it.
 func (s *server) note(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -150,12 +150,7 @@ func (w *witness) flat(t *testing.T) func() {
 		does: func(_ *host, _ made, r *raw, _ *prey) { r.say(frame.Header{Op: frame.Ready}.Append(nil)) }})
 	runtime.GC()
 	before := used(t)
-	return func() {
-		runtime.GC()
-		after := used(t)
-		require.Less(t, after.heap, before.heap+4<<20)
-		require.LessOrEqual(t, after.goroutines, before.goroutines)
-	}
+	return func() { awaitUsage(t, before) }
 }
 
 // maxOf is the greatest payload of a frame of a type.

@@ -131,6 +131,11 @@ func (c *Client) serve(ctx context.Context) (err error) {
 	if c.server, err = listen(ctx, c.config); err != nil {
 		return err
 	}
+	return c.joinOwn()
+}
+
+// joinOwn connects rank 0 with its own server.
+func (c *Client) joinOwn() (err error) {
 	ours, theirs := net.Pipe()
 	c.server.places <- struct{}{}
 	c.server.take(theirs)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -112,6 +113,28 @@ func TestJoin_SilentUnauthenticated(t *testing.T) {
 	}
 	join(both[1])
 	all.Wait()
+}
+
+// Nobody is served before rank 0 has joined, which would otherwise learn of a failed start, and end, before
+// the others are told.
+func TestListen_Rank0JoinsFirst(t *testing.T) {
+	config := configs(t, 2)[0]
+	s, err := listen(t.Context(), config)
+	require.NoError(t, err)
+	conn, err := net.Dial("tcp", config.Address)
+	require.NoError(t, err)
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	_, err = readFrame(conn, maxHello)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+	c := &Client{config: config, server: s}
+	require.NoError(t, c.joinOwn())
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	_, err = readFrame(conn, maxHello)
+	require.NoError(t, err)
+	c.link.conn.Close()
+	s.close()
 }
 
 // When all places are taken each caller is hurried, also one whose goroutine has not run yet.

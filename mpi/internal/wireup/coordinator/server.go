@@ -37,6 +37,7 @@ type server struct {
 
 	authTimeout time.Duration
 	serving     sync.WaitGroup
+	accepting   sync.Once
 
 	mu      sync.Mutex
 	table   *table
@@ -49,7 +50,9 @@ type server struct {
 	watch *watch // nil if not wanted
 }
 
-// listen begins to serve. The start fails if not all ranks have come by the deadline.
+// listen makes a server. It accepts callers when rank 0 has joined; until then they wait in the listener's
+// queue. So rank 0, whose process serves the others, is the last to learn that the start has failed. The start
+// fails if not all ranks have come by the deadline.
 func listen(ctx context.Context, c Config) (*server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listenAddress(c.Address))
@@ -71,7 +74,6 @@ func listen(ctx context.Context, c Config) (*server, error) {
 		s.watch = startWatch(s, c)
 	}
 	s.deadline = time.AfterFunc(c.Within, func() { s.expire(c.Within) })
-	s.serving.Go(s.accept)
 	return s, nil
 }
 
@@ -208,6 +210,9 @@ func (s *server) join(l *link, h hello) bool {
 	out, refused := s.table.join(h)
 	if refused == nil {
 		s.links[h.rank] = l
+		if h.rank == 0 {
+			s.accepting.Do(func() { s.serving.Go(s.accept) })
+		}
 		if s.table.started {
 			s.deadline.Stop()
 		}

@@ -51,8 +51,8 @@ type server struct {
 }
 
 // listen makes a server. It accepts callers when rank 0 has joined; until then they wait in the listener's
-// queue. So rank 0, whose process serves the others, is the last to learn that the start has failed. The start
-// fails if not all ranks have come by the deadline.
+// queue. So rank 0, whose process serves the others, is the last to learn that the start has failed. The
+// start fails if not all ranks have come by the deadline.
 func listen(ctx context.Context, c Config) (*server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listenAddress(c.Address))

@@ -6,13 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/weft-mpi/weft/internal/inherited"
 	"github.com/weft-mpi/weft/internal/pmi"
 	"github.com/weft-mpi/weft/internal/sys"
+	"github.com/weft-mpi/weft/internal/testlength"
 )
 
 // modeVariable makes the test's own binary a rank, or a launcher that can be killed.
@@ -33,8 +32,7 @@ func TestMain(m *testing.M) {
 		// or every rank of a test with the race detector sleeps for a second at its end
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		sys.UnignoreForChildren() // tests interrupt them
-		// parallel tests wait for processes: more run at once than there are processors
-		flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+		testlength.MoreAtOnce()
 		os.Exit(m.Run())
 	}
 	// Whatever goes wrong in a test, its processes end.

@@ -2,7 +2,10 @@
 package testlength
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -37,3 +40,7 @@ func NotInShort(t testing.TB) {
 		t.Skip("what is concurrent here other tests have, too; -short leaves this out")
 	}
 }
+
+// MoreAtOnce has more parallel tests run at once than there are processors, unless the command line says how
+// many. It is for tests that wait for processes most of the time; their TestMain calls it before they run.
+func MoreAtOnce() { flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))) }

@@ -20,12 +20,10 @@ package launchertest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +33,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher"
 )
 
@@ -96,11 +95,10 @@ func Play() {
 	os.Exit(0)
 }
 
-// Main is TestMain of tests that wait for jobs nearly all the time: more parallel ones run at once than there
-// are processors.
+// Main is TestMain of tests that wait for jobs nearly all the time.
 func Main(m *testing.M) {
 	Play()
-	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+	testlength.MoreAtOnce()
 	os.Exit(m.Run())
 }
 

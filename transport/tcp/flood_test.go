@@ -286,19 +286,19 @@ func used(t *testing.T) usage {
 	return usage{int(m.HeapAlloc), runtime.NumGoroutine(), descriptors(t)}
 }
 
-// awaitUsage waits until the process holds no more than before, but for 4 MiB of heap: goroutines whose work is
-// done may still be about to end.
-func awaitUsage(t *testing.T, before usage) {
+// awaitUsage waits until the process has no more goroutines than before, as some whose work is done may be about
+// to end. Then it has no more descriptors, and at most 4 MiB more of heap.
+func awaitUsage(t *testing.T, before usage) (after usage) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		runtime.GC()
-		now := used(t)
-		if now.heap < before.heap+4<<20 && now.goroutines <= before.goroutines &&
-			now.descriptors <= before.descriptors {
-			return
-		}
-		require.True(t, time.Now().Before(end), "%+v before, %+v after", before, now)
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before.goroutines; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "%+v before, %+v after", before, used(t))
 	}
+	runtime.GC()
+	after = used(t)
+	require.Less(t, after.heap, before.heap+4<<20)
+	require.LessOrEqual(t, after.goroutines, before.goroutines)
+	require.LessOrEqual(t, after.descriptors, before.descriptors)
+	return after
 }
 
 // Ten thousand unauthenticated callers of every kind call while two ranks exchange messages: the messages go on, every byte
@@ -408,7 +408,8 @@ func TestUnauthenticated_TenThousandDuringTraffic(t *testing.T) {
 		}
 		total, _ := away.counted()
 		require.Equal(t, callers, total)
-		t.Logf("%d messages", count.Load())
-		awaitUsage(t, before)
+		after := awaitUsage(t, before)
+		t.Logf("%d messages; %+v before, %+v after", count.Load(), before, after)
+		require.Equal(t, before.descriptors, after.descriptors)
 	})
 }

@@ -454,13 +454,16 @@ func TestFrames_AMillionOfHostilePeers(t *testing.T) {
 			}
 			g.leaves(t, fmt.Sprintf("session %d of seed %d", sessions, *framesSeed))
 		}
-		t.Logf("%d frames in %d sessions, by type %v; ended %v", frames, sessions, sent[1:], ended)
+		after := awaitUsage(t, before)
+		t.Logf("%d frames in %d sessions, by type %v; ended %v; %+v before, %+v after", frames, sessions,
+			sent[1:], ended, before, after)
 		for o := frame.Ready; o < frame.Ops; o++ {
 			require.Greater(t, sent[o], want/5000, "%v", o)
 		}
 		require.Greater(t, ended[transport.StateError], sessions/4)
 		require.Greater(t, ended[transport.StateReady], sessions/20)
-		awaitUsage(t, before)
+		require.Equal(t, before.goroutines, after.goroutines)
+		require.Equal(t, before.descriptors, after.descriptors)
 	})
 }
 

@@ -485,10 +485,10 @@ func (w *witness) sees(t *testing.T, test violationTest) {
 	h.wcs = nil
 	h.until("the other queue pair", func() bool { return len(h.wcs) > 0 })
 	require.Equal(t, transport.WC{ID: 2, QP: w.other.qp.Num(), Op: transport.OpRecv, Bytes: 16}, h.wcs[0])
-	r.Close()
 	require.Equal(t, string(want), string(w.in.Bytes()[:16]))
 	require.Equal(t, string(want), string(p.open.Bytes()[32:48]))
 	clear(p.open.Bytes())
+	r.Close()
 }
 
 // reads posts a Read of preySize bytes on a queue pair and sends it.

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +12,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/internal/topology"
 	"github.com/weft-mpi/weft/launcher"
 )
 
 func TestMain(m *testing.M) {
 	launcher.Watchdog()
-	// The scripts wait for jobs most of the time: more run at once than there are processors.
-	flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
+	testlength.MoreAtOnce()
 	command := func() { os.Exit(execute(os.Args)) }
 	testscript.Main(m, map[string]func(){"weft": command, "mpirun": command, "mpiexec": command,
 		"sleeper": sleeper, "checkpointer": checkpointer,

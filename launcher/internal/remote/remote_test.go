@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	commandline "flag"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-mpi/weft/internal/pmi"
+	"github.com/weft-mpi/weft/internal/testlength"
 	"github.com/weft-mpi/weft/launcher/internal/agent"
 )
 
@@ -254,8 +254,7 @@ func TestMain(m *testing.M) {
 		farTrunk(n)
 		os.Exit(0)
 	}
-	commandline.Parse()
-	commandline.Set("test.parallel", "8") // tests wait for silent agents: more run at once than there are processors
+	testlength.MoreAtOnce()
 	os.Exit(m.Run())
 }
 

@@ -115,12 +115,13 @@ func TestJoin_SilentUnauthenticated(t *testing.T) {
 	all.Wait()
 }
 
-// Nobody is served before rank 0 has joined, which would otherwise learn of a failed start, and end, before
-// the others are told.
+// No caller is served before rank 0 has joined. Otherwise rank 0 could learn that the start has failed, and end,
+// before the caller is told why.
 func TestListen_Rank0JoinsFirst(t *testing.T) {
 	config := configs(t, 2)[0]
 	s, err := listen(t.Context(), config)
 	require.NoError(t, err)
+	defer s.close()
 	conn, err := net.Dial("tcp", config.Address)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -133,11 +134,9 @@ func TestListen_Rank0JoinsFirst(t *testing.T) {
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	_, err = readFrame(conn, maxHello)
 	require.NoError(t, err)
-	c.link.conn.Close()
-	s.close()
 }
 
-// When all places are taken each caller is hurried, also one whose goroutine has not run yet.
+// When all places are taken, every caller is hurried, even one whose goroutine has not run yet.
 func TestHurry_CallersThatHaveJustCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{places: make(chan struct{}, maxUnauthenticated), callers: map[net.Conn]time.Time{},

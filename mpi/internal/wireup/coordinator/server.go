@@ -37,7 +37,7 @@ type server struct {
 
 	authTimeout time.Duration
 	serving     sync.WaitGroup
-	accepting   sync.Once
+	accepting   sync.Once // begins when rank 0 has joined
 
 	mu      sync.Mutex
 	table   *table
@@ -113,8 +113,7 @@ func (s *server) accept() {
 	}
 }
 
-// take serves a caller, which has a place. It notes the caller before it returns: a place whose holder is not
-// noted yet would not be hurried when all are taken.
+// take serves a caller that has a place. The caller is registered when take returns: hurry misses none.
 func (s *server) take(conn net.Conn) {
 	s.note(conn)
 	s.serving.Go(func() { s.serve(conn) })

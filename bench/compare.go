@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 )
 
 // Compare prints, for each kind of figure for which the first file has a table, how the tables of the other
@@ -100,43 +99,39 @@ func (t *table) compare(results []*Result, digits int) {
 		t.printf("# %s: %s (%s)\n", r.label(), r.Title, from)
 	}
 	width := func(r *Result) int { return max(column, len([]rune(r.label()))+2) }
-	var line strings.Builder
-	fmt.Fprintf(&line, "%-10s", "# Size")
+	line := fmt.Sprintf("%-10s", "# Size")
 	for i, r := range results {
-		fmt.Fprintf(&line, "%*s", width(r), r.label())
+		line = withCell(line, fmt.Sprintf("%*s", width(r), r.label()))
 		if i > 0 {
-			fmt.Fprintf(&line, "%*s", column/2, "ratio")
+			line = withCell(line, fmt.Sprintf("%*s", column/2, "ratio"))
 		}
 	}
-	t.printf("%s\n", line.String())
+	t.printf("%s\n", line)
 	var sizes []int
 	for _, r := range results {
 		sizes = append(sizes, r.sizes...)
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
-		line.Reset()
-		if n == 0 {
-			fmt.Fprintf(&line, "%-10s", "-")
-		} else {
-			fmt.Fprintf(&line, "%-10d", n)
+		line = fmt.Sprintf("%-10s", "-")
+		if n > 0 {
+			line = fmt.Sprintf("%-10d", n)
 		}
 		mine, have := first.at(n)
 		for i, r := range results {
 			v, ok := r.at(n)
+			figure, ratio := "-", "-"
 			if ok {
-				fmt.Fprintf(&line, "%*.*f", width(r), digits, v)
-			} else {
-				fmt.Fprintf(&line, "%*s", width(r), "-")
+				figure = fmt.Sprintf("%.*f", digits, v)
 			}
-			switch {
-			case i == 0:
-			case have && ok && mine > 0 && v > 0:
-				fmt.Fprintf(&line, "%*.*f", column/2, ratioDigits, first.measure.ratio(mine, v))
-			default:
-				fmt.Fprintf(&line, "%*s", column/2, "-")
+			if have && ok && mine > 0 && v > 0 {
+				ratio = fmt.Sprintf("%.*f", ratioDigits, first.measure.ratio(mine, v))
+			}
+			line = withCell(line, fmt.Sprintf("%*s", width(r), figure))
+			if i > 0 {
+				line = withCell(line, fmt.Sprintf("%*s", column/2, ratio))
 			}
 		}
-		t.printf("%s\n", line.String())
+		t.printf("%s\n", line)
 	}
 }

@@ -77,6 +77,21 @@ func TestCompareBarriers(t *testing.T) {
 	require.NoFileExists(t, "x.svg")
 }
 
+// Figures that fill their columns stay apart, so that a reader and a parser tell one from the next.
+func TestCompareFarApart(t *testing.T) {
+	t.Chdir(files(t, map[string]string{
+		"a": "# OSU MPI Latency Test v7.3\n# Size          Avg Latency(us)\n1 0.5000\n12345678901 1\n",
+		"b": "# OSU MPI Latency Test v7.3\n# Size          Avg Latency(us)\n1 1152921504606846976\n12345678901 1\n",
+	}))
+	var out bytes.Buffer
+	require.NoError(t, Compare([]string{"a", "b"}, 4, "", &out))
+	rows := strings.Split(out.String(), "\n")[5:7]
+	require.Equal(t, [][]string{
+		{"1", "0.5000", "1152921504606846976.0000", "2305843009213693952.000"},
+		{"12345678901", "1.0000", "1.0000", "1.000"},
+	}, [][]string{strings.Fields(rows[0]), strings.Fields(rows[1])})
+}
+
 func TestComparisonsThatMakeNoSense(t *testing.T) {
 	t.Chdir(files(t, map[string]string{"latency": osuLatency, "bandwidth": osuBandwidth, "junk": "junk"}))
 	for _, c := range []struct {

@@ -130,7 +130,7 @@ func (t *table) heading(title, datatype, preamble string, columns []column, o *O
 	header := ""
 	for _, c := range columns {
 		if c.printed(o) {
-			header += fmt.Sprintf("%*s", c.width-c.left, c.heading)
+			header = withCell(header, fmt.Sprintf("%*s", c.width-c.left, c.heading))
 		}
 	}
 	if header != "" {
@@ -144,10 +144,18 @@ func (t *table) row(columns []column, figures []float64, o *Options) {
 	line := ""
 	for i, c := range columns {
 		if c.printed(o) {
-			line += c.text(figures[i], o.Digits)
+			line = withCell(line, c.text(figures[i], o.Digits))
 		}
 	}
 	t.printf("%s\n", line)
+}
+
+// withCell appends a cell to a line. A cell that fills its column or is wider stays apart from the last one.
+func withCell(line, cell string) string {
+	if line == "" || strings.HasSuffix(line, " ") || strings.HasPrefix(cell, " ") {
+		return line + cell
+	}
+	return line + " " + cell
 }
 
 // Columns of several tables.

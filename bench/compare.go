@@ -101,9 +101,9 @@ func (t *table) compare(results []*Result, digits int) {
 	width := func(r *Result) int { return max(column, len([]rune(r.label()))+2) }
 	line := fmt.Sprintf("%-10s", "# Size")
 	for i, r := range results {
-		line = withCell(line, fmt.Sprintf("%*s", width(r), r.label()))
+		line += fmt.Sprintf("%*s", width(r), r.label())
 		if i > 0 {
-			line = withCell(line, fmt.Sprintf("%*s", column/2, "ratio"))
+			line += fmt.Sprintf("%*s", column/2, "ratio")
 		}
 	}
 	t.printf("%s\n", line)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,15 @@ func files(t *testing.T, texts map[string]string) (dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
+}
+
+// compared puts texts into files of a folder of their own, goes there, and compares the files at paths.
+func compared(t *testing.T, digits int, texts map[string]string, paths ...string) string {
+	t.Helper()
+	t.Chdir(files(t, texts))
+	var out bytes.Buffer
+	require.NoError(t, Compare(paths, digits, "", &out))
+	return out.String()
 }
 
 func TestCompare(t *testing.T) {
@@ -59,33 +69,29 @@ func TestCompare(t *testing.T) {
 }
 
 func TestCompareBarriers(t *testing.T) {
-	t.Chdir(files(t, map[string]string{
+	printed := compared(t, 3, map[string]string{
 		"a": "# OSU MPI Barrier Latency Test v7.3\n# Avg Latency(us)\n             0.14\n",
 		"b": "# OSU MPI Barrier Latency Test v7.4\n# Avg Latency(us)     Min Latency(us)     Max Latency(us)  Iterations\n 0.28   0.2   0.3  1000\n",
-	}))
-	var out bytes.Buffer
-	require.NoError(t, Compare([]string{"a", "b"}, 3, "", &out))
+	}, "a", "b")
 	require.Equal(t, `
 # Latency (us); a ratio above 1: a is ahead
 # a: OSU MPI Barrier Latency Test v7.3 (a)
 # b: OSU MPI Barrier Latency Test v7.4 (b)
 # Size                       a                   b     ratio
 -                        0.140               0.280     2.000
-`, out.String())
-	require.EqualError(t, Compare([]string{"a", "b"}, 3, "x.svg", &out),
+`, printed)
+	require.EqualError(t, Compare([]string{"a", "b"}, 3, "x.svg", io.Discard),
 		"the plot cannot be written: no figure is above zero")
 	require.NoFileExists(t, "x.svg")
 }
 
 // Figures that fill their columns stay apart, so that a reader and a parser tell one from the next.
-func TestCompareFarApart(t *testing.T) {
-	t.Chdir(files(t, map[string]string{
+func TestCompareWideFigures(t *testing.T) {
+	printed := compared(t, 4, map[string]string{
 		"a": "# OSU MPI Latency Test v7.3\n# Size          Avg Latency(us)\n1 0.5000\n12345678901 1\n",
 		"b": "# OSU MPI Latency Test v7.3\n# Size          Avg Latency(us)\n1 1152921504606846976\n12345678901 1\n",
-	}))
-	var out bytes.Buffer
-	require.NoError(t, Compare([]string{"a", "b"}, 4, "", &out))
-	rows := strings.Split(out.String(), "\n")[5:7]
+	}, "a", "b")
+	rows := strings.Split(printed, "\n")[5:7]
 	require.Equal(t, [][]string{
 		{"1", "0.5000", "1152921504606846976.0000", "2305843009213693952.000"},
 		{"12345678901", "1.0000", "1.0000", "1.000"},
@@ -134,11 +140,9 @@ func TestCompareShowsNoControlCharacters(t *testing.T) {
 		return "# OSU MPI " + title +
 			" Test v7.3\n# Avg Latency(us)\n 0.14\n"
 	}
-	t.Chdir(files(t, map[string]string{"a": table("\x1b[2J\x1b]0;owned\a\u202eBarrier Latency"),
-		"b\x1b[31m": table("Barrier Latency")}))
-	var out bytes.Buffer
-	require.NoError(t, Compare([]string{"a", "b\x1b[31m"}, 3, "", &out))
-	require.Contains(t, out.String(), `# a: OSU MPI \x1b[2J\x1b]0;owned\a\u202eBarrier Latency Test v7.3 (a)`)
-	require.Contains(t, out.String(), `# b\x1b[31m: `)
-	require.NotContains(t, out.String(), "\x1b")
+	printed := compared(t, 3, map[string]string{"a": table("\x1b[2J\x1b]0;owned\a\u202eBarrier Latency"),
+		"b\x1b[31m": table("Barrier Latency")}, "a", "b\x1b[31m")
+	require.Contains(t, printed, `# a: OSU MPI \x1b[2J\x1b]0;owned\a\u202eBarrier Latency Test v7.3 (a)`)
+	require.Contains(t, printed, `# b\x1b[31m: `)
+	require.NotContains(t, printed, "\x1b")
 }

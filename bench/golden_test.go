@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"regexp"
@@ -250,6 +251,14 @@ func goldensOn(ranks int) (on []golden) {
 		}
 	}
 	return on
+}
+
+// Figures that fill their columns stay apart, so that a parser tells one from the next.
+func TestRowWideFigures(t *testing.T) {
+	var out bytes.Buffer
+	columns := []column{sizeColumn, latencyColumn, validationColumn}
+	(&table{out: &out}).row(columns, []float64{12345678901, 1 << 62, 1}, &Options{Digits: 2, Validate: true})
+	require.Equal(t, "12345678901 4611686018427387904.00                Pass\n", out.String())
 }
 
 func TestTablesAreOSUs(t *testing.T) {

@@ -130,7 +130,7 @@ func (t *table) heading(title, datatype, preamble string, columns []column, o *O
 	header := ""
 	for _, c := range columns {
 		if c.printed(o) {
-			header = withCell(header, fmt.Sprintf("%*s", c.width-c.left, c.heading))
+			header += fmt.Sprintf("%*s", c.width-c.left, c.heading)
 		}
 	}
 	if header != "" {
@@ -150,7 +150,7 @@ func (t *table) row(columns []column, figures []float64, o *Options) {
 	t.printf("%s\n", line)
 }
 
-// withCell appends a cell to a line. A cell that fills its column or is wider stays apart from the last one.
+// withCell appends a cell to a line, after a space if the cell has none because it fills its column.
 func withCell(line, cell string) string {
 	if line == "" || strings.HasSuffix(line, " ") || strings.HasPrefix(cell, " ") {
 		return line + cell
